@@ -1,0 +1,1 @@
+"""Onceover: exactly-once tables from raw Kafka producer output."""

@@ -1,0 +1,1 @@
+"""Compiled twins of the hot parts of `protocol`, equal to it by test."""

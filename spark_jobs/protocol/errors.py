@@ -1,0 +1,138 @@
+"""The one family of errors, and Kafka's own error codes.
+
+Outcomes are values (a `Verdict`); an exception means that bytes or a request are not what they claim to be.
+Every error carries its fields in its message, because only text comes back from a Spark worker, and survives
+pickling. `transient` tells the orchestrator whether trying again can help.
+"""
+
+from enum import IntEnum
+from typing import Any, ClassVar
+
+
+class KafkaError(IntEnum):
+    """Error codes of the Kafka protocol that a produce or transaction request can end with (facts §0)."""
+
+    NONE = 0
+    CORRUPT_MESSAGE = 2
+    INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    UNKNOWN_PRODUCER_ID = 59
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
+
+
+class OnceoverError(Exception):
+    """Root of every error that Onceover raises itself; its keyword fields come back after pickling."""
+
+    transient: ClassVar[bool] = False
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        super().__init__(self.describe(**fields))
+
+    def describe(self, **fields: Any) -> str:
+        """The sentence a person reads; subclasses say what happened and what to do."""
+        return ", ".join(f"{name} {value}" for name, value in fields.items())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.fields)
+
+
+def _restore(cls: type[OnceoverError], fields: dict[str, Any]) -> OnceoverError:
+    return cls(**fields)
+
+
+class CorruptData(OnceoverError):
+    """Bytes that Kafka would not have written: where they are, what was expected, what was found."""
+
+    problem: ClassVar[str] = "corrupt data"
+
+    def __init__(self, *, source: str = "<bytes>", position: int, expected: object, found: object) -> None:
+        self.source, self.position = source, position
+        self.expected, self.found = str(expected), str(found)
+        super().__init__(source=source, position=position, expected=self.expected, found=self.found)
+
+    def describe(self, **fields: Any) -> str:
+        return (
+            f"{self.source} at byte {self.position}: {self.problem}: expected {self.expected}, found {self.found}"
+        )
+
+
+class TornBatch(CorruptData):
+    """The batch would cross the end of the file: a write that never finished (facts §1.2)."""
+
+    problem = "torn batch"
+
+
+class BadLength(CorruptData):
+    """A batch's length field is too small to hold a batch; zero-filled tails look like this (facts §1.2)."""
+
+    problem = "bad batch length"
+
+
+class BadMagic(CorruptData):
+    """A magic byte that no Kafka version writes."""
+
+    problem = "bad magic byte"
+
+
+class BadCrc(CorruptData):
+    """The stored checksum does not match the bytes."""
+
+    problem = "checksum mismatch"
+
+
+class InvalidRecord(CorruptData):
+    """Records inside a batch contradict its header or their own lengths (facts §1.4)."""
+
+    problem = "invalid record"
+
+
+class BadCompression(CorruptData):
+    """A compressed payload that its codec cannot read."""
+
+    problem = "decompression failed"
+
+
+class LimitExceeded(CorruptData):
+    """A size that would cost unbounded memory, refused before it is allocated."""
+
+    problem = "limit exceeded"
+
+
+class CorruptSnapshot(CorruptData):
+    """A `.snapshot` file that a broker would delete (facts §1.8)."""
+
+    problem = "corrupt producer snapshot"
+
+
+class CorruptTxnIndex(CorruptData):
+    """A `.txnindex` file that would make a broker recover its segment (facts §1.9)."""
+
+    problem = "corrupt transaction index"
+
+
+class CorruptCheckpoint(CorruptData):
+    """A checkpoint or metadata text file that does not follow its format (facts §1.10)."""
+
+    problem = "corrupt checkpoint"
+
+
+class CorruptCoordinatorRecord(CorruptData):
+    """A `__transaction_state` or `__consumer_offsets` key or value outside its schema (facts §1.12-1.14)."""
+
+    problem = "corrupt coordinator record"

@@ -1,0 +1,166 @@
+"""The record batch v2 header: 61 bytes that decide a batch's fate (facts §1.3)."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from struct import Struct
+
+from spark_jobs.protocol.sequence import increment_sequence
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_PARTITION_LEADER_EPOCH = -1
+
+HEADER = Struct(
+    ">"
+    "q"  # base_offset             0   not covered by the CRC
+    "i"  # batch_length            8   bytes after this field; not covered
+    "i"  # partition_leader_epoch 12   not covered
+    "b"  # magic                  16   not covered
+    "I"  # crc                    17   CRC-32C of everything from attributes to the end
+    "h"  # attributes             21   only the low byte means anything
+    "i"  # last_offset_delta      23   also the last sequence's delta; compaction keeps it
+    "q"  # base_timestamp         27   or the delete horizon if bit 6 is set
+    "q"  # max_timestamp          35
+    "q"  # producer_id            43
+    "h"  # producer_epoch         51
+    "i"  # base_sequence          53
+    "i"  # record_count           57   records present, 0 after compaction
+)
+HEADER_SIZE = HEADER.size
+LOG_OVERHEAD = 12
+"""Bytes before the part that `batch_length` counts."""
+CRC_START = 21
+"""First byte that the CRC covers."""
+
+
+class Codec(IntEnum):
+    """Bits 0-2 of the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(StrEnum):
+    """Bit 3 of the attributes, under the names consumers know."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBatchHeader:
+    """One batch's header, field for field as on disk; what follows from the fields are properties."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def codec_id(self) -> int:
+        """Raw codec bits; 5-7 name no codec."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        log_append = self.attributes & TIMESTAMP_TYPE_FLAG
+        return TimestampType.LOG_APPEND_TIME if log_append else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record as sent, whatever compaction removed since; -1 without sequences."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def read_header(data: bytes | memoryview, position: int = 0) -> RecordBatchHeader:
+    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    (
+        base_offset, batch_length, partition_leader_epoch, magic, crc, attributes, last_offset_delta,
+        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
+    ) = HEADER.unpack_from(data, position)  # fmt: skip
+    return RecordBatchHeader(
+        base_offset=base_offset,
+        batch_length=batch_length,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
+
+
+def write_header(header: RecordBatchHeader) -> bytes:
+    """The 61 bytes of `header`, its `crc` and `batch_length` as they stand."""
+    return HEADER.pack(
+        header.base_offset,
+        header.batch_length,
+        header.partition_leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )

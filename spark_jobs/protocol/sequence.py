@@ -1,0 +1,22 @@
+"""Sequence numbers run from 0 to 2^31-1 and start again at 0 (facts §2.2)."""
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """`sequence` + `increment`, wrapping from 2^31-1 to 0."""
+    if sequence > MAX_SEQUENCE - increment:
+        return increment - (MAX_SEQUENCE - sequence) - 1
+    return sequence + increment
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    """`sequence` - `decrement`, wrapping from 0 to 2^31-1."""
+    if sequence < decrement:
+        return MAX_SEQUENCE - (decrement - sequence) + 1
+    return sequence - decrement
+
+
+def in_sequence(last_sequence: int, next_sequence: int) -> bool:
+    """Whether `next_sequence` directly follows `last_sequence`; -1 is followed by 0."""
+    return next_sequence == last_sequence + 1 or (next_sequence == 0 and last_sequence == MAX_SEQUENCE)

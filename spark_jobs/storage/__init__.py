@@ -1,0 +1,1 @@
+"""Where bytes live: object stores, the run folder, the state chain, the ledger."""

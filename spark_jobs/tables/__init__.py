@@ -1,0 +1,1 @@
+"""One contract per table: columns, types, meaning, key."""
