@@ -36,24 +36,9 @@ class KafkaError(IntEnum):
 
 
 class OnceoverError(Exception):
-    """Root of every error that Onceover raises itself; its keyword fields come back after pickling."""
+    """Root of every error that Onceover raises itself; its message is a sentence that a person can act on."""
 
     transient: ClassVar[bool] = False
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-        super().__init__(self.describe(**fields))
-
-    def describe(self, **fields: Any) -> str:
-        """The sentence a person reads; subclasses say what happened and what to do."""
-        return ", ".join(f"{name} {value}" for name, value in fields.items())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.fields)
-
-
-def _restore(cls: type[OnceoverError], fields: dict[str, Any]) -> OnceoverError:
-    return cls(**fields)
 
 
 class CorruptData(OnceoverError):
@@ -64,12 +49,15 @@ class CorruptData(OnceoverError):
     def __init__(self, *, source: str = "<bytes>", position: int, expected: object, found: object) -> None:
         self.source, self.position = source, position
         self.expected, self.found = str(expected), str(found)
-        super().__init__(source=source, position=position, expected=self.expected, found=self.found)
+        where = f"{source} at byte {position}"
+        super().__init__(f"{where}: {self.problem}: expected {self.expected}, found {self.found}")
 
-    def describe(self, **fields: Any) -> str:
-        return (
-            f"{self.source} at byte {self.position}: {self.problem}: expected {self.expected}, found {self.found}"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.source, self.position, self.expected, self.found)
+
+
+def _restore(cls: type[CorruptData], source: str, position: int, expected: str, found: str) -> CorruptData:
+    return cls(source=source, position=position, expected=expected, found=found)
 
 
 class TornBatch(CorruptData):

@@ -47,7 +47,7 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStateEntry:
-    """One producer on one partition; `batches` holds the newest five at most, oldest first, all of one epoch."""
+    """One producer on one partition; `batches` holds the newest five of one epoch, oldest first."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
