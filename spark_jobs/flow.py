@@ -1,4 +1,4 @@
-"""The nine steps of a run, in order: the one value that DAG, command line, run folder, report and tests share."""
+"""The nine steps of a run, in order: the one value that DAG, command line, run folder and tests share."""
 
 from enum import StrEnum
 
