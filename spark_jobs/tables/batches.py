@@ -1,0 +1,30 @@
+"""`batches`: the verdict on every batch, with what was expected and what was found."""
+
+import pyarrow as pa
+
+from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.index import HEADER_COLUMNS
+
+BATCHES = Contract(
+    name="batches",
+    meaning="Every batch of the run with exactly one verdict.",
+    columns=(
+        Column("topic", pa.string(), "topic of the batch"),
+        Column("partition", pa.int32(), "partition of the batch"),
+        *HEADER_COLUMNS,
+        Column("verdict", pa.string(), "what became of the batch"),
+        Column("kafka_error", pa.string(), "name of the error that a broker answers; NONE if it would not"),
+        Column("offset", pa.int64(), "first offset given to the batch, or a duplicate's original one", True),
+        Column(
+            "expected_sequence", pa.int32(), "sequence that would have continued the producer's chain", True
+        ),
+        Column("expected_epoch", pa.int16(), "the producer's epoch as the partition knew it", True),
+        Column(
+            "txn_first_offset", pa.int64(), "first offset of the transaction that the batch belongs to", True
+        ),
+        Column(
+            "reason", pa.string(), "the verdict as a sentence; null when the batch was simply taken", True
+        ),
+    ),
+    key=("topic", "partition", "object_order", "position"),
+)

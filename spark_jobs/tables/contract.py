@@ -1,0 +1,44 @@
+"""What a table promises: its columns with types and meaning, and the key that names a row."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `meaning` is a sentence for the person who queries it, with the unit where there is one."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One table: each step that writes it ends with one `cast` to it."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema; the meanings travel as field metadata."""
+        return pa.schema(
+            [
+                pa.field(column.name, column.type, column.nullable, {"comment": column.meaning})
+                for column in self.columns
+            ]
+        )
+
+    def cast(self, table: pa.Table) -> pa.Table:
+        """`table` in the contract's column order and types; a missing or unfit column is an error."""
+        return table.select(self.schema.names).cast(self.schema)
+
+    def empty(self) -> pa.Table:
+        """A table of this contract without rows."""
+        return self.schema.empty_table()

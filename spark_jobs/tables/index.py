@@ -1,0 +1,40 @@
+"""`index`: one row per batch that staged objects hold, as its 61-byte header says (facts §1.3)."""
+
+import pyarrow as pa
+
+from spark_jobs.tables.contract import Column, Contract
+
+HEADER_COLUMNS: tuple[Column, ...] = (
+    Column("object_order", pa.int32(), "arrival order of the staged object within the run's manifest"),
+    Column("position", pa.int64(), "byte at which the batch starts in its object"),
+    Column("size", pa.int64(), "bytes of the batch, or of the stretch that could not be read"),
+    Column("base_offset", pa.int64(), "first offset as written in the header; 0 from a client"),
+    Column("partition_leader_epoch", pa.int32(), "leader epoch as written in the header"),
+    Column("magic", pa.int8(), "format version; 2 is the only one with producers"),
+    Column("crc", pa.uint32(), "checksum as written in the header"),
+    Column("attributes", pa.int16(), "codec, timestamp type, transactional, control and delete-horizon bits"),
+    Column("last_offset_delta", pa.int32(), "last offset and last sequence minus the first"),
+    Column("base_timestamp", pa.int64(), "timestamp that record deltas count from, in ms since 1970"),
+    Column("max_timestamp", pa.int64(), "largest record timestamp, or the log append time, in ms since 1970"),
+    Column("producer_id", pa.int64(), "-1 without a producer id"),
+    Column("producer_epoch", pa.int16(), "-1 without a producer id"),
+    Column("base_sequence", pa.int32(), "sequence of the first record; -1 for none"),
+    Column("record_count", pa.int32(), "records present in the batch"),
+    Column(
+        "control_type",
+        pa.int16(),
+        "0 abort, 1 commit, other control records as numbered; null for data",
+        True,
+    ),
+    Column(
+        "coordinator_epoch", pa.int32(), "epoch of the coordinator that wrote the marker; null for data", True
+    ),
+    Column("problem", pa.string(), "why the bytes could not be read as a batch; null when they could", True),
+)
+
+INDEX = Contract(
+    name="index",
+    meaning="Every batch of the staged objects, and every stretch of bytes that is none.",
+    columns=HEADER_COLUMNS,
+    key=("object_order", "position"),
+)
