@@ -1,0 +1,48 @@
+"""Which partition a key or an id belongs to: Kafka's two hash functions (facts §1.16)."""
+
+from struct import iter_unpack
+
+_MASK = 0xFFFF_FFFF
+_SEED = 0x9747_B28C
+_M = 0x5BD1_E995
+_R = 24
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit murmur2 of the Java client's partitioner, signed as Java shows it."""
+    h = (_SEED ^ len(data)) & _MASK
+    tail = len(data) & ~3
+    for (word,) in iter_unpack("<I", data[:tail]):
+        k = (word * _M) & _MASK
+        k = ((k ^ (k >> _R)) * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    if data[tail:]:
+        h = ((h ^ int.from_bytes(data[tail:], "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    return _signed(h ^ (h >> 15))
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition where the default partitioner puts a record with `key`."""
+    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java: over UTF-16 code units, so a character outside the BMP counts as two."""
+    h = 0
+    for (unit,) in iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
+        h = (31 * h + unit) & _MASK
+    return _signed(h)
+
+
+def coordinator_partition(identifier: str, partitions: int) -> int:
+    """The partition of `__transaction_state` or `__consumer_offsets` that owns a transactional or group id.
+
+    Kafka takes -2^31, which has no positive twin, as 0.
+    """
+    h = java_string_hash(identifier)
+    return 0 if h == -(2**31) else abs(h) % partitions
+
+
+def _signed(h: int) -> int:
+    return h - 2**32 if h >= 2**31 else h
