@@ -94,12 +94,16 @@ class CompletedTxn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationStateEntry:
-    """A transactional append that the coordinator has vouched for (facts §2.5); lives in memory only."""
+    """A transactional append that the coordinator has vouched for (facts §2.5); lives in memory only.
+
+    `timestamp` is its creation in milliseconds; from there it expires like a producer.
+    """
 
     guard: int
     lowest_sequence: int
     producer_epoch: int
     supports_epoch_bump: bool
+    timestamp: int = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,3 +20,12 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 def in_sequence(last_sequence: int, next_sequence: int) -> bool:
     """Whether `next_sequence` directly follows `last_sequence`; -1 is followed by 0."""
     return next_sequence == last_sequence + 1 or (next_sequence == 0 and last_sequence == MAX_SEQUENCE)
+
+
+def is_at_or_before(sequence: int, last_sequence: int) -> bool:
+    """Whether `sequence` was taken before or with `last_sequence`; the circle is cut at its far side.
+
+    Serial arithmetic: up to half of the sequence space behind `last_sequence` counts as already taken, the
+    other half as still to come, so that the answer stays right across the wrap from 2^31-1 to 0.
+    """
+    return (last_sequence - sequence) % (MAX_SEQUENCE + 1) <= MAX_SEQUENCE // 2
