@@ -1,0 +1,47 @@
+# The commands of this project; `make help` lists them. Everything runs in .venv, which is made when missing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint types layers pytest format bench bench-quick lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## make .venv from the pinned requirements (done by every target that needs it)
+	@$(PYTHON) infra/setup/venv.py
+
+run: setup  ## show what Onceover does, on a small sample
+	@$(BIN)/python -m tests.sample .cache/sample
+	@$(BIN)/onceover inspect .cache/sample
+
+test: lint types layers pytest  ## everything that must hold: lint, types, layers, tests
+
+lint: setup  ## ruff: rules and format
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && echo "lint: clean"
+
+types: setup  ## mypy, strict, no exemptions
+	@$(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary infra/setup && echo "types: clean"
+
+layers: setup  ## import-linter: who may import whom
+	@$(BIN)/lint-imports --no-cache > .cache/layers.txt || { cat .cache/layers.txt; exit 1; }; echo "layers: kept"
+
+pytest: setup  ## the tests alone
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+format: setup  ## rewrite the code the way the formatter wants it
+	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet
+
+bench: setup  ## measure at real volumes (minutes)
+	@$(BIN)/python -m tests.bench
+
+bench-quick: setup  ## measure at small volumes (seconds)
+	@$(BIN)/python -m tests.bench --quick
+
+lock: setup  ## pin the dependencies of pyproject.toml anew
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header -q -o requirements.txt
+
+clean:  ## remove everything that make has made
+	@rm -rf .venv .cache build lake *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
