@@ -1,0 +1,80 @@
+"""The one door to numba: compiled without the GIL, machine code kept on disk for the next process.
+
+The cache's name carries a digest of the sources of `kernels` and `protocol`: numba itself notices a change in
+the function's own file only, and would go on using code with an older helper or constant inlined.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+from numba.core import config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _source_digest() -> str:
+    digest = sha256()
+    for folder in (_PACKAGE, _PACKAGE.parent / "protocol"):
+        for source in sorted(folder.glob("*.py")):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _places() -> Iterator[Path]:
+    """Where the cache may live, best first: as the user says, beside the package, in the home directory."""
+    configured = os.environ.get("NUMBA_CACHE_DIR")
+    if configured:
+        yield Path(configured)
+        return
+    yield _PACKAGE / "__pycache__"
+    user_cache = os.environ.get("XDG_CACHE_HOME")
+    yield (Path(user_cache) if user_cache else Path.home() / ".cache") / "onceover"
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def find_cache_directory() -> Path | None:
+    """The first place that can be written, or None: then every process compiles for itself."""
+    name = f"kernels-{_source_digest()}"
+    return next((place / name for place in _places() if _is_writable(place / name)), None)
+
+
+CACHE_DIRECTORY = find_cache_directory()
+
+
+@contextmanager
+def _cached_in(folder: Path) -> Iterator[None]:
+    """Numba reads its setting when a function is decorated; other users of numba keep theirs."""
+    settings = vars(config)
+    before = settings["CACHE_DIR"]
+    settings["CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        settings["CACHE_DIR"] = before
+
+
+def kernel(function: Function) -> Function:
+    """A function that Python calls: compiled at its first call, or loaded from the cache."""
+    if CACHE_DIRECTORY is None:
+        return helper(function)
+    with _cached_in(CACHE_DIRECTORY):
+        return cast("Function", njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def helper(function: Function) -> Function:
+    """A function that only kernels call: it becomes part of their machine code."""
+    return cast("Function", njit(nogil=True, error_model="numpy")(function))

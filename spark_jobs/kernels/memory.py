@@ -1,0 +1,94 @@
+"""Raw memory for kernels: big-endian loads at any alignment, copies, prefetch, calls by address.
+
+No bounds are checked here: a kernel proves that the bytes exist before it touches them. Hosts are
+little-endian, as every processor that numba's wheels are built for.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+_BYTE_POINTER = ir.IntType(8).as_pointer()
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def as_bytes(buffer: Any) -> Bytes:
+    """`buffer` as read-only bytes without a copy: kernels see one type, whoever owns the memory."""
+    array = np.frombuffer(buffer, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def _pointer(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value, index: ir.Value) -> ir.Value:
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, _BYTE_POINTER), [index])
+
+
+def _big_endian(bits: int, result: types.Integer) -> Any:
+    """An intrinsic (array, index) → the integer of `bits` bits stored there in network order."""
+
+    @intrinsic
+    def load(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            pointer = _pointer(context, builder, signature.args[0], *args)
+            word = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
+            return builder.bswap(builder.load(word, align=1))
+
+        return result(array, types.int64), generate
+
+    return load
+
+
+@intrinsic
+def _copy_bytes(_: Any, target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        origin = _pointer(context, builder, signature.args[2], args[2], args[3])
+        copy = builder.module.declare_intrinsic("llvm.memcpy", [_BYTE_POINTER, _BYTE_POINTER, _INT64])
+        builder.call(copy, [to, origin, args[4], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+@intrinsic
+def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], *args)
+        hint = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, _INT32, _INT32, _INT32])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [_BYTE_POINTER], fnty=hint)
+        read, keep, data = (ir.Constant(_INT32, value) for value in (0, 3, 1))
+        builder.call(ask, [pointer, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
+def _call_checksum(_: Any, function: Any, array: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        data = _pointer(context, builder, signature.args[1], args[1], args[2])
+        extend = ir.FunctionType(_INT32, [_INT32, _BYTE_POINTER, _INT64]).as_pointer()
+        return builder.call(builder.inttoptr(args[0], extend), [ir.Constant(_INT32, 0), data, args[3]])
+
+    return types.uint32(types.int64, array, types.int64, types.int64), generate
+
+
+Load: TypeAlias = Callable[[Bytes, int], int]
+load_int16 = cast("Load", _big_endian(16, types.int16))
+load_int32 = cast("Load", _big_endian(32, types.int32))
+load_int64 = cast("Load", _big_endian(64, types.int64))
+load_uint32 = cast("Load", _big_endian(32, types.uint32))
+copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", _copy_bytes)
+"""(target, at, source, start, length): both ranges exist and do not overlap."""
+prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)
+"""(array, byte index): ask for a cache line that will be needed soon."""
+call_checksum = cast("Callable[[int, Bytes, int, int], int]", _call_checksum)
+"""(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, array, start, length)."""
