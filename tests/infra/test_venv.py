@@ -39,9 +39,7 @@ def test_an_environment_with_a_matching_stamp_is_left_alone(setup: Any, root: Pa
     assert [file.name for file in (root / ".venv").iterdir()] == [".onceover-stamp"]
 
 
-def test_what_has_no_stamp_is_made_anew_and_gets_none_when_that_stops_half_way(
-    setup: Any, root: Path
-) -> None:
+def test_what_has_no_stamp_is_made_anew_and_gets_none_if_that_stops(setup: Any, root: Path) -> None:
     leftover = root / ".venv" / "lib" / "half-installed"
     leftover.mkdir(parents=True)
     with pytest.raises(setup.SetupFailed, match="No matching distribution found for uv"):
