@@ -1,0 +1,15 @@
+"""One spelling for each value, so that equal values have equal digests on every machine."""
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> bytes:
+    """Sorted keys, no spaces, ASCII only; ends without a newline."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of the canonical spelling, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,0 +1,165 @@
+"""The settings as frozen values: every key, its default and its meaning.
+
+Kafka's own settings keep Kafka's names, snake-cased, and Kafka's defaults.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
+from spark_jobs.config.sources import Source
+from spark_jobs.protocol.limits import Limits as ProtocolLimits
+from spark_jobs.protocol.producer_state import TransactionVersion
+from spark_jobs.protocol.record_batch import TimestampType
+
+INT32_MAX = 2**31 - 1
+DAY_MS = 86_400_000
+MIB = 2**20
+
+
+class S3Settings(Frozen):
+    """How to reach an S3-compatible store; credentials come from the AWS chain, never from here."""
+
+    endpoint_url: Endpoint | None = None
+    region: str = "us-east-1"
+    addressing: Literal["auto", "path", "virtual"] = "auto"
+    max_attempts: Annotated[Count, Field(ge=1, le=20)] = 5
+    connect_timeout_s: Annotated[Count, Field(ge=1)] = 10
+    read_timeout_s: Annotated[Count, Field(ge=1)] = 60
+    part_bytes: Annotated[Size, Field(ge=5 * MIB)] = 16 * MIB
+
+
+class CleanupPolicy(StrEnum):
+    """A compacted topic refuses records without a key (facts §2.11)."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class TopicSettings(Frozen):
+    """What a broker would know about a topic; the keys of `topics` are names or shell patterns."""
+
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+
+
+class Limits(Frozen):
+    """Bounds on memory and sizes; what exceeds a limit per batch is `corrupt`, never a failed run.
+
+    `range_bytes` is how much of an object one task reads at a time, `worker_memory` what a task may hold.
+    """
+
+    max_batch_bytes: Annotated[Size, Field(ge=61, le=INT32_MAX)] = 100 * MIB
+    decompressed_bytes_per_batch: Annotated[Size, Field(ge=1, le=INT32_MAX)] = 256 * MIB
+    records_per_batch: Annotated[Count, Field(ge=1, le=INT32_MAX)] = 10_000_000
+    headers_per_record: Annotated[Count, Field(ge=0, le=INT32_MAX)] = 10_000
+    worker_memory: Annotated[Size, Field(ge=64 * MIB)] = 1024 * MIB
+    range_bytes: Annotated[Size, Field(ge=4096)] = 64 * MIB
+    segment_bytes: Annotated[Size, Field(ge=MIB, le=INT32_MAX)] = 1024 * MIB
+    file_bytes: Annotated[Size, Field(ge=MIB)] = 256 * MIB
+    stage_threads: Annotated[Count, Field(ge=1, le=256)] = 8
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        if self.segment_bytes < self.max_batch_bytes:
+            raise refuse("'segment_bytes' of at least 'max_batch_bytes': a segment holds whole batches")
+        return self
+
+    @property
+    def protocol(self) -> ProtocolLimits:
+        """The part that decoding needs."""
+        return ProtocolLimits(decompressed_bytes=self.decompressed_bytes_per_batch)
+
+
+class KafkaSettings(Frozen):
+    """Broker settings that change verdicts (facts §0).
+
+    `cached_batches` is the window of duplicate detection: fixed in Kafka, named here so that it is visible.
+    `clock_skew_ms` is how far the clocks of producers and coordinator may lie apart.
+    """
+
+    cached_batches: Literal[5] = 5
+    producer_id_expiration_ms: Annotated[Count, Field(ge=1)] = DAY_MS
+    transaction_max_timeout_ms: Annotated[Count, Field(ge=1, le=INT32_MAX)] = 900_000
+    transaction_version: TransactionVersion = TransactionVersion.TV2
+    clock_skew_ms: Annotated[Count, Field(ge=0)] = 1000
+
+
+class SparkSettings(Frozen):
+    """Where the steps run; changes how fast a run is, never what it yields."""
+
+    master: str = "local[*]"
+    app_name: str = "onceover"
+    driver_memory: Memory = "2g"
+    shuffle_partitions: Annotated[Count, Field(ge=1)] = 16
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class Settings(Frozen):
+    """The whole configuration of one lake."""
+
+    lake: Location
+    sources: Annotated[tuple[Source, ...], NotEmpty]
+    s3: S3Settings = S3Settings()
+    topics: dict[str, TopicSettings] = Field(default_factory=dict)
+    limits: Limits = Limits()
+    kafka: KafkaSettings = KafkaSettings()
+    spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        for problem in (*_repeated_names(self.sources), *_lake_overlaps(self.lake, self.sources)):
+            raise refuse(problem)
+        return self
+
+    def topic(self, name: str) -> TopicSettings:
+        """Settings of one topic: by its name, else by the first pattern that matches, else the defaults."""
+        if name in self.topics:
+            return self.topics[name]
+        matching = (settings for pattern, settings in self.topics.items() if fnmatchcase(name, pattern))
+        return next(matching, TopicSettings())
+
+    def source(self, name: str) -> Source:
+        """The source of that name; a manifest names no other."""
+        return next(source for source in self.sources if source.name == name)
+
+    @property
+    def digest(self) -> str:
+        """Names everything that decides what a run yields, and nothing that only says where and how fast.
+
+        So the same night has the same run id on a laptop and on a cluster. What to stage is not part of it
+        either: the manifest says that.
+        """
+        return digest_of(self._decisive())
+
+    def _decisive(self) -> dict[str, Any]:
+        by_name = sorted(self.sources, key=lambda source: source.name)
+        return {
+            "sources": [
+                source.model_dump(mode="json", include={"name", "kind", "markers", "on_gap"})
+                for source in by_name
+            ],
+            "topics": [[name, settings.model_dump(mode="json")] for name, settings in self.topics.items()],
+            "limits": self.limits.model_dump(exclude={"worker_memory", "range_bytes", "stage_threads"}),
+            "kafka": self.kafka.model_dump(mode="json"),
+        }
+
+
+def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:
+    counted = Counter(source.name for source in sources)
+    yield from (f"each source's name once ('{name}' stands twice)" for name, n in counted.items() if n > 1)
+
+
+def _lake_overlaps(lake: str, sources: tuple[Source, ...]) -> Iterator[str]:
+    """A lake inside a source would stage itself; a source inside the lake could be overwritten."""
+    for source in sources:
+        ours, theirs = PurePosixPath(lake), PurePosixPath(source.root)
+        if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
+            yield f"a lake apart from every source (source '{source.name}' overlaps with it)"

@@ -1,0 +1,72 @@
+"""Where batches come from, and what to expect there."""
+
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, refuse
+
+INTERNAL_TOPICS = ("__transaction_state", "__consumer_offsets")
+"""The coordinators' logs: staged with every source that has them, whatever its topic filter says."""
+CAPTURE_ONLY = ("markers", "on_gap")
+
+
+class SourceKind(StrEnum):
+    """What the objects are: batches as producers sent them, or a copy of a broker's log directory."""
+
+    CAPTURE = "capture"
+    BROKER_LOG = "broker-log"
+
+
+class OnGap(StrEnum):
+    """What becomes of an out-of-order batch: refused as a broker would, or kept until the gap fills."""
+
+    REJECT = "reject"
+    PARK = "park"
+
+
+class TopicFilter(Frozen):
+    """Topics by shell pattern; a topic is taken if some `include` and no `exclude` matches."""
+
+    include: Annotated[tuple[str, ...], NotEmpty] = ("*",)
+    exclude: tuple[str, ...] = ()
+
+    def takes(self, topic: str) -> bool:
+        """Whether `topic` passes; the coordinators' logs always do."""
+        if topic in INTERNAL_TOPICS:
+            return True
+        return _matches(topic, self.include) and not _matches(topic, self.exclude)
+
+
+class Source(Frozen):
+    """One place to stage from.
+
+    `dates` are the directories right below the root that spell a date; without it every object is of no date.
+    `lookback_days` bounds how far back late objects are looked for. `immutable` objects are referenced where
+    they lie instead of copied. `markers` says that control batches in a capture are the coordinator's own.
+    """
+
+    name: Name
+    kind: SourceKind
+    root: Location
+    topics: TopicFilter = TopicFilter()
+    dates: DateLayout | None = None
+    lookback_days: Annotated[Count, Field(ge=0)] | None = None
+    immutable: Flag = False
+    markers: Flag = False
+    on_gap: OnGap = OnGap.REJECT
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Self:
+        wrong = [key for key in CAPTURE_ONLY if key in self.model_fields_set]
+        if self.kind is SourceKind.BROKER_LOG and wrong:
+            raise refuse(f"'{wrong[0]}' only where kind is capture: a broker's log is already decided")
+        if self.lookback_days is not None and self.dates is None:
+            raise refuse("'lookback_days' only together with 'dates'")
+        return self
+
+
+def _matches(topic: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(topic, pattern) for pattern in patterns)
