@@ -2,19 +2,16 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
+from struct import Struct
 
-from spark_jobs.protocol.flexible import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    FieldReader,
-    TaggedField,
-    write_array,
-    write_compact_array,
-    write_compact_string,
-    write_string,
+from spark_jobs.protocol.errors import CorruptCoordinatorRecord
+from spark_jobs.protocol.primitives import (
+    Reader,
+    write_compact_nullable_string,
+    write_nullable_string,
     write_tagged_fields,
+    write_unsigned_varint,
 )
 from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -24,6 +21,17 @@ HIGHEST_VALUE_VERSION = 1
 FLEXIBLE_VALUE_VERSION = 1
 TWO_PHASE_COMMIT_TIMEOUT_MS = 2**31 - 1
 """A transaction with this timeout never times out (facts §0)."""
+
+_HEAD = Struct(
+    ">"
+    "h"  # version of the schema
+    "q"  # producer id
+    "h"  # producer epoch
+    "i"  # transaction timeout, ms
+    "b"  # status
+)
+_TIMES = Struct(">qq")  # last update, start
+_INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 
 TAG_PREVIOUS_PRODUCER_ID = 0
 TAG_NEXT_PRODUCER_ID = 1
@@ -57,7 +65,8 @@ class TransactionState(IntEnum):
         return self in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
-PERSISTED_STATES = frozenset(TransactionState) - {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}
+Tags = tuple[tuple[int, bytes], ...]
+"""Tagged fields whose payload is not understood here, by ascending tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,7 @@ class TopicPartitions:
 
     topic: str
     partition_ids: tuple[int, ...]
-    tags: tuple[TaggedField, ...] = ()
+    tags: Tags = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +111,7 @@ class TransactionLogValue:
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = 0
     next_producer_epoch: int = NO_PRODUCER_EPOCH
-    unknown_tags: tuple[TaggedField, ...] = ()
+    unknown_tags: Tags = ()
 
     @property
     def topic_partitions(self) -> frozenset[TopicPartition]:
@@ -122,139 +131,132 @@ def group_by_topic(partitions: frozenset[TopicPartition]) -> tuple[TopicPartitio
 
 
 def read_key(data: bytes, *, source: str = "<bytes>") -> TransactionLogKey | UnknownKey:
-    reader = FieldReader(data, source=source)
-    record_type = reader.int16()
+    reader = Reader(data, error=CorruptCoordinatorRecord, source=source)
+    record_type = reader.read_int16()
     if record_type != TRANSACTION_KEY_TYPE:
-        return UnknownKey(record_type=record_type, data=reader.take(reader.remaining))
-    key = TransactionLogKey(transactional_id=reader.required(reader.string()))
-    reader.end()
+        return UnknownKey(record_type=record_type, data=reader.read_bytes(reader.remaining))
+    key = TransactionLogKey(transactional_id=reader.read_string())
+    expect_end(reader)
     return key
 
 
 def write_key(key: TransactionLogKey) -> bytes:
-    return INT16.pack(TRANSACTION_KEY_TYPE) + write_string(key.transactional_id)
+    return _INT16.pack(TRANSACTION_KEY_TYPE) + write_nullable_string(key.transactional_id)
 
 
 def value_version(data: bytes, *, source: str = "<bytes>") -> int:
     """The schema version that a value claims."""
-    return FieldReader(data, source=source).int16()
+    return Reader(data, error=CorruptCoordinatorRecord, source=source).read_int16()
 
 
 def read_value(data: bytes, *, source: str = "<bytes>") -> TransactionLogValue:
     """A value of either version; a tombstone has no value to read."""
-    reader = FieldReader(data, source=source)
-    version = reader.int16()
+    reader = Reader(data, error=CorruptCoordinatorRecord, source=source)
+    version = reader.read_int16()
     if not 0 <= version <= HIGHEST_VALUE_VERSION:
-        raise reader.corrupt(f"a value version up to {HIGHEST_VALUE_VERSION}", version)
+        raise reader.fail(expected=f"a value version up to {HIGHEST_VALUE_VERSION}", found=version)
     value = _read_fields(reader, flexible=version >= FLEXIBLE_VALUE_VERSION)
-    reader.end()
+    expect_end(reader)
     return value
 
 
 def write_value(value: TransactionLogValue, version: int = HIGHEST_VALUE_VERSION) -> bytes:
     """The bytes of `value`; version 0 has no room for tags, so they are left out as a TV0 broker does."""
     flexible = version >= FLEXIBLE_VALUE_VERSION
-    return b"".join(
-        (
-            INT16.pack(version),
-            INT64.pack(value.producer_id),
-            INT16.pack(value.producer_epoch),
-            INT32.pack(value.transaction_timeout_ms),
-            INT8.pack(value.transaction_status),
-            _write_partitions(value.transaction_partitions, flexible=flexible),
-            INT64.pack(value.transaction_last_update_timestamp_ms),
-            INT64.pack(value.transaction_start_timestamp_ms),
-            write_tagged_fields(_tags_of(value)) if flexible else b"",
-        )
+    head = _HEAD.pack(
+        version,
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        value.transaction_status,
     )
+    times = _TIMES.pack(value.transaction_last_update_timestamp_ms, value.transaction_start_timestamp_ms)
+    tags = write_tagged_fields(_tags_of(value)) if flexible else b""
+    return head + _write_partitions(value.transaction_partitions, flexible=flexible) + times + tags
 
 
-def _read_fields(reader: FieldReader, *, flexible: bool) -> TransactionLogValue:
-    producer_id, producer_epoch, timeout = reader.int64(), reader.int16(), reader.int32()
-    status = _read_status(reader)
-    partitions = _read_partitions(reader, flexible=flexible)
-    last_update, start = reader.int64(), reader.int64()
-    tags = {field.tag: field.data for field in reader.tagged_fields()} if flexible else {}
+def expect_end(reader: Reader) -> None:
+    """Kafka writes nothing after the last field."""
+    if reader.remaining:
+        raise reader.fail(expected="the end", found=f"{reader.remaining} more bytes")
+
+
+def _read_fields(reader: Reader, *, flexible: bool) -> TransactionLogValue:
+    producer_id, producer_epoch = reader.read_int64(), reader.read_int16()
+    timeout_ms, status = reader.read_int32(), _read_status(reader)
+    read_topic = partial(_read_topic, reader, flexible=flexible)
+    partitions = reader.read_compact_array(read_topic) if flexible else reader.read_array(read_topic)
+    last_update_ms, start_ms = reader.read_int64(), reader.read_int64()
+    tags = reader.read_tagged_fields() if flexible else {}
     return TransactionLogValue(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transaction_timeout_ms=timeout,
+        transaction_timeout_ms=timeout_ms,
         transaction_status=status,
         transaction_partitions=partitions,
-        transaction_last_update_timestamp_ms=last_update,
-        transaction_start_timestamp_ms=start,
-        previous_producer_id=_int64_tag(tags.pop(TAG_PREVIOUS_PRODUCER_ID, None), NO_PRODUCER_ID, reader),
-        next_producer_id=_int64_tag(tags.pop(TAG_NEXT_PRODUCER_ID, None), NO_PRODUCER_ID, reader),
-        client_transaction_version=_int16_tag(tags.pop(TAG_CLIENT_TRANSACTION_VERSION, None), 0, reader),
-        next_producer_epoch=_int16_tag(tags.pop(TAG_NEXT_PRODUCER_EPOCH, None), NO_PRODUCER_EPOCH, reader),
-        unknown_tags=tuple(TaggedField(tag=tag, data=data) for tag, data in tags.items()),
+        transaction_last_update_timestamp_ms=last_update_ms,
+        transaction_start_timestamp_ms=start_ms,
+        previous_producer_id=_tag(tags, TAG_PREVIOUS_PRODUCER_ID, _INT64, NO_PRODUCER_ID, reader),
+        next_producer_id=_tag(tags, TAG_NEXT_PRODUCER_ID, _INT64, NO_PRODUCER_ID, reader),
+        client_transaction_version=_tag(tags, TAG_CLIENT_TRANSACTION_VERSION, _INT16, 0, reader),
+        next_producer_epoch=_tag(tags, TAG_NEXT_PRODUCER_EPOCH, _INT16, NO_PRODUCER_EPOCH, reader),
+        unknown_tags=tuple(sorted(tags.items())),
     )
 
 
-def _read_status(reader: FieldReader) -> TransactionState:
-    status = reader.int8()
-    try:
-        return TransactionState(status)
-    except ValueError:
-        raise reader.corrupt("a transaction status from 0 to 7", status) from None
+def _read_status(reader: Reader) -> TransactionState:
+    status = reader.read_int8()
+    if not 0 <= status < len(TransactionState):
+        raise reader.fail(expected="a transaction status from 0 to 7", found=status)
+    return TransactionState(status)
 
 
-def _read_partitions(reader: FieldReader, *, flexible: bool) -> tuple[TopicPartitions, ...] | None:
-    count = reader.compact_array_length() if flexible else reader.array_length()
-    if count is None:
-        return None
-    return tuple(_read_topic(reader, flexible=flexible) for _ in range(count))
+def _read_topic(reader: Reader, *, flexible: bool) -> TopicPartitions:
+    topic = reader.read_compact_string() if flexible else reader.read_string()
+    read_id = reader.read_int32
+    partition_ids = reader.read_compact_array(read_id) if flexible else reader.read_array(read_id)
+    if partition_ids is None:
+        raise reader.fail(expected="an array of partition ids", found="null")
+    tags = tuple(sorted(reader.read_tagged_fields().items())) if flexible else ()
+    return TopicPartitions(topic=topic, partition_ids=partition_ids, tags=tags)
 
 
-def _read_topic(reader: FieldReader, *, flexible: bool) -> TopicPartitions:
-    topic = reader.required(reader.compact_string() if flexible else reader.string())
-    count = reader.compact_array_length() if flexible else reader.array_length()
-    if count is None:
-        raise reader.corrupt("an array of partition ids", "null")
-    partition_ids = tuple(reader.int32() for _ in range(count))
-    return TopicPartitions(
-        topic=topic, partition_ids=partition_ids, tags=reader.tagged_fields() if flexible else ()
+def _tag(tags: dict[int, bytes], tag: int, layout: Struct, default: int, reader: Reader) -> int:
+    """Takes the tagged integer out of `tags`."""
+    data = tags.pop(tag, None)
+    if data is None:
+        return default
+    if len(data) != layout.size:
+        raise reader.fail(expected=f"{layout.size} bytes of tag {tag}", found=len(data))
+    return int(layout.unpack(data)[0])
+
+
+def _tags_of(value: TransactionLogValue) -> dict[int, bytes]:
+    """Tagged fields that differ from their default, and those this version does not know."""
+    known = (
+        (TAG_PREVIOUS_PRODUCER_ID, _INT64, value.previous_producer_id, NO_PRODUCER_ID),
+        (TAG_NEXT_PRODUCER_ID, _INT64, value.next_producer_id, NO_PRODUCER_ID),
+        (TAG_CLIENT_TRANSACTION_VERSION, _INT16, value.client_transaction_version, 0),
+        (TAG_NEXT_PRODUCER_EPOCH, _INT16, value.next_producer_epoch, NO_PRODUCER_EPOCH),
     )
+    written = {tag: layout.pack(field) for tag, layout, field, default in known if field != default}
+    return written | dict(value.unknown_tags)
 
 
 def _write_partitions(partitions: tuple[TopicPartitions, ...] | None, *, flexible: bool) -> bytes:
-    if flexible:
-        return write_compact_array(partitions, _write_flexible_topic)
-    return write_array(partitions, lambda t: write_string(t.topic) + write_array(t.partition_ids, INT32.pack))
+    if partitions is None:
+        return write_unsigned_varint(0) if flexible else _INT32.pack(-1)
+    topics = b"".join(_write_topic(topic, flexible=flexible) for topic in partitions)
+    return _write_count(len(partitions), flexible=flexible) + topics
 
 
-def _write_flexible_topic(partitions: TopicPartitions) -> bytes:
-    ids = write_compact_array(partitions.partition_ids, INT32.pack)
-    return write_compact_string(partitions.topic) + ids + write_tagged_fields(partitions.tags)
+def _write_topic(partitions: TopicPartitions, *, flexible: bool) -> bytes:
+    write_name = write_compact_nullable_string if flexible else write_nullable_string
+    ids = b"".join(_INT32.pack(partition) for partition in partitions.partition_ids)
+    tags = write_tagged_fields(dict(partitions.tags)) if flexible else b""
+    count = _write_count(len(partitions.partition_ids), flexible=flexible)
+    return write_name(partitions.topic) + count + ids + tags
 
 
-def _tags_of(value: TransactionLogValue) -> tuple[TaggedField, ...]:
-    """Tagged fields that differ from their default, and those this version does not know."""
-    known = (
-        (TAG_PREVIOUS_PRODUCER_ID, INT64, value.previous_producer_id, NO_PRODUCER_ID),
-        (TAG_NEXT_PRODUCER_ID, INT64, value.next_producer_id, NO_PRODUCER_ID),
-        (TAG_CLIENT_TRANSACTION_VERSION, INT16, value.client_transaction_version, 0),
-        (TAG_NEXT_PRODUCER_EPOCH, INT16, value.next_producer_epoch, NO_PRODUCER_EPOCH),
-    )
-    written = (
-        TaggedField(tag=tag, data=t.pack(field)) for tag, t, field, default in known if field != default
-    )
-    return (*written, *value.unknown_tags)
-
-
-def _int64_tag(data: bytes | None, default: int, reader: FieldReader) -> int:
-    if data is None:
-        return default
-    if len(data) != INT64.size:
-        raise reader.corrupt("a tagged int64", f"{len(data)} bytes")
-    (value,) = INT64.unpack(data)
-    return int(value)
-
-
-def _int16_tag(data: bytes | None, default: int, reader: FieldReader) -> int:
-    if data is None:
-        return default
-    if len(data) != INT16.size:
-        raise reader.corrupt("a tagged int16", f"{len(data)} bytes")
-    (value,) = INT16.unpack(data)
-    return int(value)
+def _write_count(count: int, *, flexible: bool) -> bytes:
+    return write_unsigned_varint(count + 1) if flexible else _INT32.pack(count)
