@@ -72,6 +72,12 @@ class BadLength(CorruptData):
     problem = "bad batch length"
 
 
+class ZeroFilledTail(BadLength):
+    """Nothing but zeros to the end of the file: preallocated, or lost in a crash (facts §1.2)."""
+
+    problem = "zero-filled tail"
+
+
 class BadMagic(CorruptData):
     """A magic byte that no Kafka version writes."""
 
@@ -112,6 +118,12 @@ class CorruptTxnIndex(CorruptData):
     """A `.txnindex` file that would make a broker recover its segment (facts §1.9)."""
 
     problem = "corrupt transaction index"
+
+
+class CorruptIndex(CorruptData):
+    """An `.index` or `.timeindex` file that a broker would rebuild (facts §1.10)."""
+
+    problem = "corrupt index"
 
 
 class CorruptCheckpoint(CorruptData):

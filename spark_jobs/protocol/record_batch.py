@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from struct import Struct
 
+from spark_jobs.protocol.crc import crc32c
+from spark_jobs.protocol.errors import BadCrc, BadLength, BadMagic, TornBatch
 from spark_jobs.protocol.sequence import increment_sequence
+
+MAGIC_V2 = 2
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -33,6 +37,12 @@ LOG_OVERHEAD = 12
 """Bytes before the part that `batch_length` counts."""
 CRC_START = 21
 """First byte that the CRC covers."""
+LENGTH_OFFSET, MAGIC_OFFSET, CRC_OFFSET, MAX_TIMESTAMP_OFFSET = 8, 16, 17, 35
+
+_PLACEMENT = Struct(">qii")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP = Struct(">q")
 
 
 class Codec(IntEnum):
@@ -46,8 +56,9 @@ class Codec(IntEnum):
 
 
 class TimestampType(StrEnum):
-    """Bit 3 of the attributes, under the names consumers know."""
+    """Bit 3 of the attributes, under the names consumers know; v0 messages carry no timestamp at all."""
 
+    NO_TIMESTAMP_TYPE = "NoTimestampType"
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
 
@@ -57,6 +68,7 @@ TIMESTAMP_TYPE_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
+KNOWN_ATTRIBUTES = 0x7F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +176,74 @@ def write_header(header: RecordBatchHeader) -> bytes:
         header.base_sequence,
         header.record_count,
     )
+
+
+def read_whole_header(
+    data: bytes | memoryview, *, source: str = "<bytes>", position: int = 0
+) -> RecordBatchHeader:
+    """The header of the v2 batch that `data` begins with, once the whole batch is there; `position` is its place."""
+    return _read_sized_header(data, 0, len(data), source, position)
+
+
+def check_batch(
+    data: bytes | memoryview, position: int = 0, end: int | None = None, *, source: str = "<bytes>"
+) -> RecordBatchHeader:
+    """The header of the v2 batch at `position`, once its length, magic and CRC are right."""
+    header = _read_sized_header(data, position, len(data) if end is None else end, source, position)
+    if header.magic != MAGIC_V2:
+        raise BadMagic(source=source, position=position + MAGIC_OFFSET, expected=MAGIC_V2, found=header.magic)
+    check_crc(data, position, header, source=source)
+    return header
+
+
+def check_crc(data: bytes | memoryview, position: int, header: RecordBatchHeader, *, source: str) -> None:
+    """Refuses the batch at `position` if its bytes do not have the checksum that its header claims."""
+    found = crc32c(memoryview(data)[position + CRC_START : position + header.size])
+    if found != header.crc:
+        raise BadCrc(source=source, position=position, expected=f"{header.crc:#010x}", found=f"{found:#010x}")
+
+
+def _read_sized_header(
+    data: bytes | memoryview, position: int, end: int, source: str, place: int
+) -> RecordBatchHeader:
+    if end - position < HEADER_SIZE:
+        raise TornBatch(source=source, position=place, expected=f"{HEADER_SIZE} bytes", found=end - position)
+    header = read_header(data, position)
+    if header.size < HEADER_SIZE:
+        raise BadLength(
+            source=source,
+            position=place + LENGTH_OFFSET,
+            expected=f"{HEADER_SIZE - LOG_OVERHEAD} or more",
+            found=header.batch_length,
+        )
+    if header.size > end - position:
+        raise TornBatch(source=source, position=place, expected=f"{header.size} bytes", found=end - position)
+    return header
+
+
+def assign_offset(batch: bytes, *, base_offset: int, partition_leader_epoch: int) -> bytes:
+    """`batch` as a leader places it in its log: the CRC does not cover these two fields."""
+    prefix = _PLACEMENT.pack(base_offset, read_header(batch).batch_length, partition_leader_epoch)
+    return prefix + batch[_PLACEMENT.size :]
+
+
+def set_log_append_time(batch: bytes, timestamp: int) -> bytes:
+    """`batch` as a leader stamps it on a LogAppendTime topic."""
+    return set_max_timestamp(batch, TimestampType.LOG_APPEND_TIME, timestamp)
+
+
+def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
+    """`batch` with this timestamp type and value and a new CRC; unchanged bytes if it has both already.
+
+    Attribute bits that mean nothing are lost on the way, as a broker loses them.
+    """
+    header = read_header(batch)
+    if (header.timestamp_type, header.max_timestamp) == (timestamp_type, max_timestamp):
+        return batch
+    log_append = TIMESTAMP_TYPE_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    covered = bytearray(batch[CRC_START:])
+    _ATTRIBUTES.pack_into(
+        covered, 0, (header.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_FLAG) | log_append
+    )
+    _MAX_TIMESTAMP.pack_into(covered, MAX_TIMESTAMP_OFFSET - CRC_START, max_timestamp)
+    return batch[:CRC_OFFSET] + _CRC.pack(crc32c(bytes(covered))) + covered

@@ -1,0 +1,57 @@
+"""gzip: RFC 1952 members, of which a stream may hold several (facts §1.7).
+
+The standard library is used because it stops at a given output size, which a bomb must not pass.
+"""
+
+import zlib
+from struct import Struct
+
+from spark_jobs.protocol.codecs.bounds import Bounds
+
+_GZIP_WINDOW = 31
+_RAW_WINDOW = -15
+_JAVA_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_MEMBER_START = bytes.fromhex("1f8b08")
+_SMALLEST_MEMBER = 20
+_TRAILER = Struct("<II")  # CRC-32 and size of the uncompressed bytes
+_FIRST_PIECE, _LARGEST_PIECE = 1 << 12, 1 << 20
+"""What zlib does not use of its input it copies: small first pieces keep many tiny members cheap."""
+
+
+def decompress(data: memoryview, bounds: Bounds) -> bytes:
+    """All members as one stream; bytes after the last that begin no member are ignored, as Java ignores them."""
+    out, total, position = [], 0, 0
+    while not position or _begins_member(data[position:]):
+        member, position = _read_member(data, position, bounds, total)
+        out.append(member)
+        total += len(member)
+    return b"".join(out)
+
+
+def _begins_member(rest: memoryview) -> bool:
+    return len(rest) >= _SMALLEST_MEMBER and rest[: len(_MEMBER_START)] == _MEMBER_START
+
+
+def _read_member(data: memoryview, position: int, bounds: Bounds, total: int) -> tuple[bytes, int]:
+    """One member's content and the position after it."""
+    start, piece_size, out = position, _FIRST_PIECE, bytearray()
+    inflate = zlib.decompressobj(_GZIP_WINDOW)
+    while not inflate.eof:
+        piece = data[position : position + piece_size]
+        if not piece:
+            raise bounds.corrupt("the end of the gzip member", "the end of the data", position)
+        try:
+            out += inflate.decompress(piece, bounds.limit - total - len(out) + 1)
+        except zlib.error as error:
+            raise bounds.corrupt("a gzip member", error, start) from None
+        bounds.check(total + len(out))
+        position += len(piece)
+        piece_size = min(piece_size * 2, _LARGEST_PIECE)
+    return bytes(out), position - len(inflate.unused_data)
+
+
+def compress(data: bytes) -> bytes:
+    """One member with the header that Java writes."""
+    deflate = zlib.compressobj(wbits=_RAW_WINDOW)
+    body = deflate.compress(data) + deflate.flush()
+    return _JAVA_HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)

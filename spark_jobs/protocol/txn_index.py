@@ -1,0 +1,58 @@
+"""`.txnindex` files: the aborted transactions whose markers stand in a segment (facts §1.9)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+
+from spark_jobs.protocol.errors import CorruptTxnIndex
+
+_ENTRY = Struct(">b x q q q q")
+"""A broker writes the version as an int16 and reads back only its first byte."""
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortedTxn:
+    """An aborted transaction that had data; `last_offset` is its marker's.
+
+    `last_stable_offset` may differ between replicas: never compare it.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(
+    data: bytes | memoryview, *, base_offset: int | None = None, source: str = "<bytes>"
+) -> tuple[AbortedTxn, ...]:
+    """The entries in order; a partial last one is ignored, one that ends before `base_offset` is corrupt."""
+    view = memoryview(data)
+    whole = view[: len(view) - len(view) % _ENTRY.size]
+    entries = []
+    for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(whole)):
+        position = index * _ENTRY.size
+        if version > _VERSION:
+            raise _corrupt(source, position, f"version {_VERSION}", version)
+        entry = AbortedTxn(
+            producer_id=fields[0], first_offset=fields[1], last_offset=fields[2], last_stable_offset=fields[3]
+        )
+        if base_offset is not None and entry.last_offset < base_offset:
+            raise _corrupt(source, position, f"a last offset of {base_offset} or more", entry.last_offset)
+        entries.append(entry)
+    return tuple(entries)
+
+
+def _corrupt(source: str, position: int, expected: object, found: object) -> CorruptTxnIndex:
+    return CorruptTxnIndex(source=source, position=position, expected=expected, found=found)
+
+
+def write_txn_index(entries: Iterable[AbortedTxn]) -> bytes:
+    """The file of `entries`, in their order."""
+    return b"".join(
+        _ENTRY.pack(
+            _VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
+        )
+        for entry in entries
+    )
