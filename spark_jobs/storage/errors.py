@@ -1,0 +1,61 @@
+"""What can go wrong with stored bytes, told apart by whether trying again can help."""
+
+from typing import ClassVar
+
+from spark_jobs.protocol.errors import OnceoverError
+
+
+class StorageError(OnceoverError):
+    """A store's refusal or failure; the message names the object and what to do."""
+
+
+class ObjectMissing(StorageError):
+    """No object of this name, or no longer."""
+
+
+class ObjectChanged(StorageError):
+    """The object is not the one that was listed: its bytes were replaced meanwhile."""
+
+
+class UnsafeKey(StorageError):
+    """A name that could leave its root, or that no store can hold."""
+
+
+class StoreDenied(StorageError):
+    """Credentials or permissions are missing: a person has to act."""
+
+
+class StoreFull(StorageError):
+    """No space left: a person has to act."""
+
+
+class StoreUnavailable(StorageError):
+    """The store did not answer properly, even after retries."""
+
+    transient: ClassVar[bool] = True
+
+
+class LakeBusy(StorageError):
+    """Another run works on the lake right now."""
+
+    transient: ClassVar[bool] = True
+
+
+class LockLost(StorageError):
+    """This run was taken for dead and another one has taken its place."""
+
+    transient: ClassVar[bool] = True
+
+
+class ChainConflict(StorageError):
+    """Another run became final first; this one started from a state that is no longer the head."""
+
+    transient: ClassVar[bool] = True
+
+
+class BrokenChain(StorageError):
+    """The chain of final runs has a hole or an entry that does not follow from the one before."""
+
+
+class BrokenRun(StorageError):
+    """A run folder does not hold what its own records say."""

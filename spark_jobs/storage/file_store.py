@@ -1,0 +1,202 @@
+"""A directory as an object store: temp + rename for whole files, a hard link for exclusive creation."""
+
+import errno
+import os
+import secrets
+import shutil
+import stat as modes
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, UnsafeKey
+from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.keys import checked, checked_prefix, printable
+from spark_jobs.storage.object_store import ObjectStat
+
+SCRATCH = ".scratch"
+CHUNK_BYTES = 4 * 2**20
+ABANDONED_SECONDS = 86_400
+"""A scratch file that nobody touched for a day belongs to a dead process."""
+
+
+class FileStore:
+    """Objects are regular files below `root`; symbolic links inside it are never followed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).resolve()
+
+    @property
+    def url(self) -> str:
+        return str(self._root)
+
+    def url_of(self, key: str) -> str:
+        return str(self._root / checked(key))
+
+    def local_path(self, key: str) -> Path | None:
+        return self._path(key)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectStat]:
+        start = checked_prefix(prefix)
+        if not start and not self._root.is_dir():
+            raise ObjectMissing(f"{self._root}: there is no such directory")
+        with translated(self.url):
+            yield from _walk(self._root / start, start)
+
+    def stat(self, key: str) -> ObjectStat | None:
+        try:
+            with translated(key):
+                return _as_stat(key, os.lstat(self._path(key)))
+        except ObjectMissing:
+            return None
+
+    def read(self, key: str) -> bytes:
+        return b"".join(self.chunks(key))
+
+    def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
+        with translated(self.url_of(key)), self._opened(key, version) as file:
+            return b"".join(_pieces(file, start, start + length))
+
+    def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
+        with translated(self.url_of(key)), self._opened(key, version) as file:
+            yield from _pieces(file, 0, os.fstat(file).st_size)
+
+    def put(self, key: str, data: bytes) -> None:
+        with translated(self.url_of(key)), self._written(data) as temporary:
+            temporary.replace(self._parent_made(key))
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with translated(self.url_of(key)), self._written(data) as temporary:
+            try:
+                os.link(temporary, self._parent_made(key))
+            except FileExistsError:
+                return self.read(key) == data
+            _sync(self._path(key).parent)
+        return True
+
+    def scratch(self) -> Path:
+        return self._scratch
+
+    def adopt(self, path: Path, key: str) -> None:
+        with translated(self.url_of(key)):
+            _sync(path)
+            try:
+                path.replace(self._parent_made(key))
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self._adopt_from_another_device(path, key)
+
+    def delete(self, key: str) -> None:
+        with translated(self.url_of(key)):
+            self._path(key).unlink(missing_ok=True)
+
+    @cached_property
+    def _scratch(self) -> Path:
+        directory = self._root / SCRATCH
+        with translated(str(directory)):
+            directory.mkdir(parents=True, exist_ok=True)
+            _sweep(directory)
+        return directory
+
+    def _adopt_from_another_device(self, path: Path, key: str) -> None:
+        inside = self.scratch() / secrets.token_hex(8)
+        shutil.copyfile(path, inside)
+        self.adopt(inside, key)
+        path.unlink()
+
+    def _path(self, key: str) -> Path:
+        """The file of `key`; refuses a directory on the way that a symbolic link leads out of."""
+        path = self._root / checked(key)
+        if path.parent.resolve() != path.parent:
+            raise UnsafeKey(f"{printable(key)}: a symbolic link inside {self._root} is not followed")
+        return path
+
+    def _parent_made(self, key: str) -> Path:
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextmanager
+    def _opened(self, key: str, version: str) -> Iterator[int]:
+        """A descriptor of the file, which is the `version` asked for before and after the use."""
+        file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _check_version(key, file, version)
+            yield file
+            _check_version(key, file, version)
+        finally:
+            os.close(file)
+
+    @contextmanager
+    def _written(self, data: bytes) -> Iterator[Path]:
+        temporary = self.scratch() / secrets.token_hex(8)
+        try:
+            temporary.write_bytes(data)
+            _sync(temporary)
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _walk(directory: Path, prefix: str) -> Iterator[ObjectStat]:
+    """In key order: a directory sorts as its name with a slash, because that is how its keys go on."""
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted((_sort_name(entry), entry) for entry in entries if prefix or entry.name != SCRATCH)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # removed since its parent was read, or never made
+    for name, entry in found:
+        if name.endswith("/"):
+            yield from _walk(Path(entry.path), prefix + name)
+        else:
+            with suppress(FileNotFoundError):
+                yield _as_stat(prefix + name, entry.stat(follow_symlinks=False))
+
+
+def _sort_name(entry: os.DirEntry[str]) -> str:
+    return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+
+
+def _as_stat(key: str, found: os.stat_result) -> ObjectStat:
+    problem = "" if modes.S_ISREG(found.st_mode) else "not a regular file"
+    return ObjectStat(key=key, size=found.st_size, version=_version(found), problem=problem)
+
+
+def _version(found: os.stat_result) -> str:
+    return f"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ino:x}"
+
+
+def _check_version(key: str, file: int, version: str) -> None:
+    found = os.fstat(file)
+    if not modes.S_ISREG(found.st_mode):
+        raise UnsafeKey(f"{printable(key)}: not a regular file")
+    if version and _version(found) != version:
+        raise ObjectChanged(
+            f"{printable(key)}: changed while it was read: its size or modification time differ"
+        )
+
+
+def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes from `start` to `end`, or to the end of the file if that comes first."""
+    while start < end and (piece := os.pread(file, min(CHUNK_BYTES, end - start), start)):
+        yield piece
+        start += len(piece)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sweep(scratch: Path) -> None:
+    oldest = time.time() - ABANDONED_SECONDS
+    for path in scratch.iterdir():
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

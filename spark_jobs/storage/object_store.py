@@ -1,0 +1,70 @@
+"""What Onceover needs of a store, and nothing that only one kind of store can do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStat:
+    """One object as it was at one moment.
+
+    `version` changes whenever the bytes do (S3: the ETag; files: modification time and inode), but may also
+    change without. `problem` says why it cannot be read as an object at all; empty for a proper one.
+    """
+
+    key: str
+    size: int
+    version: str
+    problem: str = ""
+
+
+class ObjectStore(Protocol):
+    """Objects below one root. No key leaves the root; errors are those of `storage.errors`."""
+
+    @property
+    def url(self) -> str:
+        """The root: an absolute path, or `s3://bucket/prefix`."""
+
+    def url_of(self, key: str) -> str:
+        """The object's address, for messages and for other readers."""
+
+    def local_path(self, key: str) -> Path | None:
+        """Where the object lies in the file system, if it does: there it can be mapped instead of read."""
+
+    def list(self, prefix: str = "") -> Iterator[ObjectStat]:
+        """Every object below the directory `prefix`, in the order of their keys' bytes, page by page."""
+
+    def stat(self, key: str) -> ObjectStat | None:
+        """The object as it is now; None if there is none."""
+
+    def read(self, key: str) -> bytes:
+        """The whole of a small object."""
+
+    def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
+        """Up to `length` bytes from `start` on, fewer only at the object's end.
+
+        With a `version`, raises `ObjectChanged` if the object is another one by now.
+        """
+
+    def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
+        """The whole object in pieces of bounded size; same promise about `version`."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes or replaces; a reader sees all of the old or all of the new bytes."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Writes only if no such object exists, decided by the store in one step.
+
+        True when the object now holds exactly `data`, so that an answer lost on the way does no harm.
+        """
+
+    def scratch(self) -> Path:
+        """A local directory to prepare a file in that `adopt` will take."""
+
+    def adopt(self, path: Path, key: str) -> None:
+        """Moves a finished local file in, whatever its size; atomic like `put`."""
+
+    def delete(self, key: str) -> None:
+        """Removes the object; nothing happens if there is none."""

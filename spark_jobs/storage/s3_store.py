@@ -1,0 +1,188 @@
+"""An S3 prefix as an object store, through boto3; credentials come from the AWS chain."""
+
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import cached_property
+from hashlib import md5
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.client import Config
+from botocore.exceptions import ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
+
+from spark_jobs.config.settings import S3Settings
+from spark_jobs.storage.errors import ObjectMissing, StoreUnavailable
+from spark_jobs.storage.keys import checked, checked_prefix, printable
+from spark_jobs.storage.object_store import ObjectStat
+from spark_jobs.storage.s3_errors import status_of, translated
+
+if TYPE_CHECKING:  # the stubs are a development dependency
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
+
+BROKEN_BODY = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
+"""Breaks while a body is read come after the answer, so botocore's own retries do not see them."""
+CONNECTIONS = 64
+FIRST_PAUSE_S = 0.1
+CONFLICT, PRECONDITION_FAILED, BEYOND_END = 409, 412, 416
+
+
+class S3Store:
+    """Objects below `s3://bucket/prefix`; threads may share it, and a worker gets its own by pickling."""
+
+    def __init__(self, url: str, settings: S3Settings) -> None:
+        self._url, self._settings = url.rstrip("/"), settings
+        self._bucket, _, prefix = self._url.removeprefix("s3://").partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return S3Store, (self._url, self._settings)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def url_of(self, key: str) -> str:
+        return f"{self._url}/{checked(key)}"
+
+    def local_path(self, key: str) -> Path | None:
+        checked(key)
+        return None
+
+    def list(self, prefix: str = "") -> Iterator[ObjectStat]:
+        below = self._prefix + checked_prefix(prefix)
+        with translated(f"{self._url}/{prefix}"):
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=below
+            ):
+                for found in page.get("Contents", []):
+                    if not found["Key"].endswith("/"):  # a directory's placeholder
+                        yield self._as_stat(found["Key"], found["Size"], found["ETag"])
+
+    def stat(self, key: str) -> ObjectStat | None:
+        try:
+            with translated(self.url_of(key)):
+                found = self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
+        except ObjectMissing:
+            return None
+        return self._as_stat(self._prefix + key, found["ContentLength"], found["ETag"])
+
+    def read(self, key: str) -> bytes:
+        return b"".join(self.chunks(key))
+
+    def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
+        data, _ = self._get(key, start, length, version)
+        return data
+
+    def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
+        start, size = 0, 1
+        while start < size:
+            data, found = self._get(key, start, self._settings.part_bytes, version)
+            yield data
+            start, size, version = start + len(data), found.size, found.version
+
+    def put(self, key: str, data: bytes) -> None:
+        with translated(self.url_of(key)):
+            self._put(key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with translated(self.url_of(key)):
+            for pause in self._pauses():
+                try:
+                    self._put(key, data, IfNoneMatch="*")
+                except ClientError as error:
+                    if status_of(error) == PRECONDITION_FAILED:
+                        return self.read(key) == data
+                    if status_of(error) != CONFLICT:
+                        raise
+                    time.sleep(pause)
+                else:
+                    return True
+        raise StoreUnavailable(f"{self.url_of(key)}: other writers kept getting in between")
+
+    def scratch(self) -> Path:
+        return Path(self._scratch.name)
+
+    def adopt(self, path: Path, key: str) -> None:
+        part = self._settings.part_bytes
+        config = TransferConfig(multipart_threshold=part, multipart_chunksize=part, max_concurrency=4)
+        with translated(self.url_of(key)):
+            self._client.upload_file(str(path), self._bucket, self._prefix + key, Config=config)
+        path.unlink()
+
+    def delete(self, key: str) -> None:
+        with translated(self.url_of(key)):
+            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + key)
+
+    @cached_property
+    def _client(self) -> "S3Client":
+        settings = self._settings
+        config = Config(
+            connect_timeout=settings.connect_timeout_s,
+            read_timeout=settings.read_timeout_s,
+            retries={"mode": "standard", "total_max_attempts": settings.max_attempts},
+            max_pool_connections=CONNECTIONS,
+            s3={"addressing_style": settings.addressing},
+            # Trailing checksums are refused by some S3-compatible servers; Content-MD5 is understood by all.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        session = boto3.session.Session(region_name=settings.region)
+        return session.client("s3", endpoint_url=settings.endpoint_url, config=config)
+
+    @cached_property
+    def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
+        return tempfile.TemporaryDirectory(prefix="onceover-")
+
+    def _as_stat(self, key: str, size: int, etag: str) -> ObjectStat:
+        return ObjectStat(key=key.removeprefix(self._prefix), size=size, version=etag.strip('"'))
+
+    def _put(self, key: str, data: bytes, **conditions: Any) -> None:
+        checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()
+        self._client.put_object(
+            Bucket=self._bucket, Key=self._prefix + key, Body=data, ContentMD5=checksum, **conditions
+        )
+
+    def _get(self, key: str, start: int, length: int, version: str) -> tuple[bytes, ObjectStat]:
+        """The bytes, and what the object is as a whole; asks again when the body breaks off."""
+        problem: Exception | None = None
+        for pause in self._pauses():
+            try:
+                with translated(self.url_of(key)):
+                    return self._get_once(key, start, length, version)
+            except StoreUnavailable as error:
+                if not isinstance(error.__cause__, BROKEN_BODY):
+                    raise
+                problem = error
+                time.sleep(pause)
+        raise StoreUnavailable(f"{printable(self.url_of(key))}: the body kept breaking off") from problem
+
+    def _get_once(self, key: str, start: int, length: int, version: str) -> tuple[bytes, ObjectStat]:
+        condition: dict[str, Any] = {"IfMatch": f'"{version}"'} if version else {}
+        try:
+            answer = self._client.get_object(
+                Bucket=self._bucket,
+                Key=self._prefix + key,
+                Range=f"bytes={start}-{start + length - 1}",
+                **condition,
+            )
+        except ClientError as error:
+            if status_of(error) == BEYOND_END:
+                return b"", ObjectStat(key=key, size=start, version=version)
+            raise
+        data = answer["Body"].read()
+        return data, self._as_stat(self._prefix + key, _total_size(answer), answer["ETag"])
+
+    def _pauses(self) -> Iterator[float]:
+        """How long to wait after each failed attempt, in seconds."""
+        yield from (FIRST_PAUSE_S * 2**attempt for attempt in range(self._settings.max_attempts))
+
+
+def _total_size(answer: "GetObjectOutputTypeDef") -> int:
+    """Of the whole object; a server that ignores ranges has sent all of it."""
+    content_range = answer.get("ContentRange", "")
+    return int(content_range.rpartition("/")[2]) if content_range else answer["ContentLength"]
