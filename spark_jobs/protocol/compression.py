@@ -17,7 +17,7 @@ def decompress(
     source: str = "<bytes>",
     position: int = 0,
 ) -> bytes:
-    """What `data` was before compression, at most `limit` bytes; `codec_id` as in the attributes' low bits."""
+    """What `data` was before compression, at most `limit` bytes; `codec_id` as in the attributes."""
     bounds, view = Bounds(limit=limit, source=source, position=position), memoryview(data)
     if codec_id == Codec.GZIP:
         return gzip.decompress(view, bounds)

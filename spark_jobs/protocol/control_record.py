@@ -38,7 +38,7 @@ class EndTransactionMarker:
 
 def read_control_type(key: bytes | None, *, source: str = "<bytes>", position: int = 0) -> ControlType:
     """The type that a control record's key names; later key versions are read as version 0."""
-    reader = Reader(key or b"", error=InvalidRecord, source=source, origin=position)
+    reader = Reader(key or b"", error=InvalidRecord, source=source, origin=position, in_place=False)
     version = reader.read_int16()
     if version < 0:
         raise reader.fail(expected="a control key version of 0 or more", found=version)
@@ -57,7 +57,7 @@ def read_first_control_type(
 def read_marker(
     batch: bytes | memoryview, *, source: str = "<bytes>", position: int = 0
 ) -> EndTransactionMarker | None:
-    """The marker in the v2 batch that `batch` begins with; None for data, empty control batches and other types."""
+    """The marker in the v2 batch that `batch` begins with; None for data, empty batches and other types."""
     record = _first_control_record(batch, source=source, position=position)
     if record is None:
         return None
@@ -71,7 +71,7 @@ def read_marker_value(
     control_type: ControlType, value: bytes | None, *, source: str = "<bytes>", position: int = 0
 ) -> EndTransactionMarker:
     """The marker of that type; later value versions are read as version 0."""
-    reader = Reader(value or b"", error=InvalidRecord, source=source, origin=position)
+    reader = Reader(value or b"", error=InvalidRecord, source=source, origin=position, in_place=False)
     version = reader.read_int16()
     if version < _CURRENT_VERSION:
         raise reader.fail(expected="a marker version of 0 or more", found=version)

@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 class KafkaError(IntEnum):
     """Error codes of the Kafka protocol that a produce or transaction request can end with (facts §0)."""
 
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     CORRUPT_MESSAGE = 2
+    MESSAGE_TOO_LARGE = 10
+    RECORD_LIST_TOO_LARGE = 18
     INVALID_REQUIRED_ACKS = 21
     INVALID_TIMESTAMP = 32
     INVALID_REQUEST = 42
@@ -136,3 +139,9 @@ class CorruptCoordinatorRecord(CorruptData):
     """A `__transaction_state` or `__consumer_offsets` key or value outside its schema (facts §1.12-1.14)."""
 
     problem = "corrupt coordinator record"
+
+
+class UnloadableLog(CorruptData):
+    """Whole and valid batches that keep a broker from loading their partition (facts §6.1)."""
+
+    problem = "log that no broker loads"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import ClassVar
 
-from spark_jobs.protocol.compression import compress, decompress
+from spark_jobs.protocol.compression import decompress
 from spark_jobs.protocol.errors import BadCrc, BadLength, InvalidRecord, TornBatch
 from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.primitives import Reader, to_int64
@@ -26,10 +26,11 @@ from spark_jobs.protocol.record_batch import (
 from spark_jobs.protocol.records import LogRecord
 
 _PREFIX = Struct(">qiIbb")  # offset, size, CRC-32 from magic to the end, magic, attributes
-_PLACEMENT = Struct(">qiI")
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _CRC_START = 16
+_KEY_START_V0, _KEY_START_V1 = 6, 14
+"""After the size field: CRC, magic, attributes and, since v1, the timestamp."""
 _OVERHEAD_V0, _OVERHEAD_V1 = 14, 22
 """Smallest sizes after the size field: no key, no value."""
 
@@ -131,7 +132,9 @@ def read_legacy_records(
 ) -> Iterator[LogRecord]:
     """The record of the message that `batch` begins with, or those that it wraps, absolute."""
     header = read_legacy_header(batch, source=source, position=position)
-    outer = _read_message(header, batch, source, position)
+    outer = _read_message(
+        header, Reader(batch, end=header.size, error=InvalidRecord, source=source, origin=position)
+    )
     if header.codec_id == Codec.NONE:
         yield outer
         return
@@ -148,11 +151,9 @@ def read_legacy_records(
     yield from _unwrap(header, memoryview(inner), source, position)
 
 
-def _read_message(header: LegacyHeader, data: bytes | memoryview, source: str, position: int) -> LogRecord:
-    start = LOG_OVERHEAD + (6 if header.magic == 0 else 14)
-    reader = Reader(
-        data, position=start, end=header.size, error=InvalidRecord, source=source, origin=position
-    )
+def _read_message(header: LegacyHeader, reader: Reader) -> LogRecord:
+    """The message's record; `reader` stands at its first byte."""
+    reader.advance(LOG_OVERHEAD + (_KEY_START_V0 if header.magic == 0 else _KEY_START_V1))
     return LogRecord(
         offset=header.offset,
         timestamp=header.timestamp,
@@ -168,22 +169,27 @@ def _read_nullable(reader: Reader) -> bytes | None:
 
 
 def _unwrap(wrapper: LegacyHeader, data: memoryview, source: str, position: int) -> Iterator[LogRecord]:
-    last_inner = None
-    for _, last_inner in _inner_messages(
-        data, source, position
-    ):  # the last offset is needed for the first record
-        pass
-    if last_inner is None:
-        raise InvalidRecord(source=source, position=position, expected="wrapped messages", found="none")
-    # An outer offset of 0 is what some librdkafka versions produced: relative offsets then stand for themselves.
-    base = 0 if wrapper.offset == 0 else wrapper.offset - last_inner.offset
+    base = _base_offset(wrapper, data, source, position)
     for start, inner in _inner_messages(data, source, position):
         if inner.codec_id:
             raise InvalidRecord(
-                source=source, position=position, expected="uncompressed messages", found="a wrapper"
+                source=source, position=position, expected="a plain message", found="a wrapper"
             )
-        record = _read_message(inner, data[start : start + inner.size], source, position)
+        message = data[start : start + inner.size]
+        reader = Reader(message, error=InvalidRecord, source=source, origin=position, in_place=False)
+        record = _read_message(inner, reader)
         yield record if wrapper.magic == 0 else _placed(record, wrapper, base)
+
+
+def _base_offset(wrapper: LegacyHeader, data: memoryview, source: str, position: int) -> int:
+    """What to add to relative offsets, so that the last message gets the wrapper's."""
+    last_inner = None
+    for _, inner in _inner_messages(data, source, position):
+        last_inner = inner
+    if last_inner is None:
+        raise InvalidRecord(source=source, position=position, expected="wrapped messages", found="none")
+    # Some librdkafka versions left the wrapper's offset at 0: its messages' offsets then are what they say.
+    return 0 if wrapper.offset == 0 else to_int64(wrapper.offset - last_inner.offset)
 
 
 def _inner_messages(data: memoryview, source: str, position: int) -> Iterator[tuple[int, LegacyHeader]]:
@@ -205,43 +211,4 @@ def _placed(record: LogRecord, wrapper: LegacyHeader, base: int) -> LogRecord:
         offset=to_int64(base + record.offset) if base >= 0 else record.offset,
         timestamp=wrapper.timestamp if log_append else record.timestamp,
         timestamp_type=wrapper.timestamp_type,
-    )
-
-
-def write_message(
-    *,
-    offset: int,
-    key: bytes | None,
-    value: bytes | None,
-    magic: int = 1,
-    timestamp: int = NO_TIMESTAMP,
-    attributes: int = 0,
-) -> bytes:
-    """One message; magic 0 leaves the timestamp out."""
-    stamp = b"" if magic == 0 else _TIMESTAMP.pack(timestamp)
-    covered = bytes((magic, attributes)) + stamp + _write_nullable(key) + _write_nullable(value)
-    return _PLACEMENT.pack(offset, 4 + len(covered), zlib.crc32(covered)) + covered
-
-
-def _write_nullable(value: bytes | None) -> bytes:
-    return _LENGTH.pack(-1) if value is None else _LENGTH.pack(len(value)) + value
-
-
-def write_wrapper(
-    messages: bytes,
-    *,
-    offset: int,
-    codec: Codec,
-    magic: int = 1,
-    timestamp: int = NO_TIMESTAMP,
-    attributes: int = 0,
-) -> bytes:
-    """Messages wrapped into one; `offset` is the last one's, theirs are relative unless magic is 0."""
-    return write_message(
-        offset=offset,
-        key=None,
-        value=compress(codec, messages, magic=magic),
-        magic=magic,
-        timestamp=timestamp,
-        attributes=attributes | codec,
     )

@@ -1,4 +1,4 @@
-"""How much memory foreign bytes may cost (facts §8.65): counts are bounded by the bytes that carry them, these are not."""
+"""How much memory foreign bytes may cost: counts are bounded by the bytes that carry them, these are not."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ class Limits:
     """Sizes that only a configuration can bound."""
 
     decompressed_bytes: int = 256 * 1024 * 1024
-    """Of one batch. A broker takes batches of 1 MiB by default, and real data rarely shrinks by more than 100."""
+    """Of one batch: a broker takes batches of 1 MiB by default, and few records shrink by more than 100."""
 
 
 DEFAULT_LIMITS = Limits()

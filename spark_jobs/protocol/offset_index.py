@@ -1,4 +1,4 @@
-"""`.index` and `.timeindex` files: where a broker looks first (facts §1.10). Read only: they follow from the segment."""
+"""`.index` and `.timeindex` files, read only because they follow from their segment (facts §1.10)."""
 
 from dataclasses import dataclass
 from struct import Struct

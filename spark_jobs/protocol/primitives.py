@@ -22,18 +22,14 @@ def to_int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def to_int32(value: int) -> int:
-    """`value` wrapped to 32 bits, as a Java int is."""
-    return (value + 2**31) % 2**32 - 2**31
-
-
 class Reader:
     """A cursor over `data[position:end]` whose every step is checked: what does not fit raises `error`.
 
-    `origin` is added to positions in messages, for bytes that are a slice of a file.
+    `origin` is where `data` stands in `source`; errors point into it, or to `origin` itself if the bytes came
+    out of others there, as by decompression (`in_place=False`).
     """
 
-    __slots__ = ("data", "end", "error", "origin", "position", "source")
+    __slots__ = ("data", "end", "error", "in_place", "origin", "position", "source")
 
     def __init__(
         self,
@@ -44,11 +40,13 @@ class Reader:
         error: type[CorruptData],
         source: str = "<bytes>",
         origin: int = 0,
+        in_place: bool = True,
     ) -> None:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
-        self.error, self.source, self.origin = error, source, origin
+        self.error, self.source = error, source
+        self.origin, self.in_place = origin, in_place
 
     @property
     def remaining(self) -> int:
@@ -56,9 +54,8 @@ class Reader:
 
     def fail(self, *, expected: object, found: object) -> CorruptData:
         """The error to raise here."""
-        return self.error(
-            source=self.source, position=self.origin + self.position, expected=expected, found=found
-        )
+        position = self.origin + self.position if self.in_place else self.origin
+        return self.error(source=self.source, position=position, expected=expected, found=found)
 
     def advance(self, size: int) -> int:
         """Steps over `size` bytes and returns where they begin."""
@@ -135,7 +132,7 @@ class Reader:
         return self._not_null(self.read_nullable_string())
 
     def read_compact_nullable_string(self) -> str | None:
-        """unsigned varint of length + 1, then UTF-8; 0 is null."""
+        """Unsigned varint of length + 1, then UTF-8; 0 is null."""
         size = self.read_unsigned_varint() - 1
         return None if size < 0 else self.read_utf8(size)
 
@@ -153,7 +150,7 @@ class Reader:
         return self._read_items(self.read_int32(), read_item)
 
     def read_compact_array(self, read_item: Callable[[], T]) -> tuple[T, ...] | None:
-        """unsigned varint of count + 1, then items of at least one byte each; 0 is null."""
+        """Unsigned varint of count + 1, then items of at least one byte each; 0 is null."""
         return self._read_items(self.read_unsigned_varint() - 1, read_item)
 
     def _read_items(self, count: int, read_item: Callable[[], T]) -> tuple[T, ...] | None:
@@ -202,7 +199,7 @@ def write_nullable_string(value: str | None) -> bytes:
 
 
 def write_compact_nullable_string(value: str | None) -> bytes:
-    """unsigned varint of length + 1, then UTF-8; null is 0."""
+    """Unsigned varint of length + 1, then UTF-8; null is 0."""
     if value is None:
         return b"\0"
     raw = value.encode()

@@ -6,6 +6,7 @@ from struct import Struct
 
 from spark_jobs.protocol.crc import crc32c
 from spark_jobs.protocol.errors import BadCrc, BadLength, BadMagic, TornBatch
+from spark_jobs.protocol.primitives import to_int64
 from spark_jobs.protocol.sequence import increment_sequence
 
 MAGIC_V2 = 2
@@ -122,11 +123,11 @@ class RecordBatchHeader:
 
     @property
     def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
+        return to_int64(self.base_offset + self.last_offset_delta)
 
     @property
     def next_offset(self) -> int:
-        return self.last_offset + 1
+        return to_int64(self.last_offset + 1)
 
     @property
     def last_sequence(self) -> int:
@@ -181,7 +182,7 @@ def write_header(header: RecordBatchHeader) -> bytes:
 def read_whole_header(
     data: bytes | memoryview, *, source: str = "<bytes>", position: int = 0
 ) -> RecordBatchHeader:
-    """The header of the v2 batch that `data` begins with, once the whole batch is there; `position` is its place."""
+    """The header of the whole v2 batch that `data` begins with; `position` is its place in `source`."""
     return _read_sized_header(data, 0, len(data), source, position)
 
 

@@ -77,7 +77,8 @@ def read_stored_records(
                 header.codec_id, payload, limit=limits.decompressed_bytes, source=source, position=where
             )
         )
-    reader = Reader(payload, error=InvalidRecord, source=source, origin=where)
+    in_place = not header.codec_id
+    reader = Reader(payload, error=InvalidRecord, source=source, origin=where, in_place=in_place)
     yield from _read_exactly(reader, header.record_count)
 
 

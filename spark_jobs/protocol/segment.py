@@ -1,4 +1,4 @@
-"""Scanning a segment as a broker does (facts §1.2, §6.1): which batches it holds and where a recovery would cut it."""
+"""Scanning a segment as a broker does (facts §1.2, §6.1): its batches, and where a recovery would cut it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ class ScannedBatch:
 class SegmentScan:
     """What an unclean recovery keeps of a segment: `batches` up to `valid_bytes`.
 
-    `problem` is what stands there instead of a batch, None if the segment ends there. It may also be the magic byte of a
-    kept batch: a broker's recovery does not look at it, but no consumer reads past it.
+    `problem` is what stands there instead of a batch, None if the segment ends there. It may also be the
+    magic byte of a kept batch: a broker's recovery does not look at it, but no consumer reads past it.
     """
 
     batches: tuple[ScannedBatch, ...]
@@ -67,7 +67,7 @@ def scan(
     `check_magic=False` takes magic 3 and above for 2, as a broker's file reader does.
     """
     with memoryview(data) as view:
-        position, stop = start, len(view) if end is None else end
+        position, stop = start, len(view) if end is None else min(end, len(view))
         while position < stop:
             batch = _read_batch(view, position, stop, source, check_magic=check_magic)
             if check_crc:

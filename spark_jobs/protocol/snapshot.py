@@ -25,7 +25,7 @@ _ENTRIES_START = _PREAMBLE.size + _COUNT.size
 
 
 def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple[ProducerStateEntry, ...]:
-    """The entries in the file's order; each knows at most its newest batch, the others are lost on a restart."""
+    """The entries in the file's order; each knows at most its newest batch, the rest is lost."""
     view = memoryview(data)
     if len(view) < _ENTRIES_START:
         raise _corrupt(source, 0, f"at least {_ENTRIES_START} bytes", len(view))
@@ -39,32 +39,33 @@ def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple
     if not 0 <= count <= (len(view) - _ENTRIES_START) // _ENTRY.size:
         raise _corrupt(source, _PREAMBLE.size, f"{count} entries", f"{len(view)} bytes")
     entries = view[_ENTRIES_START : _ENTRIES_START + count * _ENTRY.size]
-    return tuple(_read_entry(*fields) for fields in _ENTRY.iter_unpack(entries))
+    return tuple(_read_entry(fields) for fields in _ENTRY.iter_unpack(entries))
 
 
 def _corrupt(source: str, position: int, expected: object, found: object) -> CorruptSnapshot:
     return CorruptSnapshot(source=source, position=position, expected=expected, found=found)
 
 
-def _read_entry(
-    producer_id: int,
-    producer_epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    current_txn_first_offset: int,
-) -> ProducerStateEntry:
+def _read_entry(fields: tuple[int, ...]) -> ProducerStateEntry:
+    (
+        producer_id,
+        epoch,
+        last_sequence,
+        last_offset,
+        offset_delta,
+        timestamp,
+        coordinator_epoch,
+        first_offset,
+    ) = fields
     newest = BatchMetadata(
         last_sequence=last_sequence, last_offset=last_offset, offset_delta=offset_delta, timestamp=timestamp
     )
     return ProducerStateEntry(
         producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer_epoch=epoch,
         coordinator_epoch=coordinator_epoch,
         last_timestamp=timestamp,
-        current_txn_first_offset=None if current_txn_first_offset < 0 else current_txn_first_offset,
+        current_txn_first_offset=None if first_offset < 0 else first_offset,
         batches=() if last_offset < 0 else (newest,),
     )
 

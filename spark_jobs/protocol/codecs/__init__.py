@@ -1,1 +1,1 @@
-"""One module per codec (facts §1.7): `decompress` reads what Kafka's readers take, `compress` writes what Java writes."""
+"""One module per codec (facts §1.7): each reads what Kafka's readers take and writes as Java does."""

@@ -19,7 +19,7 @@ _FIRST_PIECE, _LARGEST_PIECE = 1 << 12, 1 << 20
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:
-    """All members as one stream; bytes after the last that begin no member are ignored, as Java ignores them."""
+    """All members as one stream; what follows and begins no member is ignored, as Java ignores it."""
     out, total, position = [], 0, 0
     while not position or _begins_member(data[position:]):
         member, position = _read_member(data, position, bounds, total)

@@ -1,7 +1,7 @@
 """lz4: the frame format, read block by block because Kafka's reader is not everyone's (facts §1.7).
 
-Magic v0 computed the descriptor's checksum over too many bytes, so there it is not looked at; the content's size and
-checksum are stepped over; linked blocks are refused; what follows the end mark is ignored.
+Writers of magic v0 computed the descriptor's checksum over too many bytes, so there it is not looked at; the
+content's size and checksum are stepped over; linked blocks are refused; what follows the end mark is ignored.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""snappy: blocks in the xerial framing of the Java client, or one bare block as other clients write (facts §1.7)."""
+"""snappy: blocks in the xerial framing of the Java client, or one bare block of others (facts §1.7)."""
 
 from struct import Struct
 
@@ -12,6 +12,8 @@ _VERSION = 1
 _BLOCK_LENGTH = Struct(">i")
 _MAGIC_AS_LENGTH = _BLOCK_LENGTH.unpack_from(_MAGIC)[0]
 _BLOCK_SIZE = 32 * 1024
+_MOST_PER_BYTE = 22
+"""Three bytes can stand for 64 at most, so a block that claims more is refused before it gets memory."""
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:
@@ -47,7 +49,12 @@ def _after_header(data: memoryview, position: int, bounds: Bounds) -> int:
 
 def _read_block(block: memoryview, position: int, bounds: Bounds, total: int) -> bytes:
     try:
-        bounds.check(total + cramjam.snappy.decompress_raw_len(block))
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > len(block) * _MOST_PER_BYTE:
+            raise bounds.corrupt(
+                f"at most {len(block) * _MOST_PER_BYTE} bytes of a snappy block", size, position
+            )
+        bounds.check(total + size)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise bounds.corrupt("a snappy block", error, position) from None
