@@ -1,0 +1,141 @@
+"""One segment of an in-memory log: its bytes, its batches and its indexes (facts §1.9, §1.10, §4.2)."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.legacy import LegacyHeader
+from spark_jobs.protocol.offset_index import OffsetPosition, TimestampOffset
+from spark_jobs.protocol.producer_state import CompletedTxn
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
+from spark_jobs.protocol.segment import ScannedBatch
+from spark_jobs.protocol.txn_index import AbortedTxn
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+NOTHING_YET = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+class InvalidOffset(OnceoverError):
+    """An index entry that does not lie behind the one before it."""
+
+
+def base_offset_of(batch: ScannedBatch) -> int:
+    """First offset of a batch; a legacy message only knows its last."""
+    header = batch.header
+    return header.offset if isinstance(header, LegacyHeader) else header.base_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class LogSegment:
+    """`batches` mirror the whole batches of `data`; `created` is the clock when the segment began."""
+
+    base_offset: int
+    created: int
+    index_interval_bytes: int
+    data: bytearray = field(default_factory=bytearray)
+    batches: list[ScannedBatch] = field(default_factory=list)
+    offset_index: list[OffsetPosition] = field(default_factory=list)
+    time_index: list[TimestampOffset] = field(default_factory=list)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    max_timestamp: TimestampOffset = NOTHING_YET
+    bytes_since_last_index_entry: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch, or the base offset of an empty segment."""
+        return self.batches[-1].header.next_offset if self.batches else self.base_offset
+
+    def append(self, records: bytes, batches: Iterable[ScannedBatch]) -> None:
+        """Write whole batches; their positions count from the start of `records`."""
+        start = len(self.data)
+        self.data += records
+        for batch in batches:
+            self.note(ScannedBatch(position=start + batch.position, header=batch.header))
+
+    def note(self, batch: ScannedBatch) -> None:
+        """Take a batch that stands in `data` into the indexes."""
+        last_offset = batch.header.last_offset
+        if batch.header.max_timestamp > self.max_timestamp.timestamp:
+            self.max_timestamp = TimestampOffset(timestamp=batch.header.max_timestamp, offset=last_offset)
+        if self.bytes_since_last_index_entry > self.index_interval_bytes:
+            self._index(batch)
+        self.bytes_since_last_index_entry += batch.header.size
+        self.batches.append(batch)
+
+    def _index(self, batch: ScannedBatch) -> None:
+        offset = batch.header.last_offset
+        if self.offset_index and offset <= self.offset_index[-1].offset:
+            raise InvalidOffset(
+                f"offset {offset} after {self.offset_index[-1].offset} in {self.base_offset}.index"
+            )
+        self.offset_index.append(OffsetPosition(offset=offset, position=batch.position))
+        self.index_max_timestamp()
+        self.bytes_since_last_index_entry = 0
+
+    def index_max_timestamp(self) -> None:
+        """Note the largest timestamp so far; also done when the segment is rolled or closed."""
+        last = self.time_index[-1].timestamp if self.time_index else NO_TIMESTAMP
+        if self.max_timestamp.timestamp > last:
+            self.time_index.append(self.max_timestamp)
+
+    def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
+        """Remember an aborted transaction with the segment that holds its marker (facts §4.2)."""
+        if completed.is_aborted:
+            self.append_aborted(
+                AbortedTxn(
+                    producer_id=completed.producer_id,
+                    first_offset=completed.first_offset,
+                    last_offset=completed.last_offset,
+                    last_stable_offset=last_stable_offset,
+                )
+            )
+
+    def append_aborted(self, txn: AbortedTxn) -> None:
+        """Entries stand in the order of their markers; anything else is refused."""
+        last = self.aborted[-1].last_offset if self.aborted else -1
+        if txn.last_offset <= last:
+            raise InvalidOffset(f"last offset {txn.last_offset} after {last} in {self.base_offset}.txnindex")
+        self.aborted.append(txn)
+
+    def index_of(self, offset: int) -> int:
+        """Index in `batches` of the first batch that ends at or after `offset`."""
+        return bisect_left(self.batches, offset, key=lambda batch: batch.header.last_offset)
+
+    def batch_bytes(self, batch: ScannedBatch) -> bytes:
+        return bytes(self.data[batch.position : batch.end])
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut at the batch that holds `offset`; entries that tell of it or later go with it (facts §4.2)."""
+        keep = self.index_of(offset)
+        if keep < len(self.batches):
+            del self.data[self.batches[keep].position :]
+            del self.batches[keep:]
+        self.offset_index = [entry for entry in self.offset_index if entry.offset < offset]
+        self.time_index = [entry for entry in self.time_index if entry.offset < offset]
+        self.aborted = [txn for txn in self.aborted if txn.last_offset < offset]
+        self.max_timestamp = self.time_index[-1] if self.time_index else NOTHING_YET
+        self.bytes_since_last_index_entry = 0
+
+    def reset(self) -> None:
+        """Forget batches and indexes; the bytes stay, to be read again."""
+        self.batches, self.offset_index, self.time_index, self.aborted = [], [], [], []
+        self.max_timestamp = NOTHING_YET
+        self.bytes_since_last_index_entry = 0
+
+    def write_offset_index(self) -> bytes:
+        base = self.base_offset
+        return b"".join(
+            _OFFSET_ENTRY.pack(entry.offset - base, entry.position) for entry in self.offset_index
+        )
+
+    def write_time_index(self) -> bytes:
+        base = self.base_offset
+        return b"".join(_TIME_ENTRY.pack(entry.timestamp, entry.offset - base) for entry in self.time_index)

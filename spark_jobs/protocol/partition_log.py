@@ -1,0 +1,364 @@
+"""A broker's partition in memory: append, roll, watermarks, deletion, truncation (facts §2.3, §4.1, §6.3).
+
+Bytes in, bytes out; the clock is an argument. `log_loader` brings such a log back from its files.
+"""
+
+from collections.abc import Iterable
+
+from spark_jobs.protocol.checkpoint import write_leader_epochs
+from spark_jobs.protocol.decision import NO_GUARD, Decision, Rules, Verification
+from spark_jobs.protocol.errors import CorruptData, InvalidRecord, KafkaError, TornBatch
+from spark_jobs.protocol.leader_epochs import LeaderEpochs
+from spark_jobs.protocol.legacy import LegacyHeader
+from spark_jobs.protocol.log_append import AppendResult, failed
+from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
+from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET, LogSegment, base_offset_of
+from spark_jobs.protocol.log_validator import (
+    Failure,
+    check_produce_request,
+    check_whole_batch,
+    validate,
+)
+from spark_jobs.protocol.partition_config import PartitionConfig
+from spark_jobs.protocol.producer_replay import (
+    ProducerUpdates,
+    analyze,
+    merge_updates,
+    rebuild_producer_state,
+)
+from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
+from spark_jobs.protocol.producer_state_manager import ProducerStateManager, TransactionVerification
+from spark_jobs.protocol.record_batch import TimestampType
+from spark_jobs.protocol.segment import ScannedBatch, scan_result
+from spark_jobs.protocol.txn_index import AbortedTxn, write_txn_index
+from spark_jobs.protocol.verdict import Verdict
+
+
+class PartitionLog:
+    """One replica's log; `leader_epoch` is what this leader stamps on batches."""
+
+    def __init__(
+        self,
+        config: PartitionConfig | None = None,
+        *,
+        leader_epoch: int = 0,
+        log_start_offset: int = 0,
+        now: int = 0,
+        producer_state_manager: ProducerStateManager | None = None,
+        segments: Iterable[LogSegment] = (),
+        leader_epochs: LeaderEpochs | None = None,
+    ) -> None:
+        self.config = PartitionConfig() if config is None else config
+        self.leader_epoch = leader_epoch
+        self.leader_epochs = LeaderEpochs() if leader_epochs is None else leader_epochs
+        self.manager = new_manager(self.config) if producer_state_manager is None else producer_state_manager
+        self.segments = list(segments) or [new_segment(self.config, log_start_offset, now)]
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self.log_end_offset = self.segments[-1].next_offset
+
+    # -- appending -----------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: bytes,
+        *,
+        now: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: TransactionVersion | None = None,
+        verification_guard: int = NO_GUARD,
+    ) -> AppendResult:
+        """One leader append, in a broker's order (facts §2.3); a duplicate can still roll a segment.
+
+        A marker needs an explicit `transaction_version`: its epoch is judged by it.
+        """
+        failure = check_produce_request(records) if origin is AppendOrigin.CLIENT else None
+        if failure is not None:
+            return failed(failure, self.log_start_offset)
+        checked = check_whole_batch(records, self.config, origin)
+        if isinstance(checked, Failure):
+            return failed(checked, self.log_start_offset)
+        validated = validate(
+            records[: checked.size],
+            config=self.config,
+            origin=origin,
+            offset=self.log_end_offset,
+            partition_leader_epoch=self.leader_epoch,
+            now=now,
+        )
+        if isinstance(validated, Failure):
+            return failed(validated, self.log_start_offset)
+        if checked.is_control and transaction_version is None:
+            raise ValueError("a leader appends a marker only with its transaction version")
+        rules = Rules(origin=origin, transaction_version=transaction_version or TransactionVersion.TV0)
+        batches = (ScannedBatch(position=0, header=validated.header),)
+        return self._append(validated.batch, batches, rules, verification_guard, now)
+
+    def append_as_follower(self, records: bytes, *, now: int) -> AppendResult:
+        """The complete batches of one fetch as one append, offsets as the leader gave them (facts §2.3)."""
+        try:
+            batches = self._follower_batches(records)
+        except CorruptData as error:
+            failure = Failure(
+                kafka_error=KafkaError.CORRUPT_MESSAGE, message=str(error), knows_log_start=False
+            )
+            return failed(failure, self.log_start_offset)
+        if not batches:
+            return AppendResult(
+                decision=Decision(verdict=Verdict.ACCEPTED), log_start_offset=self.log_start_offset
+            )
+        rules = Rules(origin=AppendOrigin.REPLICATION)
+        return self._append(records[: batches[-1].end], batches, rules, NO_GUARD, now)
+
+    def _follower_batches(self, records: bytes) -> tuple[ScannedBatch, ...]:
+        result = scan_result(records)
+        if result.problem is not None and not isinstance(result.problem, TornBatch):
+            raise result.problem
+        kept: list[ScannedBatch] = []
+        for batch in result.batches:
+            if batch.header.partition_leader_epoch > self.leader_epoch:
+                break
+            expected = kept[-1].header.next_offset if kept else self.log_end_offset
+            if batch.header.last_offset < expected or base_offset_of(batch) < expected:
+                found = base_offset_of(batch)
+                raise InvalidRecord(
+                    position=batch.position, expected=f"offset {expected} or more", found=found
+                )
+            kept.append(batch)
+        return tuple(kept)
+
+    def _append(
+        self,
+        records: bytes,
+        batches: tuple[ScannedBatch, ...],
+        rules: Rules,
+        guard: int,
+        now: int,
+    ) -> AppendResult:
+        self._assign_leader_epochs(batches)
+        if len(records) > self.config.segment_bytes:
+            message = f"{len(records)} bytes, more than a segment of {self.config.segment_bytes}"
+            failure = Failure(
+                kafka_error=KafkaError.RECORD_LIST_TOO_LARGE, message=message, knows_log_start=False
+            )
+            return failed(failure, self.log_start_offset)
+        self._maybe_roll(records, batches, now)
+        decision, updates = self._analyze(records, batches, rules, guard)
+        if decision.verdict is Verdict.ACCEPTED:
+            self._write(records, batches, updates)
+        return AppendResult(
+            decision=decision,
+            log_append_time=self._log_append_time(decision, rules, now),
+            log_start_offset=self.log_start_offset,
+        )
+
+    def _assign_leader_epochs(self, batches: tuple[ScannedBatch, ...]) -> None:
+        for batch in batches:
+            epoch = batch.header.partition_leader_epoch
+            if epoch >= 0:
+                self.leader_epochs = self.leader_epochs.assign(epoch, base_offset_of(batch))
+            elif isinstance(batch.header, LegacyHeader):
+                self.leader_epochs = LeaderEpochs()
+
+    def _log_append_time(self, decision: Decision, rules: Rules, now: int) -> int:
+        is_log_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        if decision.verdict is Verdict.ACCEPTED and rules.origin is not AppendOrigin.REPLICATION:
+            return now if is_log_append else -1
+        return decision.log_append_time
+
+    def _analyze(
+        self, records: bytes, batches: tuple[ScannedBatch, ...], rules: Rules, guard: int
+    ) -> tuple[Decision, ProducerUpdates]:
+        """Judge every batch against the producers; the first that is not accepted ends the append."""
+        decision, updates = analyze(self.manager, records, batches, rules, self._verification(guard))
+        if decision.verdict is Verdict.ACCEPTED:
+            for batch in batches:
+                if batch.header.is_transactional:
+                    self.manager.clear_verification_state(
+                        batch.header.producer_id,
+                        batch.header.producer_epoch,
+                        is_marker=batch.header.is_control,
+                    )
+        return decision, updates
+
+    def _verification(self, guard: int) -> Verification:
+        return Verification(enabled=self.config.transaction_partition_verification_enable, guard=guard)
+
+    def _write(self, records: bytes, batches: tuple[ScannedBatch, ...], updates: ProducerUpdates) -> None:
+        segment = self.segments[-1]
+        segment.append(records, batches)
+        self.log_end_offset = batches[-1].header.next_offset
+        merge_updates(self.manager, updates)
+        for completed in updates.completed:
+            segment.update_txn_index(completed, self.manager.last_stable_offset(completed))
+            self.manager.complete_txn(completed)
+        self.manager.update_map_end_offset(self.log_end_offset)
+
+    # -- rolling -------------------------------------------------------------------------------------------
+
+    def _maybe_roll(self, records: bytes, batches: tuple[ScannedBatch, ...], now: int) -> None:
+        segment, last = self.segments[-1], batches[-1].header
+        is_full = segment.size > self.config.segment_bytes - len(records)
+        overflows = last.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        newest = max(batch.header.max_timestamp for batch in batches)
+        if is_full or overflows or (segment.size > 0 and self._waited(segment, newest, now)):
+            self.roll(now, base_offset_of(batches[0]))
+
+    def _waited(self, segment: LogSegment, newest: int, now: int) -> bool:
+        """Whether the first batch is older than `segment.ms`, by the log's own time if it has one."""
+        first = segment.batches[0].header.max_timestamp if segment.batches else -1
+        waited = newest - first if first >= 0 else now - segment.created
+        return waited > self.config.segment_ms
+
+    def roll(self, now: int, expected_next_offset: int = 0) -> LogSegment:
+        """Begin a new segment and take a snapshot at its base (facts §2.12)."""
+        base = max(expected_next_offset, self.log_end_offset)
+        if self.segments[-1].base_offset == base:
+            self.segments.pop()
+        else:
+            self.segments[-1].index_max_timestamp()
+        self.segments.append(new_segment(self.config, base, now))
+        self.manager.update_map_end_offset(base)
+        self.manager.take_snapshot()
+        return self.segments[-1]
+
+    # -- watermarks ----------------------------------------------------------------------------------------
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Everything before `offset` is replicated; kept between log start and log end."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.manager.on_high_watermark_updated(self.high_watermark)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest unstable transaction begins, not before the batch that holds the log start."""
+        first = self.manager.first_unstable_offset
+        return None if first is None else self._batch_start(max(first, self.log_start_offset))
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to (excluding) here a read_committed consumer may read (facts §4.1)."""
+        first = self.first_unstable_offset
+        return first if first is not None and first < self.high_watermark else self.high_watermark
+
+    def _batch_start(self, offset: int) -> int:
+        for segment in self.segments:
+            index = segment.index_of(offset)
+            if index < len(segment.batches):
+                return base_offset_of(segment.batches[index])
+        return offset
+
+    # -- deleting and truncating ---------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> None:
+        """Move the log start up to `offset` (-1: the high watermark); producers stay known (facts §2.10)."""
+        target = self.high_watermark if offset < 0 else offset
+        if not target <= self.high_watermark:
+            raise ValueError(f"offset {target} is above the high watermark {self.high_watermark}")
+        self.increment_log_start_offset(target)
+
+    def increment_log_start_offset(self, offset: int) -> None:
+        """What DeleteRecords and retention do to the log's front; a lower offset changes nothing."""
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.leader_epochs = self.leader_epochs.truncate_from_start(offset)
+        self.manager.on_log_start_offset_incremented(offset)
+
+    def delete_old_segments(self) -> None:
+        """Drop segments that end before the log start, and the snapshots at their bases."""
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
+            self.manager.remove_snapshot(self.segments.pop(0).base_offset)
+
+    def truncate_to(self, offset: int, *, now: int) -> None:
+        """Cut the log at the batch that holds `offset`, as a follower does (facts §6.3)."""
+        if offset >= self.log_end_offset:
+            self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
+            return
+        if self.segments[0].base_offset > offset:
+            self.truncate_fully_and_start_at(offset, now=now)
+            return
+        while self.segments[-1].base_offset > offset:
+            self.manager.remove_snapshot(self.segments.pop().base_offset)
+        self.segments[-1].truncate_to(offset)
+        self.log_end_offset = offset
+        self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._rebuild(offset, now)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now: int) -> None:
+        """Forget the whole log and begin again at `offset`."""
+        self.segments = [new_segment(self.config, offset, now)]
+        self.leader_epochs = LeaderEpochs()
+        self.manager.truncate_fully_and_start_at(offset)
+        self.log_start_offset = self.log_end_offset = offset
+        self._rebuild(offset, now)
+
+    def _rebuild(self, offset: int, now: int) -> None:
+        rebuild_producer_state(
+            self.manager, self.segments, self.log_start_offset, offset, now=now, clean=False
+        )
+        self.update_high_watermark(min(self.high_watermark, self.log_end_offset))
+
+    # -- verification, closing, files ----------------------------------------------------------------------
+
+    def maybe_start_transaction_verification(
+        self, *, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now: int
+    ) -> TransactionVerification:
+        """What a broker does before it asks the coordinator; pass the guard on to `append` (facts §2.5)."""
+        return self.manager.maybe_start_transaction_verification(
+            producer_id=producer_id,
+            sequence=sequence,
+            producer_epoch=producer_epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now=now,
+        )
+
+    def close(self) -> None:
+        """A clean shutdown: a snapshot at the log end, the last timestamps indexed."""
+        self.manager.take_snapshot()
+        self.segments[-1].index_max_timestamp()
+
+    @property
+    def snapshots(self) -> dict[int, bytes]:
+        return dict(self.manager.snapshots)
+
+    @property
+    def aborted(self) -> tuple[AbortedTxn, ...]:
+        """All entries of all transaction indexes, in offset order."""
+        return tuple(txn for segment in self.segments for txn in segment.aborted)
+
+    def files(self) -> dict[str, bytes]:
+        """The partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
+        files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(self.leader_epochs.entries)}
+        for segment in self.segments:
+            files |= segment_files(segment)
+        for offset, data in self.manager.snapshots.items():
+            files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
+        return files
+
+
+def new_manager(config: PartitionConfig, snapshots: dict[int, bytes] | None = None) -> ProducerStateManager:
+    """A manager with the partition's settings, and no producers yet."""
+    return ProducerStateManager(
+        snapshots,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        max_transaction_timeout_ms=config.max_transaction_timeout_ms,
+    )
+
+
+def new_segment(config: PartitionConfig, base_offset: int, now: int) -> LogSegment:
+    return LogSegment(base_offset=base_offset, created=now, index_interval_bytes=config.index_interval_bytes)
+
+
+def segment_files(segment: LogSegment) -> dict[str, bytes]:
+    """A segment's files; a transaction index exists only if it ever had an entry (facts §1.9)."""
+    base = segment.base_offset
+    files = {
+        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
+        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
+        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
+    }
+    if segment.aborted:
+        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
+    return files
