@@ -53,6 +53,10 @@ class ChainConflict(StorageError):
     transient: ClassVar[bool] = True
 
 
+class OutOfTurn(StorageError):
+    """A night that lies before final ones."""
+
+
 class BrokenChain(StorageError):
     """The chain of final runs has a hole or an entry that does not follow from the one before."""
 

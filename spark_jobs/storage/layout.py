@@ -1,0 +1,48 @@
+"""Where things stand in a lake.
+
+objects/ab/ab12…           staged bytes, named by their SHA-256
+staging/2024-05-01/        a night being staged: its journal, and its manifest once that is fixed
+runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
+chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
+ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
+locks/0000000001.json      who works on the lake
+"""
+
+from datetime import date
+
+from spark_jobs.flow import Step
+from spark_jobs.storage.keys import join_key
+
+CHAIN = "chain/"
+LEDGER = "ledger/"
+LOCKS = "locks/"
+RUNS = "runs/"
+
+
+def object_key(sha256: str) -> str:
+    """A staged object; equal bytes are kept once, whatever they are called and how often they come."""
+    return join_key("objects", sha256[:2], sha256)
+
+
+def staging_key(day: date, name: str) -> str:
+    return join_key("staging", day.isoformat(), name)
+
+
+def run_key(run_id: str, *parts: str) -> str:
+    return join_key("runs", run_id, *parts)
+
+
+def step_key(run_id: str, step: Step, *parts: str) -> str:
+    return run_key(run_id, step.value, *parts)
+
+
+def chain_key(number: int) -> str:
+    return f"{CHAIN}{number:010d}.json"
+
+
+def ledger_key(run_id: str) -> str:
+    return join_key("ledger", f"{run_id}.json")
+
+
+def lock_key(number: int, what: str = "json") -> str:
+    return f"{LOCKS}{number:010d}.{what}"

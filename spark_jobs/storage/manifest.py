@@ -1,0 +1,152 @@
+"""The inputs of a run, fixed: which objects, in which order, with which bytes.
+
+The digest covers what decides the outcome: place, order and content of every object, and what was set aside.
+It leaves out where the bytes lie and when they were written, so the same night has the same digest on a
+file system and on S3, copied or referenced.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from spark_jobs.config.canonical import canonical_json
+from spark_jobs.storage.errors import BrokenRun
+
+FORMAT = 1
+NO_PARTITION = -1
+NOT_IN_DIGEST = ("version", "referenced", "detail")
+
+
+class ObjectRole(StrEnum):
+    """What an object is for."""
+
+    CAPTURE = "capture"
+    LOG = "log"
+    SNAPSHOT = "snapshot"
+    TXN_INDEX = "txnindex"
+    LEADER_EPOCHS = "leader_epochs"
+    PARTITION_METADATA = "partition_metadata"
+    LOG_DIRECTORY = "log_directory"
+    """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
+
+
+BATCH_ROLES = frozenset({ObjectRole.CAPTURE, ObjectRole.LOG})
+"""Objects that hold record batches."""
+
+
+class SetAside(StrEnum):
+    """Why an object is not among the inputs."""
+
+    VANISHED = "vanished"
+    CHANGED = "changed"
+    UNREADABLE = "unreadable"
+    UNSAFE_NAME = "unsafe_name"
+    NOT_A_FILE = "not_a_file"
+    NO_PARTITION = "no_partition"
+    NO_DATE = "no_date"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestEntry:
+    """One object.
+
+    `order` counts from 0 over the whole manifest and is the arrival order within a topic-partition. `path` is
+    relative to the source's root. `day` is the date its directory spells, empty without such a layout.
+    `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
+    the lake. `seen` says that a final run of an earlier date had the same path with the same bytes.
+    """
+
+    order: int
+    source: str
+    role: ObjectRole
+    topic: str = ""
+    partition: int = NO_PARTITION
+    day: str = ""
+    path: str
+    size: int
+    sha256: str
+    version: str = ""
+    referenced: bool = False
+    seen: bool = False
+
+    @property
+    def name(self) -> str:
+        """The object's own name, the last part of its path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        """The directory it stands in: which copy of a partition, or which log directory, it belongs to."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def log_directory(self) -> str:
+        """The broker's log directory around it: one per replica."""
+        return self.directory if self.partition == NO_PARTITION else self.directory.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageProblem:
+    """One object that was set aside; `detail` is the sentence for people."""
+
+    source: str
+    path: str
+    reason: SetAside
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything that a run reads, in arrival order, and what it had to leave out."""
+
+    day: date
+    entries: tuple[ManifestEntry, ...] = ()
+    problems: tuple[StageProblem, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the decisive part of every line, in hexadecimal."""
+        total = hashlib.sha256()
+        for line in _lines(self):
+            decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
+            total.update(canonical_json(decisive) + b"\n")
+        return total.hexdigest()
+
+    @property
+    def batches(self) -> tuple[ManifestEntry, ...]:
+        """The objects that hold record batches."""
+        return tuple(entry for entry in self.entries if entry.role in BATCH_ROLES)
+
+    def to_bytes(self) -> bytes:
+        """JSON lines: a heading, the entries in order, then what was set aside."""
+        return b"".join(canonical_json(line) + b"\n" for line in _lines(self))
+
+
+def read_manifest(data: bytes, *, source: str) -> Manifest:
+    """The manifest in `data`; `source` names it in messages."""
+    heading, *lines = [json.loads(line) for line in data.splitlines()]
+    if heading["format"] != FORMAT:
+        raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
+    return Manifest(
+        day=date.fromisoformat(heading["day"]),
+        entries=tuple(_entry(line) for line in lines if "reason" not in line),
+        problems=tuple(_problem(line) for line in lines if "reason" in line),
+    )
+
+
+def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    yield {"format": FORMAT, "day": manifest.day.isoformat()}
+    yield from (asdict(entry) for entry in manifest.entries)
+    yield from (asdict(problem) for problem in manifest.problems)
+
+
+def _entry(line: dict[str, Any]) -> ManifestEntry:
+    return ManifestEntry(**{**line, "role": ObjectRole(line["role"])})
+
+
+def _problem(line: dict[str, Any]) -> StageProblem:
+    return StageProblem(**{**line, "reason": SetAside(line["reason"])})

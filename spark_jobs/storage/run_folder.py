@@ -1,0 +1,180 @@
+"""One run in the lake: its inputs, and for every step that is done the outputs with their digests.
+
+A run's name follows from its inputs, so the same inputs find the same folder, and find there what is done.
+A step is done when its `_done.json` stands; what an interrupted step left behind is cleared before it starts
+again. Nothing in a run folder holds a clock's time: times stand in the ledger.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from spark_jobs.config.canonical import canonical_json, digest_of
+from spark_jobs.flow import STEPS, Step
+from spark_jobs.storage.errors import BrokenRun
+from spark_jobs.storage.layout import run_key, step_key
+from spark_jobs.storage.object_store import ObjectStore
+
+DONE = "_done.json"
+INPUTS = "inputs.json"
+MANIFEST = "manifest.jsonl"
+ID_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInputs:
+    """What a run is a pure function of; the three digests name manifest, settings and state-in."""
+
+    day: date
+    manifest: str
+    config: str
+    state_in: str
+
+    @property
+    def run_id(self) -> str:
+        """The date, then what names the inputs: `2024-05-01-3f9a0c12ab34cd56`."""
+        return f"{self.day.isoformat()}-{digest_of(_plain(self))[:ID_DIGITS]}"
+
+    @property
+    def logical_time_ms(self) -> int:
+        """The run's "now", in ms since 1970: the end of its day in UTC, whenever it really runs."""
+        end = datetime.combine(self.day + timedelta(days=1), time(), UTC)
+        return int(end.timestamp()) * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFile:
+    """One file that a step wrote; `path` is relative to the step's folder."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone:
+    """A finished step: its outputs, its counts, and the digest of the state that it hands to the next night.
+
+    `after` is the digest of the step before it: a step whose predecessor was done anew is not done any more.
+    """
+
+    step: Step
+    after: str
+    outputs: tuple[OutputFile, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    state: str = ""
+
+    @property
+    def digest(self) -> str:
+        return digest_of(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of the run with these inputs in `lake`."""
+
+    lake: ObjectStore
+    inputs: RunInputs
+
+    @property
+    def run_id(self) -> str:
+        return self.inputs.run_id
+
+    def create(self) -> None:
+        """Writes down the inputs; the same run again finds them there."""
+        if not self.lake.put_if_absent(run_key(self.run_id, INPUTS), canonical_json(_plain(self.inputs))):
+            raise BrokenRun(f"{self.run_id}: its folder holds other inputs than its name says")
+
+    def key(self, step: Step, *parts: str) -> str:
+        """Key in the lake of something that `step` writes."""
+        return step_key(self.run_id, step, *parts)
+
+    def put(self, step: Step, path: str, data: bytes) -> OutputFile:
+        """Writes one small output of `step`."""
+        self.lake.put(self.key(step, path), data)
+        return OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    def begin(self, step: Step) -> None:
+        """Clears what an interrupted attempt at `step` left behind, its mark first."""
+        self.lake.delete(self.key(step, DONE))
+        for found in tuple(self.lake.list(self.key(step))):
+            self.lake.delete(found.key)
+
+    def finish(
+        self,
+        step: Step,
+        *,
+        outputs: Iterable[OutputFile],
+        counts: Mapping[str, int] | None = None,
+        state: str = "",
+    ) -> StepDone:
+        """Marks `step` as done. Whoever wrote an output says its digest; nothing is read again here."""
+        done = StepDone(
+            step=step,
+            after=self._digest_before(step),
+            outputs=tuple(sorted(outputs, key=lambda output: output.path)),
+            counts=dict(counts or {}),
+            state=state,
+        )
+        self.lake.put(self.key(step, DONE), canonical_json(asdict(done)))
+        return done
+
+    def done(self, step: Step) -> StepDone | None:
+        """The finished step, if it is finished, follows from its predecessor, and its outputs still stand."""
+        done = self._marked(step)
+        if done is None or done.after != self._digest_before(step) or not self._stands(done):
+            return None
+        return done
+
+    def steps_done(self) -> tuple[StepDone, ...]:
+        """The finished steps in order, up to the first that is not."""
+        finished: list[StepDone] = []
+        for step in STEPS:
+            done = self.done(step)
+            if done is None:
+                break
+            finished.append(done)
+        return tuple(finished)
+
+    def _marked(self, step: Step) -> StepDone | None:
+        if self.lake.stat(self.key(step, DONE)) is None:
+            return None
+        return _read_done(self.lake.read(self.key(step, DONE)))
+
+    def _digest_before(self, step: Step) -> str:
+        position = STEPS.index(step)
+        before = self._marked(STEPS[position - 1]) if position else None
+        return before.digest if before else ""
+
+    def _stands(self, done: StepDone) -> bool:
+        prefix = self.key(done.step) + "/"
+        sizes = {found.key.removeprefix(prefix): found.size for found in self.lake.list(prefix)}
+        return all(sizes.get(output.path) == output.size for output in done.outputs)
+
+
+def combine_states(states: Mapping[Step, str]) -> str:
+    """The digest of a run's whole state-out: the parts that its steps hand on, by step."""
+    return digest_of({step.value: state for step, state in states.items() if state})
+
+
+EMPTY_STATE = combine_states({})
+"""The state before the first night."""
+
+
+def read_inputs(lake: ObjectStore, run_id: str) -> RunInputs:
+    """The inputs of a run that exists."""
+    plain = json.loads(lake.read(run_key(run_id, INPUTS)))
+    return RunInputs(**{**plain, "day": date.fromisoformat(plain["day"])})
+
+
+def _plain(inputs: RunInputs) -> dict[str, Any]:
+    return {**asdict(inputs), "day": inputs.day.isoformat()}
+
+
+def _read_done(data: bytes) -> StepDone:
+    plain = json.loads(data)
+    outputs = tuple(OutputFile(**output) for output in plain["outputs"])
+    return StepDone(**{**plain, "step": Step(plain["step"]), "outputs": outputs})
