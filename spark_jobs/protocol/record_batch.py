@@ -207,19 +207,22 @@ def check_crc(data: bytes | memoryview, position: int, header: RecordBatchHeader
 def _read_sized_header(
     data: bytes | memoryview, position: int, end: int, source: str, place: int
 ) -> RecordBatchHeader:
+    if end - position >= _PLACEMENT.size:
+        # A length that no batch can have is wrong, not torn: more bytes would not help.
+        _check_length(_PLACEMENT.unpack_from(data, position)[1], source, place)
     if end - position < HEADER_SIZE:
         raise TornBatch(source=source, position=place, expected=f"{HEADER_SIZE} bytes", found=end - position)
     header = read_header(data, position)
-    if header.size < HEADER_SIZE:
-        raise BadLength(
-            source=source,
-            position=place + LENGTH_OFFSET,
-            expected=f"{HEADER_SIZE - LOG_OVERHEAD} or more",
-            found=header.batch_length,
-        )
     if header.size > end - position:
         raise TornBatch(source=source, position=place, expected=f"{header.size} bytes", found=end - position)
     return header
+
+
+def _check_length(batch_length: int, source: str, place: int) -> None:
+    smallest = HEADER_SIZE - LOG_OVERHEAD
+    if batch_length < smallest:
+        where = place + LENGTH_OFFSET
+        raise BadLength(source=source, position=where, expected=f"{smallest} or more", found=batch_length)
 
 
 def assign_offset(batch: bytes, *, base_offset: int, partition_leader_epoch: int) -> bytes:
