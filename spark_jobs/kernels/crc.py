@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.memory import Bytes, as_bytes, call_checksum
+from spark_jobs.kernels.memory import Bytes, as_bytes, call_checksum, load_int64, load_uint8
 
 NO_LIBRARY = 0
 """The address that means: use the table."""
@@ -31,15 +31,15 @@ def library_address() -> int:
     return NO_LIBRARY if extend is None else ctypes.cast(extend, ctypes.c_void_p).value or NO_LIBRARY
 
 
-def _tables(reflected_polynomial: int) -> npt.NDArray[np.uint32]:
+def _tables(reflected_polynomial: int) -> npt.NDArray[np.int64]:
     """Eight tables of 256: row k advances one byte's share of a checksum by k further bytes."""
-    row = np.arange(256, dtype=np.uint32)
+    row = np.arange(256, dtype=np.int64)
     for _ in range(8):
-        row = np.where(row & 1, row >> 1 ^ np.uint32(reflected_polynomial), row >> 1)
+        row = np.where(row & 1, row >> 1 ^ reflected_polynomial, row >> 1)
     rows = [row]
     while len(rows) < 8:
         rows.append(rows[-1] >> 8 ^ row[rows[-1] & 0xFF])
-    return np.stack(rows).astype(np.uint32)
+    return np.stack(rows)
 
 
 CASTAGNOLI = _tables(0x82F63B78)
@@ -47,26 +47,27 @@ IEEE = _tables(0xEDB88320)
 
 
 @helper
-def table_checksum(tables: npt.NDArray[np.uint32], data: Bytes, start: int, length: int) -> int:
+def table_checksum(tables: npt.NDArray[np.int64], data: Bytes, start: int, length: int) -> int:
     """The checksum of `length` bytes from `start`, eight at a time."""
-    crc = np.uint32(0xFFFFFFFF)
+    crc = 0xFFFFFFFF
     position, end = start, start + length
     while position + 8 <= end:
-        crc = (
-            tables[7, crc & 0xFF ^ data[position]]
-            ^ tables[6, crc >> 8 & 0xFF ^ data[position + 1]]
-            ^ tables[5, crc >> 16 & 0xFF ^ data[position + 2]]
-            ^ tables[4, crc >> 24 ^ data[position + 3]]
-            ^ tables[3, data[position + 4]]
-            ^ tables[2, data[position + 5]]
-            ^ tables[1, data[position + 6]]
-            ^ tables[0, data[position + 7]]
+        word = load_int64(data, position)
+        crc = int(
+            tables[7, (crc ^ word >> 56) & 0xFF]
+            ^ tables[6, (crc >> 8 ^ word >> 48) & 0xFF]
+            ^ tables[5, (crc >> 16 ^ word >> 40) & 0xFF]
+            ^ tables[4, (crc >> 24 ^ word >> 32) & 0xFF]
+            ^ tables[3, word >> 24 & 0xFF]
+            ^ tables[2, word >> 16 & 0xFF]
+            ^ tables[1, word >> 8 & 0xFF]
+            ^ tables[0, word & 0xFF]
         )
         position += 8
     while position < end:
-        crc = np.uint32(tables[0, crc & 0xFF ^ data[position]] ^ crc >> 8)
+        crc = int(tables[0, crc & 0xFF ^ load_uint8(data, position)] ^ crc >> 8)
         position += 1
-    return int(crc ^ np.uint32(0xFFFFFFFF))
+    return crc ^ 0xFFFFFFFF
 
 
 @helper

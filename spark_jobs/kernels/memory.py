@@ -1,7 +1,8 @@
 """Raw memory for kernels: big-endian loads at any alignment, copies, prefetch, calls by address.
 
-No bounds are checked here: a kernel proves that the bytes exist before it touches them. Hosts are
-little-endian, as every processor that numba's wheels are built for.
+No bounds are checked here: a kernel proves that the bytes exist before it touches them. Every number comes as
+an int64, since numba makes a float of a sum of signed and unsigned. Hosts are little-endian, as every
+processor that numba's wheels are built for.
 """
 
 from collections.abc import Callable
@@ -31,17 +32,20 @@ def _pointer(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value, in
     return builder.gep(builder.bitcast(data, _BYTE_POINTER), [index])
 
 
-def _big_endian(bits: int, result: types.Integer) -> Any:
-    """An intrinsic (array, index) → the integer of `bits` bits stored there in network order."""
+def _load(bits: int, *, signed: bool) -> Any:
+    """An intrinsic (array, index) → the number of `bits` bits stored there in network order, as an int64."""
 
     @intrinsic
     def load(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba reads the signature
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             pointer = _pointer(context, builder, signature.args[0], *args)
-            word = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
-            return builder.bswap(builder.load(word, align=1))
+            word = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
+            ordered = word if bits == 8 else builder.bswap(word)
+            if bits == 64:
+                return ordered
+            return builder.sext(ordered, _INT64) if signed else builder.zext(ordered, _INT64)
 
-        return result(array, types.int64), generate
+        return types.int64(array, types.int64), generate
 
     return load
 
@@ -76,16 +80,19 @@ def _call_checksum(_: Any, function: Any, array: Any, start: Any, length: Any) -
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         data = _pointer(context, builder, signature.args[1], args[1], args[2])
         extend = ir.FunctionType(_INT32, [_INT32, _BYTE_POINTER, _INT64]).as_pointer()
-        return builder.call(builder.inttoptr(args[0], extend), [ir.Constant(_INT32, 0), data, args[3]])
+        crc = builder.call(builder.inttoptr(args[0], extend), [ir.Constant(_INT32, 0), data, args[3]])
+        return builder.zext(crc, _INT64)
 
-    return types.uint32(types.int64, array, types.int64, types.int64), generate
+    return types.int64(types.int64, array, types.int64, types.int64), generate
 
 
 Load: TypeAlias = Callable[[Bytes, int], int]
-load_int16 = cast("Load", _big_endian(16, types.int16))
-load_int32 = cast("Load", _big_endian(32, types.int32))
-load_int64 = cast("Load", _big_endian(64, types.int64))
-load_uint32 = cast("Load", _big_endian(32, types.uint32))
+load_int8 = cast("Load", _load(8, signed=True))
+load_int16 = cast("Load", _load(16, signed=True))
+load_int32 = cast("Load", _load(32, signed=True))
+load_uint8 = cast("Load", _load(8, signed=False))
+load_uint32 = cast("Load", _load(32, signed=False))
+load_int64 = cast("Load", _load(64, signed=True))
 copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", _copy_bytes)
 """(target, at, source, start, length): both ranges exist and do not overlap."""
 prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)

@@ -1,0 +1,140 @@
+"""One record of a v2 batch inside kernels (facts §1.4): the twin of `protocol.records.read_record`.
+
+A record is parsed strictly and nothing is copied: what comes back are numbers and places.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from spark_jobs.kernels.compile import helper
+from spark_jobs.kernels.memory import Bytes
+from spark_jobs.kernels.utf8 import repaired_size
+from spark_jobs.kernels.varint import NO_VARINT, read_varint, read_varlong
+
+
+class RecordProblem(IntEnum):
+    """What is wrong with the records of a batch."""
+
+    NONE = 0
+    NEGATIVE_COUNT = 1
+    MISSING_RECORD = 2
+    TRAILING_BYTES = 3
+    NO_VARINT = 4
+    LENGTH_BEYOND_END = 5
+    MISSING_ATTRIBUTES = 6
+    BYTES_BEYOND_END = 7
+    HEADER_COUNT = 8
+    WRONG_LENGTH = 9
+
+
+NONE = int(RecordProblem.NONE)
+BAD_VARINT = int(RecordProblem.NO_VARINT)
+LENGTH_BEYOND_END = int(RecordProblem.LENGTH_BEYOND_END)
+MISSING_ATTRIBUTES = int(RecordProblem.MISSING_ATTRIBUTES)
+BYTES_BEYOND_END = int(RecordProblem.BYTES_BEYOND_END)
+HEADER_COUNT = int(RecordProblem.HEADER_COUNT)
+WRONG_LENGTH = int(RecordProblem.WRONG_LENGTH)
+
+
+class ParsedRecord(NamedTuple):
+    """Where one record's parts stand; a size of -1 is null, and `problem` stands at `position`."""
+
+    problem: int
+    position: int
+    timestamp_delta: int
+    offset_delta: int
+    key_start: int
+    key_size: int
+    value_start: int
+    value_size: int
+    headers_start: int
+    header_count: int
+    header_key_bytes: int
+    header_value_bytes: int
+
+
+@helper
+def _fail(problem: int, position: int) -> ParsedRecord:
+    return ParsedRecord(problem, position, 0, 0, 0, -1, 0, -1, 0, 0, 0, 0)
+
+
+@helper
+def read_nullable(data: Bytes, position: int, end: int) -> tuple[int, int, int]:
+    """(problem, start, size) of bytes with their size in front; with a problem, `start` is its position."""
+    size, start = read_varint(data, position, end)
+    if start == NO_VARINT:
+        return BAD_VARINT, position, -1
+    if size > end - start:
+        return BYTES_BEYOND_END, start, -1
+    return NONE, start, size if size >= 0 else -1
+
+
+@helper
+def _measure_headers(data: Bytes, position: int, end: int, count: int) -> tuple[int, int, int, int]:
+    """(problem, position after the headers, bytes of their keys as text, bytes of their values)."""
+    key_bytes = value_bytes = 0
+    for _ in range(count):
+        problem, start, size = read_nullable(data, position, end)
+        if problem == NONE and size < 0:
+            problem = BYTES_BEYOND_END
+        if problem != NONE:
+            return problem, start, 0, 0
+        key_bytes += repaired_size(data, start, size)
+        problem, start, size = read_nullable(data, start + size, end)
+        if problem != NONE:
+            return problem, start, 0, 0
+        value_bytes += max(size, 0)
+        position = start + max(size, 0)
+    return NONE, position, key_bytes, value_bytes
+
+
+@helper
+def parse_record(data: Bytes, position: int, end: int) -> ParsedRecord:
+    """The record at `position`; on success `position` is where the next one begins."""
+    length, at = read_varint(data, position, end)
+    if at == NO_VARINT:
+        return _fail(BAD_VARINT, position)
+    if length < 0 or length > end - at:
+        return _fail(LENGTH_BEYOND_END, at)
+    record_end = at + length
+    if at == end:
+        return _fail(MISSING_ATTRIBUTES, at)
+    timestamp_delta, after_timestamp = read_varlong(data, at + 1, end)
+    if after_timestamp == NO_VARINT:
+        return _fail(BAD_VARINT, at + 1)
+    offset_delta, after_offset = read_varint(data, after_timestamp, end)
+    if after_offset == NO_VARINT:
+        return _fail(BAD_VARINT, after_timestamp)
+    problem, key_start, key_size = read_nullable(data, after_offset, end)
+    if problem != NONE:
+        return _fail(problem, key_start)
+    problem, value_start, value_size = read_nullable(data, key_start + max(key_size, 0), end)
+    if problem != NONE:
+        return _fail(problem, value_start)
+    count_start = value_start + max(value_size, 0)
+    header_count, headers_start = read_varint(data, count_start, end)
+    if headers_start == NO_VARINT:
+        return _fail(BAD_VARINT, count_start)
+    if header_count < 0 or header_count > end - headers_start:
+        return _fail(HEADER_COUNT, headers_start)
+    problem, stop, header_key_bytes, header_value_bytes = _measure_headers(
+        data, headers_start, end, header_count
+    )
+    if problem != NONE:
+        return _fail(problem, stop)
+    if stop != record_end:
+        return _fail(WRONG_LENGTH, stop)
+    return ParsedRecord(
+        NONE,
+        stop,
+        timestamp_delta,
+        offset_delta,
+        key_start,
+        key_size,
+        value_start,
+        value_size,
+        headers_start,
+        header_count,
+        header_key_bytes,
+        header_value_bytes,
+    )
