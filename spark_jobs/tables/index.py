@@ -23,7 +23,7 @@ HEADER_COLUMNS: tuple[Column, ...] = (
     Column(
         "control_type",
         pa.int16(),
-        "0 abort, 1 commit, other control records as numbered; null for data",
+        "0 abort, 1 commit, others as numbered, -1 unknown, -3 unreadable; null for data",
         True,
     ),
     Column(

@@ -1,0 +1,125 @@
+"""One Spark session per process, started when the first step needs it; Spark moves tasks, never records.
+
+A task is a small frozen value that a Python worker turns into a small summary; what the worker reads and
+writes are files. The JVM's own output goes to an unnamed file and is quoted only when Spark does not start.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import IO, Any, Generic, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from spark_jobs.java_home import java_home
+from spark_jobs.protocol.errors import OnceoverError
+
+Task = TypeVar("Task")
+Summary = TypeVar("Summary")
+
+QUIET: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+LOG_TAIL_BYTES = 4000
+
+
+class SparkFailed(OnceoverError):
+    """Spark itself, or a worker for a reason outside the data, gave up; trying again can help."""
+
+    transient = True
+
+
+@dataclass(frozen=True)
+class Spark:
+    """The way to Spark: nothing is started before `session` or `run_tasks` is used."""
+
+    master: str = "local[*]"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """The session of this process; the first one to ask decides its settings."""
+        prepare_environment(os.environ)
+        return SparkSession.getActiveSession() or SparkSession(self._start())
+
+    def run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
+        """`function` of every task, in the tasks' order; no session is started for no tasks.
+
+        A terminal error of a worker is raised here as it was; anything else becomes `SparkFailed`.
+        """
+        if not tasks:
+            return []
+        context = self.session.sparkContext
+        try:
+            outcomes = context.parallelize(tasks, len(tasks)).map(_Attempt(function)).collect()
+        except Py4JJavaError as error:
+            trace = str(error.java_exception)
+            failure = SparkFailed(first_cause(trace))
+            failure.add_note(trace)
+            raise failure from None
+        return [_value(outcome) for outcome in outcomes]
+
+    def stop(self) -> None:
+        """End the JVM, if one was started."""
+        if "session" in self.__dict__:
+            self.session.stop()
+
+    def _start(self) -> SparkContext:
+        settings = {**QUIET, **self.options, "spark.master": self.master, "spark.app.name": "onceover"}
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
+        with tempfile.TemporaryFile() as log:
+            try:
+                return SparkContext(conf=conf, gateway=launch(conf, {"stderr": log}))
+            except (PySparkException, Py4JError) as error:
+                raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
+
+
+class _Attempt(Generic[Task, Summary]):
+    """Runs in the worker: a terminal error is a result, so that Spark neither repeats nor rewords it."""
+
+    def __init__(self, function: Callable[[Task], Summary]) -> None:
+        self._function = function
+
+    def __call__(self, task: Task) -> Summary | OnceoverError:
+        try:
+            return self._function(task)
+        except OnceoverError as error:
+            if error.transient:
+                raise
+            return error
+
+
+def _value(outcome: Summary | OnceoverError) -> Summary:
+    if isinstance(outcome, OnceoverError):
+        raise outcome
+    return outcome
+
+
+def prepare_environment(environment: MutableMapping[str, str]) -> None:
+    """What Spark reads from the environment before it starts, where nobody has set it."""
+    environment.setdefault("JAVA_HOME", str(java_home()))
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def first_cause(trace: str) -> str:
+    """What a person needs of Spark's account: the worker's own last words, or Spark's first."""
+    last_words = re.search(r"^(\w.*)\n SQLSTATE", trace, re.MULTILINE)
+    return last_words[1] if last_words else trace.partition("\n")[0]
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+    return log.read().decode(errors="replace")

@@ -1,0 +1,55 @@
+"""What a step is given and what it gives back: a step is a module with `run(context) -> StepResult`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.manifest import Manifest, read_manifest
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import MANIFEST, OutputFile, RunFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step wrote: its files, its counts, its share of the state that the next night starts from.
+
+    `messages` are sentences for the run's report: what a person should know though the run went on.
+    """
+
+    outputs: tuple[OutputFile, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    state: str = ""
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """One run as its steps see it: inputs are fixed, `folder` takes outputs, `chain` knows earlier nights.
+
+    `tell` shows a person what is going on; nothing depends on it.
+    """
+
+    settings: Settings
+    folder: RunFolder
+    chain: Chain
+    spark: Spark
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def lake(self) -> ObjectStore:
+        return self.folder.lake
+
+    @property
+    def now_ms(self) -> int:
+        """The run's logical time; no step looks at a clock."""
+        return self.folder.inputs.logical_time_ms
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The staged objects, as `stage` fixed them."""
+        key = self.folder.key(Step.STAGE, MANIFEST)
+        return read_manifest(self.lake.read(key), source=self.lake.url_of(key))
