@@ -62,13 +62,16 @@ class LogSegment:
 
     def note(self, batch: ScannedBatch) -> None:
         """Take a batch that stands in `data` into the indexes."""
-        last_offset = batch.header.last_offset
-        if batch.header.max_timestamp > self.max_timestamp.timestamp:
-            self.max_timestamp = TimestampOffset(timestamp=batch.header.max_timestamp, offset=last_offset)
+        self.note_timestamp(batch)
         if self.bytes_since_last_index_entry > self.index_interval_bytes:
             self._index(batch)
         self.bytes_since_last_index_entry += batch.header.size
         self.batches.append(batch)
+
+    def note_timestamp(self, batch: ScannedBatch) -> None:
+        timestamp = batch.header.max_timestamp
+        if timestamp > self.max_timestamp.timestamp:
+            self.max_timestamp = TimestampOffset(timestamp=timestamp, offset=batch.header.last_offset)
 
     def _index(self, batch: ScannedBatch) -> None:
         offset = batch.header.last_offset

@@ -1,0 +1,75 @@
+"""The files of one partition, sorted out before they are opened (facts §6.1, steps 2 and 3)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from spark_jobs.protocol.log_files import FileSuffix, LogFile, LogFileKind, parse_file_name, segment_file_name
+from spark_jobs.protocol.segment import scan_result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFiles:
+    """A segment's bytes; None where a file is missing, which an empty one is not."""
+
+    base_offset: int
+    log: bytes
+    index: bytes | None
+    time_index: bytes | None
+    txn_index: bytes | None
+
+
+def settle(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """`files` once interrupted deletions, cleanings and swaps are undone or finished.
+
+    What was being deleted or cleaned goes; a swap that began after the oldest unfinished cleaning goes too;
+    every other swap replaces the files that it covers.
+    """
+    named = [(name, file) for name in files if (file := parse_file_name(name)) is not None]
+    cleaned = [file.offset for _, file in named if file.suffix is FileSuffix.CLEANED]
+    swaps = {
+        name: file
+        for name, file in named
+        if file.suffix is FileSuffix.SWAP and file.offset < min(cleaned, default=file.offset + 1)
+    }
+    start, end = _covered(files, swaps)
+    temporary = {name for name, file in named if file.suffix is not None}
+    covered = {name for name, file in named if file.suffix is None and start <= file.offset < end}
+    kept = {name: data for name, data in files.items() if name not in temporary | covered}
+    return kept | {segment_file_name(file.offset, file.kind): files[name] for name, file in swaps.items()}
+
+
+def _covered(files: Mapping[str, bytes], swaps: Mapping[str, LogFile]) -> tuple[int, int]:
+    """Offsets [start, end) that the swapped segments stand for."""
+    logs = [(name, file) for name, file in swaps.items() if file.kind is LogFileKind.LOG]
+    ends = [_next_offset(files[name], file.offset) for name, file in logs]
+    return min((file.offset for _, file in logs), default=0), max(ends, default=0)
+
+
+def _next_offset(log: bytes, base_offset: int) -> int:
+    batches = scan_result(log, check_crc=False).batches
+    return batches[-1].header.next_offset if batches else base_offset
+
+
+def segments_in(files: Mapping[str, bytes]) -> list[SegmentFiles]:
+    """The segments in offset order; index files without a `.log` are left out, as a broker deletes them."""
+    return [
+        SegmentFiles(
+            base_offset=offset,
+            log=files[segment_file_name(offset, LogFileKind.LOG)],
+            index=files.get(segment_file_name(offset, LogFileKind.INDEX)),
+            time_index=files.get(segment_file_name(offset, LogFileKind.TIME_INDEX)),
+            txn_index=files.get(segment_file_name(offset, LogFileKind.TXN_INDEX)),
+        )
+        for offset in sorted(_offsets(files, LogFileKind.LOG))
+    ]
+
+
+def snapshots_in(files: Mapping[str, bytes]) -> dict[int, bytes]:
+    """The snapshots by offset."""
+    kind = LogFileKind.SNAPSHOT
+    return {offset: files[segment_file_name(offset, kind)] for offset in sorted(_offsets(files, kind))}
+
+
+def _offsets(files: Iterable[str], kind: LogFileKind) -> set[int]:
+    parsed = (parse_file_name(name) for name in files)
+    return {file.offset for file in parsed if file is not None and file.kind is kind and file.suffix is None}
