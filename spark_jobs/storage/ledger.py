@@ -1,0 +1,158 @@
+"""The book of runs, for people: when each worked, how long, how it ended.
+
+Times stand here and nowhere else. Nothing depends on the ledger: whether a run is final is what the chain
+says, and a ledger that was lost costs only the times.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
+
+from spark_jobs.config.canonical import canonical_json
+from spark_jobs.flow import Step
+from spark_jobs.storage.chain import Chain, EntryKind, read_chain
+from spark_jobs.storage.layout import LEDGER, ledger_key
+from spark_jobs.storage.lock import current_holder
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import RunInputs
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The time of day in UTC."""
+    return datetime.now(UTC)
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    DONE = "done"
+    FINAL = "final"
+    REPLACED = "replaced"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """One step of a run; times as ISO 8601 in UTC, `finished_at` empty until it has finished."""
+
+    step: Step
+    started_at: str
+    finished_at: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """One run; `attempts` counts how often it was started."""
+
+    run_id: str
+    day: date
+    manifest: str
+    config: str
+    state_in: str
+    status: RunStatus = RunStatus.RUNNING
+    started_at: str
+    finished_at: str = ""
+    attempts: int = 1
+    steps: tuple[StepLine, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Writes the lines of runs; one writer at a time, which the lake's lock ensures."""
+
+    lake: ObjectStore
+    clock: Clock = utc_now
+
+    def started(self, inputs: RunInputs) -> None:
+        """A run begins, or begins again."""
+        before = self.read(inputs.run_id)
+        fresh = LedgerLine(
+            run_id=inputs.run_id,
+            day=inputs.day,
+            manifest=inputs.manifest,
+            config=inputs.config,
+            state_in=inputs.state_in,
+            started_at=self._now(),
+        )
+        self._write(replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh)
+
+    def step_started(self, run_id: str, step: Step) -> None:
+        line = self._line(run_id)
+        others = tuple(other for other in line.steps if other.step is not step)
+        self._write(replace(line, steps=(*others, StepLine(step=step, started_at=self._now()))))
+
+    def step_finished(self, run_id: str, step: Step, counts: Mapping[str, int]) -> None:
+        line = self._line(run_id)
+        steps = tuple(
+            replace(each, finished_at=self._now(), counts=dict(counts)) if each.step is step else each
+            for each in line.steps
+        )
+        self._write(replace(line, steps=steps))
+
+    def failed(self, run_id: str, message: str) -> None:
+        """The run ended with an error; `message` is what a person can act on."""
+        self._end(run_id, RunStatus.FAILED, message)
+
+    def done(self, run_id: str) -> None:
+        """The run ended as it was asked to."""
+        self._end(run_id, RunStatus.DONE, "")
+
+    def read(self, run_id: str) -> LedgerLine | None:
+        """The line of one run, as it was written."""
+        if self.lake.stat(ledger_key(run_id)) is None:
+            return None
+        return _read_line(self.lake.read(ledger_key(run_id)))
+
+    def _end(self, run_id: str, status: RunStatus, message: str) -> None:
+        line = self._line(run_id)
+        self._write(replace(line, status=status, finished_at=self._now(), message=message))
+
+    def _line(self, run_id: str) -> LedgerLine:
+        return _read_line(self.lake.read(ledger_key(run_id)))
+
+    def _write(self, line: LedgerLine) -> None:
+        plain = {**asdict(line), "day": line.day.isoformat()}
+        self.lake.put(ledger_key(line.run_id), canonical_json(plain))
+
+    def _now(self) -> str:
+        return self.clock().isoformat(timespec="milliseconds")
+
+
+def list_runs(lake: ObjectStore) -> tuple[LedgerLine, ...]:
+    """Every run of the lake by date, then start, with the status that chain and lock give it."""
+    chain, is_held = read_chain(lake), current_holder(lake) is not None
+    lines = [_read_line(lake.read(found.key)) for found in lake.list(LEDGER)]
+    judged = (replace(line, status=_status(line, chain, is_held=is_held)) for line in lines)
+    return tuple(sorted(judged, key=lambda line: (line.day, line.started_at, line.run_id)))
+
+
+def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
+    """The chain's word first: a run killed right after it became final is final."""
+    kinds = [entry.kind for entry in chain.entries if entry.run_id == line.run_id]
+    speaking = chain.run_of(line.day)
+    if speaking is not None and speaking.run_id == line.run_id:
+        return RunStatus.FINAL
+    if kinds:
+        return RunStatus.ROLLED_BACK if kinds[-1] is EntryKind.ROLLBACK else RunStatus.REPLACED
+    if line.status is RunStatus.RUNNING and not is_held:
+        return RunStatus.INTERRUPTED
+    return line.status
+
+
+def _read_line(data: bytes) -> LedgerLine:
+    plain = json.loads(data)
+    typed = {
+        "day": date.fromisoformat(plain["day"]),
+        "status": RunStatus(plain["status"]),
+        "steps": tuple(StepLine(**{**step, "step": Step(step["step"])}) for step in plain["steps"]),
+    }
+    return LedgerLine(**{**plain, **typed})

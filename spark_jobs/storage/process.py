@@ -1,0 +1,58 @@
+"""Which process this is, such that another can tell whether it still lives."""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+STATE_FIELD, START_FIELD = 0, 19
+"""Positions after the command's closing bracket in /proc/PID/stat."""
+ENDED = frozenset("ZX")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process on a machine: the start time tells it from a later one with the same number.
+
+    `realm` is one boot of one kernel and one namespace of process numbers; empty where that is not known.
+    """
+
+    host: str
+    realm: str
+    pid: int
+    started: str
+
+    def is_dead_for_sure(self) -> bool:
+        """Whether the process has ended, as far as that can be told from here: only in the same realm."""
+        return self._is_near() and _start_of(self.pid) != self.started
+
+    def lives_for_sure(self) -> bool:
+        """Whether the process runs in this realm."""
+        return self._is_near() and _start_of(self.pid) == self.started
+
+    def _is_near(self) -> bool:
+        return bool(self.realm) and self.realm == _realm()
+
+
+def this_process() -> ProcessIdentity:
+    """The identity of the calling process."""
+    pid = os.getpid()
+    return ProcessIdentity(host=socket.gethostname(), realm=_realm(), pid=pid, started=_start_of(pid))
+
+
+def _realm() -> str:
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """When the kernel started the process, in its own ticks; empty once it has ended, reaped or not."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[STATE_FIELD] in ENDED else fields[START_FIELD]
