@@ -1,10 +1,21 @@
-"""The files of one partition, sorted out before they are opened (facts §6.1, steps 2 and 3)."""
+"""The files of one partition: sorted out before they are opened (facts §6.1), and written."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_jobs.protocol.log_files import FileSuffix, LogFile, LogFileKind, parse_file_name, segment_file_name
+from spark_jobs.protocol.checkpoint import write_leader_epochs
+from spark_jobs.protocol.leader_epochs import LeaderEpochs
+from spark_jobs.protocol.log_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    FileSuffix,
+    LogFile,
+    LogFileKind,
+    parse_file_name,
+    segment_file_name,
+)
+from spark_jobs.protocol.log_segment import LogSegment
 from spark_jobs.protocol.segment import scan_result
+from spark_jobs.protocol.txn_index import write_txn_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +84,28 @@ def snapshots_in(files: Mapping[str, bytes]) -> dict[int, bytes]:
 def _offsets(files: Iterable[str], kind: LogFileKind) -> set[int]:
     parsed = (parse_file_name(name) for name in files)
     return {file.offset for file in parsed if file is not None and file.kind is kind and file.suffix is None}
+
+
+def segment_files(segment: LogSegment) -> dict[str, bytes]:
+    """A segment's files; a transaction index exists only if it has an entry (facts §1.9)."""
+    base = segment.base_offset
+    files = {
+        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
+        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
+        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
+    }
+    if segment.aborted:
+        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
+    return files
+
+
+def partition_files(
+    segments: Iterable[LogSegment], snapshots: Mapping[int, bytes], leader_epochs: LeaderEpochs
+) -> dict[str, bytes]:
+    """A partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
+    files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(leader_epochs.entries)}
+    for segment in segments:
+        files |= segment_files(segment)
+    for offset, data in snapshots.items():
+        files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
+    return files

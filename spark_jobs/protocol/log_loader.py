@@ -21,7 +21,7 @@ from spark_jobs.protocol.offset_index import (
     read_time_index,
 )
 from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog, new_manager, new_segment
+from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.producer_replay import rebuild_producer_state, replay_batch
 from spark_jobs.protocol.producer_state_manager import ProducerStateManager
 from spark_jobs.protocol.segment import ScannedBatch, scan_result
@@ -75,7 +75,7 @@ class _Loader:
         self.leader_epochs = LeaderEpochs(entries=epochs)
 
     def new_manager(self) -> ProducerStateManager:
-        return new_manager(self.config, self.snapshots)
+        return self.config.new_manager(self.snapshots)
 
     def open_segments(self) -> None:
         """Open all; a missing offset index or a corrupt transaction index means recovery at once."""
@@ -91,7 +91,7 @@ class _Loader:
                 self._recover(segment)
 
     def _open(self, files: SegmentFiles) -> LogSegment:
-        segment = new_segment(self.config, files.base_offset, self.now)
+        segment = self.config.new_segment(files.base_offset, self.now)
         segment.data += files.log
         segment.batches += scan_result(files.log, check_crc=False).batches
         segment.offset_index, segment.time_index = _read_index(files), _read_time_index(files)
@@ -148,7 +148,7 @@ class _Loader:
             self.snapshots.clear()
             self.leader_epochs = LeaderEpochs()
         if not self.segments:
-            self.segments.append(new_segment(self.config, self.log_start_offset, self.now))
+            self.segments.append(self.config.new_segment(self.log_start_offset, self.now))
 
     def bounded_leader_epochs(self) -> LeaderEpochs:
         """The epochs of what the log still holds."""
@@ -156,9 +156,9 @@ class _Loader:
         return self.leader_epochs.truncate_from_end(end_offset).truncate_from_start(self.log_start_offset)
 
 
-def _read_aborted(files: SegmentFiles) -> list[AbortedTxn]:
+def _read_aborted(files: SegmentFiles) -> tuple[AbortedTxn, ...]:
     source = f"{files.base_offset:020d}.txnindex"
-    return list(read_txn_index(files.txn_index or b"", base_offset=files.base_offset, source=source))
+    return read_txn_index(files.txn_index or b"", base_offset=files.base_offset, source=source)
 
 
 def _read_index(files: SegmentFiles) -> list[OffsetPosition]:

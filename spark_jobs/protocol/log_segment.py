@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 
+from spark_jobs.protocol.aborted_index import append_aborted, truncate_aborted
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.legacy import LegacyHeader
 from spark_jobs.protocol.offset_index import OffsetPosition, TimestampOffset
@@ -40,7 +41,7 @@ class LogSegment:
     batches: list[ScannedBatch] = field(default_factory=list)
     offset_index: list[OffsetPosition] = field(default_factory=list)
     time_index: list[TimestampOffset] = field(default_factory=list)
-    aborted: list[AbortedTxn] = field(default_factory=list)
+    aborted: tuple[AbortedTxn, ...] = ()
     max_timestamp: TimestampOffset = NOTHING_YET
     bytes_since_last_index_entry: int = 0
 
@@ -92,21 +93,13 @@ class LogSegment:
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
         """Remember an aborted transaction with the segment that holds its marker (facts §4.2)."""
         if completed.is_aborted:
-            self.append_aborted(
-                AbortedTxn(
-                    producer_id=completed.producer_id,
-                    first_offset=completed.first_offset,
-                    last_offset=completed.last_offset,
-                    last_stable_offset=last_stable_offset,
-                )
+            entry = AbortedTxn(
+                producer_id=completed.producer_id,
+                first_offset=completed.first_offset,
+                last_offset=completed.last_offset,
+                last_stable_offset=last_stable_offset,
             )
-
-    def append_aborted(self, txn: AbortedTxn) -> None:
-        """Entries stand in the order of their markers; anything else is refused."""
-        last = self.aborted[-1].last_offset if self.aborted else -1
-        if txn.last_offset <= last:
-            raise InvalidOffset(f"last offset {txn.last_offset} after {last} in {self.base_offset}.txnindex")
-        self.aborted.append(txn)
+            self.aborted = append_aborted(self.aborted, entry)
 
     def index_of(self, offset: int) -> int:
         """Index in `batches` of the first batch that ends at or after `offset`."""
@@ -123,13 +116,13 @@ class LogSegment:
             del self.batches[keep:]
         self.offset_index = [entry for entry in self.offset_index if entry.offset < offset]
         self.time_index = [entry for entry in self.time_index if entry.offset < offset]
-        self.aborted = [txn for txn in self.aborted if txn.last_offset < offset]
+        self.aborted = truncate_aborted(self.aborted, offset)
         self.max_timestamp = self.time_index[-1] if self.time_index else NOTHING_YET
         self.bytes_since_last_index_entry = 0
 
     def reset(self) -> None:
         """Forget batches and indexes; the bytes stay, to be read again."""
-        self.batches, self.offset_index, self.time_index, self.aborted = [], [], [], []
+        self.batches, self.offset_index, self.time_index, self.aborted = [], [], [], ()
         self.max_timestamp = NOTHING_YET
         self.bytes_since_last_index_entry = 0
 

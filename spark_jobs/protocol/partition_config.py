@@ -1,8 +1,14 @@
 """The settings of a topic and its broker that decide what a partition's log looks like (facts §0)."""
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 
-from spark_jobs.protocol.producer_state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS
+from spark_jobs.protocol.log_segment import LogSegment
+from spark_jobs.protocol.producer_state_manager import (
+    MAX_TRANSACTION_TIMEOUT_MS,
+    PRODUCER_ID_EXPIRATION_MS,
+    ProducerStateManager,
+)
 from spark_jobs.protocol.record_batch import Codec, TimestampType
 from spark_jobs.protocol.topic_partition import TopicPartition
 
@@ -30,3 +36,17 @@ class PartitionConfig:
     transaction_partition_verification_enable: bool = True
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+
+    def new_manager(self, snapshots: MutableMapping[int, bytes] | None = None) -> ProducerStateManager:
+        """A manager with these settings, and no producers yet."""
+        return ProducerStateManager(
+            snapshots,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            max_transaction_timeout_ms=self.max_transaction_timeout_ms,
+        )
+
+    def new_segment(self, base_offset: int, now: int) -> LogSegment:
+        """An empty segment with these settings."""
+        return LogSegment(
+            base_offset=base_offset, created=now, index_interval_bytes=self.index_interval_bytes
+        )

@@ -5,13 +5,13 @@ Bytes in, bytes out; the clock is an argument. `log_loader` brings such a log ba
 
 from collections.abc import Iterable
 
-from spark_jobs.protocol.checkpoint import write_leader_epochs
 from spark_jobs.protocol.decision import NO_GUARD, Decision, Rules, Verification
-from spark_jobs.protocol.errors import CorruptData, InvalidRecord, KafkaError, TornBatch
+from spark_jobs.protocol.errors import CorruptData, KafkaError
+from spark_jobs.protocol.follower_fetch import follower_batches
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.legacy import LegacyHeader
 from spark_jobs.protocol.log_append import AppendResult, failed
-from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
+from spark_jobs.protocol.log_directory import partition_files
 from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET, LogSegment, base_offset_of
 from spark_jobs.protocol.log_validator import (
     Failure,
@@ -29,8 +29,8 @@ from spark_jobs.protocol.producer_replay import (
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.protocol.producer_state_manager import ProducerStateManager, TransactionVerification
 from spark_jobs.protocol.record_batch import TimestampType
-from spark_jobs.protocol.segment import ScannedBatch, scan_result
-from spark_jobs.protocol.txn_index import AbortedTxn, write_txn_index
+from spark_jobs.protocol.segment import ScannedBatch
+from spark_jobs.protocol.txn_index import AbortedTxn
 from spark_jobs.protocol.verdict import Verdict
 
 
@@ -51,8 +51,8 @@ class PartitionLog:
         self.config = PartitionConfig() if config is None else config
         self.leader_epoch = leader_epoch
         self.leader_epochs = LeaderEpochs() if leader_epochs is None else leader_epochs
-        self.manager = new_manager(self.config) if producer_state_manager is None else producer_state_manager
-        self.segments = list(segments) or [new_segment(self.config, log_start_offset, now)]
+        self.manager = self.config.new_manager() if producer_state_manager is None else producer_state_manager
+        self.segments = list(segments) or [self.config.new_segment(log_start_offset, now)]
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self.log_end_offset = self.segments[-1].next_offset
@@ -97,7 +97,9 @@ class PartitionLog:
     def append_as_follower(self, records: bytes, *, now: int) -> AppendResult:
         """The complete batches of one fetch as one append, offsets as the leader gave them (facts §2.3)."""
         try:
-            batches = self._follower_batches(records)
+            batches = follower_batches(
+                records, leader_epoch=self.leader_epoch, log_end_offset=self.log_end_offset
+            )
         except CorruptData as error:
             failure = Failure(
                 kafka_error=KafkaError.CORRUPT_MESSAGE, message=str(error), knows_log_start=False
@@ -109,23 +111,6 @@ class PartitionLog:
             )
         rules = Rules(origin=AppendOrigin.REPLICATION)
         return self._append(records[: batches[-1].end], batches, rules, NO_GUARD, now)
-
-    def _follower_batches(self, records: bytes) -> tuple[ScannedBatch, ...]:
-        result = scan_result(records)
-        if result.problem is not None and not isinstance(result.problem, TornBatch):
-            raise result.problem
-        kept: list[ScannedBatch] = []
-        for batch in result.batches:
-            if batch.header.partition_leader_epoch > self.leader_epoch:
-                break
-            expected = kept[-1].header.next_offset if kept else self.log_end_offset
-            if batch.header.last_offset < expected or base_offset_of(batch) < expected:
-                found = base_offset_of(batch)
-                raise InvalidRecord(
-                    position=batch.position, expected=f"offset {expected} or more", found=found
-                )
-            kept.append(batch)
-        return tuple(kept)
 
     def _append(
         self,
@@ -217,7 +202,7 @@ class PartitionLog:
             self.segments.pop()
         else:
             self.segments[-1].index_max_timestamp()
-        self.segments.append(new_segment(self.config, base, now))
+        self.segments.append(self.config.new_segment(base, now))
         self.manager.update_map_end_offset(base)
         self.manager.take_snapshot()
         return self.segments[-1]
@@ -288,7 +273,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, *, now: int) -> None:
         """Forget the whole log and begin again at `offset`."""
-        self.segments = [new_segment(self.config, offset, now)]
+        self.segments = [self.config.new_segment(offset, now)]
         self.leader_epochs = LeaderEpochs()
         self.manager.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = offset
@@ -329,36 +314,5 @@ class PartitionLog:
         return tuple(txn for segment in self.segments for txn in segment.aborted)
 
     def files(self) -> dict[str, bytes]:
-        """The partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
-        files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(self.leader_epochs.entries)}
-        for segment in self.segments:
-            files |= segment_files(segment)
-        for offset, data in self.manager.snapshots.items():
-            files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
-        return files
-
-
-def new_manager(config: PartitionConfig, snapshots: dict[int, bytes] | None = None) -> ProducerStateManager:
-    """A manager with the partition's settings, and no producers yet."""
-    return ProducerStateManager(
-        snapshots,
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-        max_transaction_timeout_ms=config.max_transaction_timeout_ms,
-    )
-
-
-def new_segment(config: PartitionConfig, base_offset: int, now: int) -> LogSegment:
-    return LogSegment(base_offset=base_offset, created=now, index_interval_bytes=config.index_interval_bytes)
-
-
-def segment_files(segment: LogSegment) -> dict[str, bytes]:
-    """A segment's files; a transaction index exists only if it ever had an entry (facts §1.9)."""
-    base = segment.base_offset
-    files = {
-        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
-        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
-        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
-    }
-    if segment.aborted:
-        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
-    return files
+        """The partition's directory as it stands on disk; name → bytes."""
+        return partition_files(self.segments, self.manager.snapshots, self.leader_epochs)
