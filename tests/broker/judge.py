@@ -1,0 +1,136 @@
+"""Start, stop and kill a real Apache Kafka 4.3.1 (KRaft, one node, loopback only)."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+POM = Path(__file__).parents[2] / "infra" / "kafka" / "pom.xml"
+JARS = Path.home() / ".cache" / "onceover" / f"kafka-{KAFKA_VERSION}"
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+START_SECONDS = 90
+INTERNAL_PARTITIONS = 4
+
+
+class JudgeUnavailableError(Exception):
+    """Kafka cannot be had on this machine; the message says what is missing."""
+
+
+def kafka_jars() -> Path:
+    """The folder with Kafka's jars, fetched through Maven the first time."""
+    if (JARS / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        return JARS
+    if not shutil.which("mvn") or not shutil.which("java"):
+        raise JudgeUnavailableError("broker tests need Maven and Java on the PATH")
+    command = ["mvn", "-q", "-B", "-f", str(POM), COPY_GOAL, f"-DoutputDirectory={JARS}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise JudgeUnavailableError(f"Maven could not fetch Kafka: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return JARS
+
+
+def java_command(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:
+    """A command line that runs one of Kafka's own classes."""
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{kafka_jars()}/*",
+        main_class,
+        *arguments,
+    ]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_properties(log_dir: Path, port: int, controller_port: int, overrides: dict[str, str]) -> str:
+    """A single node that is broker and controller, with few internal partitions so that copies stay small."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(log_dir),
+        "auto.create.topics.enable": "false",
+        "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+        "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.max.timeout.ms": "3600000",
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "6000",
+        "log.initial.task.delay.ms": "3600000",
+    }
+    return "".join(f"{key}={value}\n" for key, value in (settings | overrides).items())
+
+
+@dataclass
+class Broker:
+    """One broker; `folder` holds its settings, its log directory `data` and what it printed."""
+
+    folder: Path
+    overrides: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    controller_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def format(self) -> None:
+        """Give the log directory its cluster id; done once."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = server_properties(self.data, self.port, self.controller_port, self.overrides)
+        (self.folder / "server.properties").write_text(text)
+        arguments = ("format", "-t", "onceoverAAAAAAAAAAAAAA", "-c", str(self.folder / "server.properties"))
+        subprocess.run(java_command("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
+
+    def start(self) -> None:
+        """Start and wait until the broker takes connections."""
+        command = java_command("kafka.Kafka", str(self.folder / "server.properties"))
+        with (self.folder / "broker.log").open("ab") as out:
+            environment = os.environ | {"LOG_DIR": str(self.folder)}
+            self.process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._listening():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise JudgeUnavailableError(f"the broker did not start: see {self.folder / 'broker.log'}")
+            time.sleep(0.2)
+
+    def _listening(self) -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(0.5)
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what reached the page cache stays, nothing else is written."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(timeout=60)
+            self.process = None
