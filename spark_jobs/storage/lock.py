@@ -1,10 +1,10 @@
 """One run of a lake at a time: whoever comes second says so; the lock of a dead run is taken over.
 
 Locks are numbered, and the highest number counts. A lock is taken by the exclusive creation of the next
-number, so of several that find the last one released or dead exactly one wins. A holder is dead for sure if its
-process has ended on this machine; elsewhere, if its heartbeat stands still for a whole lease as seen from here,
-which needs no two clocks to agree. The lock keeps runs from disturbing one another; that only one becomes final
-is the chain's business.
+number, so of several that find the last one released or dead exactly one wins. A holder is dead for sure if
+its process has ended on this machine; elsewhere, if its heartbeat stands still for a whole lease as seen from
+here, which needs no two clocks to agree. The lock keeps runs from disturbing one another; that only one
+becomes final is the chain's business.
 """
 
 import json

@@ -27,6 +27,8 @@ class ObjectRole(StrEnum):
     CAPTURE = "capture"
     LOG = "log"
     SNAPSHOT = "snapshot"
+    SWAP = "swap"
+    """A compacted segment that was about to replace others when the copy was made (facts §6.1)."""
     TXN_INDEX = "txnindex"
     LEADER_EPOCHS = "leader_epochs"
     PARTITION_METADATA = "partition_metadata"
@@ -57,7 +59,8 @@ class ManifestEntry:
     `order` counts from 0 over the whole manifest and is the arrival order within a topic-partition. `path` is
     relative to the source's root. `day` is the date its directory spells, empty without such a layout.
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
-    the lake. `seen` says that a final run of an earlier date had the same path with the same bytes.
+    the lake. `seen`: a final run of an earlier date had the same path with the same bytes. `rewritten`: it
+    had other bytes there, though objects of this source are taken once.
     """
 
     order: int
@@ -72,6 +75,7 @@ class ManifestEntry:
     version: str = ""
     referenced: bool = False
     seen: bool = False
+    rewritten: bool = False
 
     @property
     def name(self) -> str:

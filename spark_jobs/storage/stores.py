@@ -1,5 +1,7 @@
 """The store behind an address."""
 
+from functools import cache
+
 from spark_jobs.config.settings import S3Settings, Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.storage.file_store import FileStore
@@ -7,6 +9,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.s3_store import S3Store
 
 
+@cache
 def open_store(url: str, s3: S3Settings) -> ObjectStore:
     """The store whose root is `url`, a path or `s3://bucket/prefix`; nothing is opened or checked yet."""
     return S3Store(url, s3) if url.startswith("s3://") else FileStore(url)

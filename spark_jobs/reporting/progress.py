@@ -1,0 +1,23 @@
+"""Progress for the person who waits: on a terminal, on stderr, and nowhere else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def byte_progress(title: str, total: int) -> Iterator[Advance]:
+    """A bar that the yielded function moves on by a number of bytes; silent where nobody watches."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+
+        def advance(count: int) -> None:
+            progress.update(task, advance=count)
+
+        yield advance

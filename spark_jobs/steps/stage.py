@@ -1,0 +1,140 @@
+"""`stage`: fixes the night's inputs in a manifest, and copies or references the objects that it names.
+
+A night's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
+What arrives later belongs to the next night. A backfill lists anew; `restage` does so for a night not final.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import date
+
+from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.reporting.progress import byte_progress
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.errors import OutOfTurn
+from spark_jobs.storage.fetch import Fetched, Fetcher, clear_notes, identity_of, read_notes
+from spark_jobs.storage.layout import staging_key
+from spark_jobs.storage.manifest import Manifest, StageProblem, read_manifest
+from spark_jobs.storage.night import build_manifest, list_night, new_content, not_taken
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.placement import Placed
+from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
+from spark_jobs.storage.staged import read_run_manifest
+from spark_jobs.storage.stores import open_source
+from spark_jobs.storage.taken import Taken, read_taken
+
+KEY_DIGITS = 16
+
+
+def stage(
+    settings: Settings,
+    day: date,
+    *,
+    lake: ObjectStore,
+    chain: Chain,
+    backfill: bool = False,
+    restage: bool = False,
+) -> Manifest:
+    """The manifest of `day`, with all its objects in place; what had to be set aside stands in it, too."""
+    standing = chain.run_of(day)
+    if standing is not None and not backfill:
+        return read_run_manifest(lake, standing.run_id)
+    if not backfill:
+        chain.check_turn(day)
+    key = staging_key(day, _fixed_name(settings, day, chain))
+    if restage:
+        lake.delete(key)
+    if lake.stat(key) is None:
+        manifest = _stage_anew(settings, day, lake, read_taken(lake, chain.before(day)))
+        lake.put_if_absent(key, manifest.to_bytes())
+        clear_notes(lake, day)
+    return read_manifest(lake.read(key), source=lake.url_of(key))
+
+
+def open_run(
+    settings: Settings, manifest: Manifest, *, lake: ObjectStore, chain: Chain, backfill: bool = False
+) -> RunFolder:
+    """The run on this manifest, with `stage` marked as done; finds what an earlier attempt has done.
+
+    Raises `OutOfTurn` if another run speaks for the date already and this is no backfill.
+    """
+    inputs = RunInputs(
+        day=manifest.day,
+        manifest=manifest.digest,
+        config=settings.digest,
+        state_in=chain.state_before(manifest.day),
+    )
+    standing = chain.run_of(manifest.day)
+    if standing is not None and standing.run_id != inputs.run_id and not backfill:
+        raise OutOfTurn(
+            f"{manifest.day}: run {standing.run_id} is final, with other settings or from another state; "
+            "a backfill can replace it"
+        )
+    run = RunFolder(lake, inputs)
+    run.create()
+    if run.done(Step.STAGE) is None:
+        _mark_staged(run, manifest)
+    return run
+
+
+def _mark_staged(run: RunFolder, manifest: Manifest) -> None:
+    run.begin(Step.STAGE)
+    counts = {
+        "objects": len(manifest.entries),
+        "bytes": sum(entry.size for entry in manifest.entries),
+        "set_aside": len(manifest.problems),
+    }
+    run.finish(Step.STAGE, outputs=[run.put(Step.STAGE, MANIFEST, manifest.to_bytes())], counts=counts)
+
+
+def _fixed_name(settings: Settings, day: date, chain: Chain) -> str:
+    """Names what the listing depended on: a manifest fixed under other circumstances is another one."""
+    standing = chain.run_of(day)
+    circumstances = [
+        [source.model_dump(mode="json") for source in settings.sources],
+        [entry.run_id for entry in chain.before(day)],
+        standing.run_id if standing else "",
+    ]
+    return f"manifest-{digest_of(circumstances)[:KEY_DIGITS]}.jsonl"
+
+
+def _stage_anew(settings: Settings, day: date, lake: ObjectStore, taken: Taken) -> Manifest:
+    night = list_night(settings, day)
+    candidates = not_taken(night.placed, taken)
+    known = {**_known_versions(candidates, taken), **read_notes(lake, day)}
+    fetched, problems = _fetch_all(settings, candidates, Fetcher(lake=lake, day=day, known=known))
+    return build_manifest(day, new_content(fetched, taken), (*night.problems, *problems), taken)
+
+
+def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str]:
+    """Digests that need no reading, because an earlier night has read this very version."""
+    found = (
+        (each, taken.same_version(each.source.name, each.path, each.stat.version)) for each in candidates
+    )
+    return {identity_of(each): entry.sha256 for each, entry in found if entry is not None}
+
+
+def _fetch_all(
+    settings: Settings, candidates: tuple[Placed, ...], fetcher: Fetcher
+) -> tuple[list[Fetched], list[StageProblem]]:
+    """Fetches in parallel; the first error of a store stops the rest, an object's own fault does not."""
+    results: list[Fetched | StageProblem] = []
+    total = sum(each.stat.size for each in candidates)
+    with (
+        byte_progress("stage", total) as advance,
+        ThreadPoolExecutor(settings.limits.stage_threads) as workers,
+    ):
+        sizes = {
+            workers.submit(fetcher.fetch, each, open_source(settings, each.source)): each.stat.size
+            for each in candidates
+        }
+        try:
+            for future in as_completed(sizes):
+                results.append(future.result())
+                advance(sizes[future])
+        finally:
+            workers.shutdown(wait=False, cancel_futures=True)
+    fetched = [result for result in results if isinstance(result, Fetched)]
+    return fetched, [result for result in results if isinstance(result, StageProblem)]

@@ -1,0 +1,114 @@
+"""The objects that a night may take: every source listed, each object placed, each date compared."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import Source, SourceKind
+from spark_jobs.storage.fetch import Fetched
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
+from spark_jobs.storage.object_store import ObjectStat, ObjectStore
+from spark_jobs.storage.placement import Placed, place
+from spark_jobs.storage.stores import open_source
+from spark_jobs.storage.taken import Taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """What was found: objects that may be taken, objects set aside, and how many are nobody's business."""
+
+    placed: tuple[Placed, ...]
+    problems: tuple[StageProblem, ...]
+    ignored: int
+
+
+def list_night(settings: Settings, day: date) -> Night:
+    """Every object of a date up to `day`, from all sources."""
+    placed: list[Placed] = []
+    problems: list[StageProblem] = []
+    ignored = 0
+    for source in settings.sources:
+        for stat in _list_source(source, open_source(settings, source), day):
+            match place(source, stat):
+                case Placed(day=own) as found if own is None or own <= day:
+                    placed.append(found)
+                case StageProblem() as problem:
+                    problems.append(problem)
+                case _:
+                    ignored += 1
+    return Night(placed=tuple(placed), problems=tuple(problems), ignored=ignored)
+
+
+def _list_source(source: Source, store: ObjectStore, day: date) -> Iterator[ObjectStat]:
+    if source.dates is None or source.lookback_days is None:
+        yield from store.list()
+        return
+    for back in range(source.lookback_days, -1, -1):
+        yield from store.list((day - timedelta(days=back)).strftime(source.dates))
+
+
+def takes_whole(source: Source) -> bool:
+    """Whether every night takes the source as it stands: a log directory that is copied over itself."""
+    return source.kind is SourceKind.BROKER_LOG and source.dates is None
+
+
+def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
+    """Those that no earlier night has taken in this version."""
+    return tuple(
+        each
+        for each in placed
+        if takes_whole(each.source)
+        or taken.same_version(each.source.name, each.path, each.stat.version) is None
+    )
+
+
+def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]:
+    """Those that no earlier night has taken with these bytes, now that the bytes are known."""
+    return tuple(
+        each
+        for each in fetched
+        if takes_whole(each.placed.source)
+        or not taken.has(each.placed.source.name, each.placed.path, each.sha256)
+    )
+
+
+def build_manifest(
+    day: date, fetched: Iterable[Fetched], problems: Iterable[StageProblem], taken: Taken
+) -> Manifest:
+    """The manifest in arrival order: within a topic-partition by date, then object name."""
+    ordered = sorted(fetched, key=_arrival)
+    return Manifest(
+        day=day,
+        entries=tuple(_entry(order, each, taken) for order, each in enumerate(ordered)),
+        problems=tuple(sorted(problems, key=lambda problem: (problem.source, problem.path))),
+    )
+
+
+def _arrival(fetched: Fetched) -> tuple[str, int, str, str, str, str]:
+    placed = fetched.placed
+    return placed.topic, placed.partition, _day(placed), placed.name, placed.source.name, placed.path
+
+
+def _day(placed: Placed) -> str:
+    return placed.day.isoformat() if placed.day else ""
+
+
+def _entry(order: int, fetched: Fetched, taken: Taken) -> ManifestEntry:
+    placed = fetched.placed
+    return ManifestEntry(
+        order=order,
+        source=placed.source.name,
+        role=placed.role,
+        topic=placed.topic,
+        partition=placed.partition,
+        day=_day(placed),
+        path=placed.path,
+        size=placed.stat.size,
+        sha256=fetched.sha256,
+        version=placed.stat.version,
+        referenced=placed.source.immutable,
+        seen=taken.has(placed.source.name, placed.path, fetched.sha256),
+        rewritten=not takes_whole(placed.source)
+        and taken.has_other(placed.source.name, placed.path, fetched.sha256),
+    )

@@ -1,0 +1,53 @@
+"""What earlier nights have taken already: each object belongs to exactly one run.
+
+A run of date D takes every object of a date up to D that no run speaking for an earlier date has taken. So an
+object that arrives late for D-1 comes in with D, and a backfill of D takes what D had and what came late. An
+object is known by source, path and content: replaced by other bytes under its old name, it is a new one.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from spark_jobs.storage.chain import ChainEntry
+from spark_jobs.storage.manifest import Manifest, ManifestEntry
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.staged import read_run_manifest
+
+READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Objects of earlier runs, by version to skip without reading, by content to recognise after it."""
+
+    by_version: dict[tuple[str, str, str], ManifestEntry] = field(default_factory=dict)
+    contents: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    def same_version(self, source: str, path: str, version: str) -> ManifestEntry | None:
+        """The entry of this very version, if an earlier run took it."""
+        return self.by_version.get((source, path, version))
+
+    def has(self, source: str, path: str, sha256: str) -> bool:
+        """Whether an earlier run took these bytes under this name."""
+        return sha256 in self.contents.get((source, path), ())
+
+    def has_other(self, source: str, path: str, sha256: str) -> bool:
+        """Whether an earlier run took other bytes under this name."""
+        return (source, path) in self.contents and not self.has(source, path, sha256)
+
+
+def taken_by(manifests: Iterable[Manifest]) -> Taken:
+    """What these manifests hold, taken together."""
+    taken = Taken()
+    for manifest in manifests:
+        for entry in manifest.entries:
+            taken.by_version[entry.source, entry.path, entry.version] = entry
+            taken.contents.setdefault((entry.source, entry.path), set()).add(entry.sha256)
+    return taken
+
+
+def read_taken(lake: ObjectStore, runs: Iterable[ChainEntry]) -> Taken:
+    """What these final runs have taken."""
+    with ThreadPoolExecutor(READERS) as readers:
+        return taken_by(readers.map(lambda run: read_run_manifest(lake, run.run_id), runs))
