@@ -1,0 +1,1 @@
+"""Titled inputs and what must come of them, shared by the tests of every implementation."""
