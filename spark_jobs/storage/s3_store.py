@@ -1,7 +1,9 @@
 """An S3 prefix as an object store, through boto3; credentials come from the AWS chain."""
 
+import shutil
 import tempfile
 import time
+import weakref
 from base64 import b64encode
 from collections.abc import Iterator
 from functools import cached_property
@@ -105,7 +107,7 @@ class S3Store:
         raise StoreUnavailable(f"{self.url_of(key)}: other writers kept getting in between")
 
     def scratch(self) -> Path:
-        return Path(self._scratch.name)
+        return self._scratch
 
     def adopt(self, path: Path, key: str) -> None:
         part = self._settings.part_bytes
@@ -135,8 +137,10 @@ class S3Store:
         return session.client("s3", endpoint_url=settings.endpoint_url, config=config)
 
     @cached_property
-    def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
-        return tempfile.TemporaryDirectory(prefix="onceover-")
+    def _scratch(self) -> Path:
+        directory = tempfile.mkdtemp(prefix="onceover-")
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        return Path(directory)
 
     def _as_stat(self, key: str, size: int, etag: str) -> ObjectStat:
         return ObjectStat(key=key.removeprefix(self._prefix), size=size, version=etag.strip('"'))
