@@ -22,6 +22,7 @@ ERRORS: dict[int | None, tuple[type[StorageError], str]] = {
     errno.EROFS: (StoreDenied, "the file system is read-only"),
     errno.ENOSPC: (StoreFull, "no space left on the device: free some and run again"),
     errno.EDQUOT: (StoreFull, "the disk quota is used up: free some and run again"),
+    errno.EFBIG: (StoreFull, "the file is larger than this system allows: raise the limit and run again"),
     errno.ENAMETOOLONG: (UnsafeKey, "the name is too long for this file system"),
     errno.ELOOP: (UnsafeKey, "a symbolic link stands where a file should be"),
     errno.EIO: (StoreUnavailable, "the device failed to answer"),

@@ -1,0 +1,132 @@
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_jobs.config.settings import S3Settings
+from spark_jobs.storage.errors import StorageError, StoreDenied, StoreUnavailable
+from spark_jobs.storage.s3_store import S3Store
+from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3
+from tests.s3_server import S3Server
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[FaultyS3]:
+    with faulty_s3(s3_server.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def behind(s3_server: S3Server, proxy: FaultyS3) -> S3Store:
+    """A store that reaches its server through the proxy only."""
+    settings = s3_server.settings.model_copy(
+        update={"endpoint_url": proxy.endpoint_url, "read_timeout_s": 1, "part_bytes": 5 * 2**20}
+    )
+    return S3Store(f"s3://{s3_server.new_bucket()}", settings)
+
+
+def test_more_objects_than_a_page_holds_are_all_listed(s3_store: S3Store) -> None:
+    names = [f"many/{number:05d}" for number in range(1100)]
+    with ThreadPoolExecutor(16) as workers:
+        list(workers.map(lambda name: s3_store.put(name, b"x"), names))
+    assert [found.key for found in s3_store.list("many")] == names
+
+
+def test_placeholders_of_directories_are_no_objects(s3_store: S3Store, s3_server: S3Server) -> None:
+    s3_store.put("a/b", b"")
+    bucket = s3_store.url.removeprefix("s3://").partition("/")[0]
+    (s3_server.files / bucket / "some" / "prefix" / "empty").mkdir(parents=True)
+    assert [found.key for found in s3_store.list()] == ["a/b"]
+
+
+def test_a_bucket_that_does_not_exist_is_named(s3_server: S3Server) -> None:
+    store = S3Store("s3://no-such-bucket/x", s3_server.settings)
+    with pytest.raises(StorageError, match=r"no-such-bucket/.*no such bucket"):
+        list(store.list())
+
+
+def test_wrong_credentials_are_denied_without_being_shown(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-private")
+    with pytest.raises(StoreDenied, match="check the credentials") as caught:
+        S3Store(f"s3://{s3_server.new_bucket()}", s3_server.settings).put("a", b"")
+    shown = str(caught.value) + repr(caught.value.__cause__)
+    assert "wrong-and-private" not in shown
+    assert os.environ["AWS_ACCESS_KEY_ID"] not in str(caught.value)
+
+
+def test_missing_credentials_say_where_they_are_looked_for(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(StoreDenied, match="environment, a profile or a role"):
+        S3Store(f"s3://{s3_server.new_bucket()}", s3_server.settings).stat("a")
+
+
+def test_a_denied_upload_of_parts_is_not_called_transient(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    store = S3Store(f"s3://{s3_server.new_bucket()}", s3_server.settings)
+    path = store.scratch() / "file"
+    path.write_bytes(b"x")
+    with pytest.raises(StoreDenied):
+        store.adopt(path, "a")
+
+
+def test_a_few_server_errors_are_ridden_out(behind: S3Store, proxy: FaultyS3) -> None:
+    behind.put("a", b"bytes")
+    proxy.spoil_first(2, Spoiled(status=500))
+    assert behind.read("a") == b"bytes"
+
+
+def test_a_server_that_keeps_failing_is_transient(behind: S3Store, proxy: FaultyS3) -> None:
+    proxy.spoil(lambda method, path: Spoiled(status=503))
+    with pytest.raises(StoreUnavailable, match="the server failed, also when asked again") as caught:
+        behind.put("a", b"bytes")
+    assert caught.value.transient
+
+
+def test_a_body_that_breaks_off_is_read_again(behind: S3Store, proxy: FaultyS3) -> None:
+    behind.put("a", bytes(range(256)) * 1000)
+    proxy.spoil_first(2, Spoiled(body_bytes=1000))
+    assert behind.read("a") == bytes(range(256)) * 1000
+
+
+def test_a_body_that_always_breaks_off_is_never_taken_for_the_whole(behind: S3Store, proxy: FaultyS3) -> None:
+    behind.put("a", bytes(5000))
+    proxy.spoil(lambda method, path: Spoiled(body_bytes=1000))
+    with pytest.raises(StoreUnavailable, match="kept breaking off"):
+        behind.read("a")
+
+
+def test_an_answer_that_takes_too_long_is_asked_for_again(behind: S3Store, proxy: FaultyS3) -> None:
+    behind.put("a", b"bytes")
+    proxy.spoil_first(1, Spoiled(wait_s=3))
+    assert behind.read("a") == b"bytes"
+
+
+def test_an_exclusive_creation_whose_answer_was_lost_counts_as_ours(behind: S3Store, proxy: FaultyS3) -> None:
+    proxy.spoil_first(1, Spoiled(status=500, lost=True), method="PUT")
+    assert behind.put_if_absent("a", b"mine")
+    assert behind.read("a") == b"mine"
+    assert not behind.put_if_absent("a", b"theirs")
+
+
+def test_writers_that_get_in_between_are_waited_for(behind: S3Store, proxy: FaultyS3) -> None:
+    proxy.spoil_first(2, Spoiled(status=409), method="PUT")
+    assert behind.put_if_absent("a", b"mine")
+    assert behind.read("a") == b"mine"
+
+
+def test_a_server_that_is_gone_is_transient() -> None:
+    settings = S3Settings(endpoint_url="http://127.0.0.1:9", addressing="path", max_attempts=1)
+    with pytest.raises(StoreUnavailable, match="no proper answer") as caught:
+        S3Store("s3://bucket", settings).read("a")
+    assert caught.value.transient
