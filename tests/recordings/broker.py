@@ -1,0 +1,187 @@
+"""A broker of one node in memory: partition logs and a transaction coordinator, glued as Kafka glues them.
+
+What a recording alone can tell (clock, leader epochs) comes from it; every decision is the protocol's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from spark_jobs.protocol.control_record import ControlType, write_marker
+from spark_jobs.protocol.coordinator import TransactionCoordinator
+from spark_jobs.protocol.coordinator_effects import Effects, TxnMarker
+from spark_jobs.protocol.end_txn import TransactionResult
+from spark_jobs.protocol.errors import KafkaError
+from spark_jobs.protocol.log_loader import load
+from spark_jobs.protocol.partition_config import PartitionConfig
+from spark_jobs.protocol.partition_log import PartitionLog
+from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.protocol.record_batch import NO_PARTITION_LEADER_EPOCH
+from spark_jobs.protocol.topic_partition import TopicPartition
+from tests.recordings.log_directory import LogDirectory
+from tests.recordings.settings import BrokerSettings, TopicSettings
+from tests.recordings.transaction_log import TransactionRecord, transaction_log_of
+
+FREQUENT_CHECK_MS = 1000
+"""A periodic check that runs at least this often is taken to run between any two requests."""
+TIMEOUT_SCAN_INTERVAL_MS = 10_000
+MARKER_TYPES = {TransactionResult.COMMIT: ControlType.COMMIT, TransactionResult.ABORT: ControlType.ABORT}
+
+
+class Broker:
+    """Holds what a broker holds; `recorded` is the log directory that the real one left behind."""
+
+    def __init__(self, settings: BrokerSettings, recorded: LogDirectory, now: int) -> None:
+        self.settings, self.recorded, self.now = settings, recorded, now
+        self.configs = {tp: partition_config(tp, topic, settings) for tp, topic in settings.topics.items()}
+        self.logs = {tp: PartitionLog(config, now=now) for tp, config in self.configs.items()}
+        self.recovery_points = dict.fromkeys(self.logs, 0)
+        self.coordinator = TransactionCoordinator(max_timeout_ms=settings.transaction_max_timeout_ms)
+        self.transaction_log = transaction_log_of(recorded, settings.transaction_partitions)
+        self._last_expiration_check = now
+        self._become_leader()
+
+    # -- time
+
+    def advance(self, now: int) -> None:
+        """Let the clock go on to `now`: idle producers expire, transactions time out."""
+        self.now = max(self.now, now)
+        interval = self.settings.expiration_check_interval_ms
+        if interval <= FREQUENT_CHECK_MS or self.now - self._last_expiration_check >= interval:
+            self._last_expiration_check = self.now
+            for log in self.logs.values():
+                log.manager.remove_expired_producers(self.now)
+        self.apply(self.coordinator.abort_timed_out(now=self.now - TIMEOUT_SCAN_INTERVAL_MS))
+
+    # -- partitions
+
+    def leader(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log about to be written, under the leader epoch that the recorded one had at this offset."""
+        log = self.logs[topic_partition]
+        log.leader_epoch = self._leader_epoch(topic_partition, log)
+        return log
+
+    def replicated(self, log: PartitionLog) -> None:
+        """There are no followers to wait for."""
+        log.update_high_watermark(log.log_end_offset)
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.logs[topic_partition].delete_records(offset)
+
+    def _leader_epoch(self, topic_partition: TopicPartition, log: PartitionLog) -> int:
+        recorded = self.recorded.partitions.get(topic_partition)
+        return recorded.leader_epoch_at(log.log_end_offset) if recorded else 0
+
+    def _become_leader(self) -> None:
+        for topic_partition, log in self.logs.items():
+            epoch = self._leader_epoch(topic_partition, log)
+            log.leader_epochs = log.leader_epochs.assign(epoch, log.log_end_offset)
+            self.replicated(log)
+
+    # -- transactions
+
+    def apply(self, effects: Effects[Any]) -> None:
+        """Write the coordinator's records, then its markers, then that they are written."""
+        for record in effects.records:
+            self.transaction_log.append(
+                TransactionRecord(transactional_id=record.transactional_id, value=record.value)
+            )
+        for marker in effects.markers:
+            self._write_markers(marker)
+
+    def time_of_next(self, transactional_id: str) -> int:
+        """The clock for whatever the coordinator writes next about this id."""
+        return self.transaction_log.time_of_next(transactional_id, self.now)
+
+    def _write_markers(self, marker: TxnMarker) -> None:
+        """One on every partition; a leader that refuses leaves the transaction prepared (facts §3.7)."""
+        transactional_id = marker.transactional_id
+        marker = replace(marker, coordinator_epoch=self.transaction_log.coordinator_epoch(transactional_id))
+        partitions = sorted(marker.topic_partitions & self.logs.keys())
+        written = [self._write_marker(topic_partition, marker) for topic_partition in partitions]
+        if all(written):
+            now = self.time_of_next(transactional_id)
+            self.apply(self.coordinator.complete(transactional_id, now=now))
+
+    def _write_marker(self, topic_partition: TopicPartition, marker: TxnMarker) -> bool:
+        log = self.leader(topic_partition)
+        created, appended = self._marker_times(topic_partition, log.log_end_offset)
+        batch = write_marker(
+            base_offset=0,
+            partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+            timestamp=created,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            control_type=MARKER_TYPES[marker.result],
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        result = log.append(
+            batch,
+            now=appended,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=marker.transaction_version,
+        )
+        self.replicated(log)
+        return result.kafka_error is KafkaError.NONE
+
+    def _marker_times(self, topic_partition: TopicPartition, offset: int) -> tuple[int, int]:
+        """When the recorded marker was made and, on a LogAppendTime topic, when it was appended."""
+        recorded = self.recorded.partitions.get(topic_partition)
+        batch = recorded.batch_at.get(offset) if recorded else None
+        if batch is None or not batch.header.is_control:
+            return self.now, self.now
+        return batch.header.base_timestamp, batch.header.max_timestamp
+
+    # -- life
+
+    def restart(self, *, clean: bool) -> None:
+        """Shut down or be killed, and load everything from its files again."""
+        self.shut_down(clean=clean)
+        for topic_partition, log in self.logs.items():
+            self.logs[topic_partition] = load(
+                log.files(),
+                clean=clean,
+                now=self.now,
+                config=self.configs[topic_partition],
+                recovery_point=self.recovery_points[topic_partition],
+                log_start_offset=self._checkpointed_log_start(topic_partition, log, clean=clean),
+            )
+        self._become_leader()
+        self.apply(self.coordinator.reload(coordinator_epoch=0))
+
+    def shut_down(self, *, clean: bool) -> None:
+        """Leave the logs as they are found afterwards; a killed broker writes nothing more."""
+        for topic_partition, log in self._logs_after_retention():
+            if clean:
+                log.close()
+                self.recovery_points[topic_partition] = log.log_end_offset
+
+    def _logs_after_retention(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
+        """Logs without the segments below their start that the recorded broker had deleted in the end."""
+        for topic_partition, log in self.logs.items():
+            recorded = self.recorded.partitions.get(topic_partition)
+            if recorded and recorded.segments and min(recorded.segments) > log.segments[0].base_offset:
+                log.delete_old_segments()
+            yield topic_partition, log
+
+    def _checkpointed_log_start(
+        self, topic_partition: TopicPartition, log: PartitionLog, *, clean: bool
+    ) -> int:
+        """A kill may come before the log start was written down: in the end it then lies lower."""
+        kept = clean or self.recorded.log_start_offsets.get(topic_partition, 0) >= log.log_start_offset
+        return log.log_start_offset if kept else log.segments[0].base_offset
+
+
+def partition_config(
+    topic_partition: TopicPartition, topic: TopicSettings, settings: BrokerSettings
+) -> PartitionConfig:
+    """The settings as a partition's log takes them."""
+    return PartitionConfig(
+        topic_partition=topic_partition,
+        segment_bytes=topic.segment_bytes,
+        max_message_bytes=topic.max_message_bytes,
+        message_timestamp_type=topic.timestamp_type,
+        is_compacted=topic.compacted,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
+    )
