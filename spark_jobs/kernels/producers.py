@@ -1,0 +1,158 @@
+"""All producers of one partition as one growing table that kernels read and write in place (facts §2.1).
+
+A producer is one fixed-size row, found through an open-addressing hash of its id: even with a million
+producers a batch touches two places in memory. Rows stand in the order in which producers appeared.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kernels.compile import helper, kernel
+from spark_jobs.kernels.memory import prefetch
+from spark_jobs.protocol.producer_state import NO_COORDINATOR_EPOCH, NO_OFFSET, NUM_BATCHES_TO_RETAIN
+from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+
+RETAINED = NUM_BATCHES_TO_RETAIN
+
+PRODUCER = np.dtype(
+    [
+        # What judging a batch needs stands together at the front.
+        ("last_sequence", np.int32, RETAINED),
+        ("offset_delta", np.int32, RETAINED),
+        ("coordinator_epoch", np.int32),
+        ("producer_epoch", np.int16),
+        ("oldest", np.int8),
+        ("batches", np.int8),
+        ("txn_first_offset", np.int64),
+        ("last_timestamp", np.int64),
+        ("last_offset", np.int64, RETAINED),
+        ("timestamp", np.int64, RETAINED),
+        ("producer_id", np.int64),
+    ],
+    align=True,
+)
+"""One producer. The four arrays are a ring: `batches` remembered ones, the oldest at index `oldest`."""
+
+Rows = npt.NDArray[np.void]
+Slots = npt.NDArray[np.int64]
+
+NO_ROW = -1
+_ROW_SIZE, _SLOT_SIZE, _CACHE_LINE = PRODUCER.itemsize, 16, 64
+_AHEAD = 12
+"""Batches: far enough ahead for memory to answer, near enough for the cache to keep it."""
+_FIRST_ROWS = 64
+_SPREAD = -7046029254386353131
+"""2^64 divided by the golden ratio, as a signed number: consecutive ids land far apart."""
+
+
+@helper
+def first_slot(producer_id: int, slots: Slots) -> int:
+    """Where the search for `producer_id` begins; the number of slots is a power of two."""
+    return (producer_id * _SPREAD >> 20) & (len(slots) - 1)
+
+
+@helper
+def find_row(producer_id: int, slots: Slots) -> int:
+    """The row of `producer_id`, or `NO_ROW`."""
+    slot = first_slot(producer_id, slots)
+    while slots[slot, 1] != NO_ROW and slots[slot, 0] != producer_id:
+        slot = (slot + 1) & (len(slots) - 1)
+    return int(slots[slot, 1])
+
+
+@helper
+def prefetch_producers(producer_ids: npt.NDArray[np.int64], index: int, rows: Rows, slots: Slots) -> None:
+    """Asks for the memory that batches a little after `index` will need: first slots, then rows."""
+    if index + 2 * _AHEAD < producer_ids.size:
+        prefetch(slots, first_slot(producer_ids[index + 2 * _AHEAD], slots) * _SLOT_SIZE)
+    if index + _AHEAD < producer_ids.size:
+        row = find_row(producer_ids[index + _AHEAD], slots)
+        if row != NO_ROW:
+            for line in range(0, _ROW_SIZE, _CACHE_LINE):
+                prefetch(rows, row * _ROW_SIZE + line)
+
+
+@helper
+def insert_slot(producer_id: int, row: int, slots: Slots) -> None:
+    """Remembers that `producer_id`, unknown before, stands in `row`."""
+    slot = first_slot(producer_id, slots)
+    while slots[slot, 1] != NO_ROW:
+        slot = (slot + 1) & (len(slots) - 1)
+    slots[slot, 0] = producer_id
+    slots[slot, 1] = row
+
+
+@helper
+def begin_row(row: Any, producer_id: int) -> None:
+    """`row` as a producer of whom nothing is known."""
+    row.producer_id = producer_id
+    row.producer_epoch = NO_PRODUCER_EPOCH
+    row.coordinator_epoch = NO_COORDINATOR_EPOCH
+    row.last_timestamp = NO_TIMESTAMP
+    row.txn_first_offset = NO_OFFSET
+    row.oldest = 0
+    row.batches = 0
+
+
+@kernel
+def _fill_slots(rows: Rows, count: int, slots: Slots) -> None:
+    for row in range(count):
+        insert_slot(rows[row].producer_id, row, slots)
+
+
+class ProducerTable:
+    """The producers of one partition and the offset after its last batch; folding changes it in place."""
+
+    __slots__ = ("_rows", "count", "end_offset", "slots")
+
+    def __init__(self, rows: Rows | None = None, *, end_offset: int = 0) -> None:
+        """`rows` of dtype `PRODUCER`, one per producer id, are copied."""
+        known = np.empty(0, dtype=PRODUCER) if rows is None else rows
+        self.count, self.end_offset = len(known), end_offset
+        self._rows = np.zeros(max(_FIRST_ROWS, len(known)), dtype=PRODUCER)
+        self._rows[: self.count] = known
+        self._fill_slots()
+
+    @property
+    def rows(self) -> Rows:
+        """The producers that there are; a view."""
+        return self._rows[: self.count]
+
+    @property
+    def capacity(self) -> int:
+        """Producers that fit before the table must grow."""
+        return len(self._rows)
+
+    @property
+    def room(self) -> Rows:
+        """All rows, also those that are still free."""
+        return self._rows
+
+    def canonical(self) -> Rows:
+        """A copy by producer id, the oldest batch of each at index 0 and zeros after the newest.
+
+        Equal states have equal bytes, however they came about.
+        """
+        rows = self.rows[np.argsort(self.rows["producer_id"])]
+        age = np.arange(RETAINED)
+        place = (rows["oldest"][:, np.newaxis] + age) % RETAINED
+        is_free = age >= rows["batches"][:, np.newaxis]
+        for name in ("last_sequence", "offset_delta", "last_offset", "timestamp"):
+            rows[name] = np.where(is_free, 0, np.take_along_axis(rows[name], place, axis=1))
+        rows["oldest"] = 0
+        return rows
+
+    def grow(self) -> None:
+        """Makes room for twice as many producers."""
+        rows = np.zeros(2 * len(self._rows), dtype=PRODUCER)
+        rows[: self.count] = self.rows
+        self._rows = rows
+        self._fill_slots()
+
+    def _fill_slots(self) -> None:
+        """Twice as many slots as rows, or more: at most half are taken, so that searches stay short."""
+        size = 1 << (2 * len(self._rows) - 1).bit_length()
+        self.slots = np.full((size, 2), NO_ROW, dtype=np.int64)
+        _fill_slots(self._rows, self.count, self.slots)

@@ -1,0 +1,127 @@
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.decisions import DecisionColumns
+from spark_jobs.kernels.producer_entries import states_of, table_of
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.protocol import admission
+from spark_jobs.protocol.control_record import ControlType, EndTransactionMarker
+from spark_jobs.protocol.decision import BatchRow, Decision, Rules
+from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
+from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS, Verdict
+from tests.kernels.batch_rows import batch_row, columns_of, histories
+
+RULES = st.builds(
+    Rules,
+    origin=st.sampled_from(AppendOrigin),
+    transaction_version=st.sampled_from(TransactionVersion),
+    enforce_open_transaction=st.sampled_from((True, True, False)),
+)
+
+
+def decisions_of(columns: DecisionColumns, rows: Sequence[BatchRow]) -> tuple[Decision, ...]:
+    """The kernel's columns as the values of the pure twin; what was found stands in the rows themselves."""
+    return tuple(_decision(columns, index, row) for index, row in enumerate(rows))
+
+
+def _decision(columns: DecisionColumns, index: int, row: BatchRow) -> Decision:
+    verdict = VERDICTS[columns.verdict[index]]
+    is_client_data = verdict is Verdict.INVALID_RECORD and not row.header.is_control
+    return Decision(
+        verdict=verdict,
+        kafka_error=KAFKA_ERROR_OF[verdict],
+        base_offset=int(columns.base_offset[index]),
+        last_offset=int(columns.last_offset[index]),
+        expected_sequence=int(columns.expected_sequence[index]),
+        found_sequence=row.header.base_sequence,
+        expected_epoch=int(columns.expected_epoch[index]),
+        found_epoch=row.header.producer_epoch,
+        log_append_time=int(columns.log_append_time[index]),
+        txn_first_offset=int(columns.txn_first_offset[index]),
+        message=admission.check_client_header(row.header) if is_client_data else None,
+    )
+
+
+@st.composite
+def starts(draw: st.DrawFn) -> ProducerStates:
+    """States that some earlier history left behind."""
+    earlier = draw(histories(with_offsets=True))
+    rules = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
+    return admission.fold(ProducerStates(), earlier, rules=rules)[1]
+
+
+@given(
+    st.just(ProducerStates()) | starts(),
+    st.booleans().flatmap(lambda flag: histories(with_offsets=flag)),
+    RULES,
+)
+def test_a_fold_decides_and_remembers_as_the_pure_fold(
+    states: ProducerStates, rows: list[BatchRow], rules: Rules
+) -> None:
+    expected, expected_states = admission.fold(states, rows, rules=rules)
+    table = table_of(states)
+    found = fold(columns_of(rows), table, rules=rules)
+    assert decisions_of(found, rows) == expected
+    assert states_of(table) == expected_states
+
+
+@given(histories(), RULES, st.lists(st.integers(0, 40), max_size=4))
+def test_chunks_of_a_partition_leave_the_same_decisions_and_bytes_as_the_whole(
+    rows: list[BatchRow], rules: Rules, cuts: list[int]
+) -> None:
+    whole, in_chunks = ProducerTable(), ProducerTable()
+    expected = decisions_of(fold(columns_of(rows), whole, rules=rules), rows)
+    found: list[Decision] = []
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    for start, end in pairwise(edges):
+        part = rows[start:end]
+        found += decisions_of(fold(columns_of(part), in_chunks, rules=rules), part)
+    assert tuple(found) == expected
+    assert in_chunks.canonical().tobytes() == whole.canonical().tobytes()
+    assert in_chunks.end_offset == whole.end_offset
+
+
+@given(starts())
+def test_entries_survive_the_way_into_a_table_and_back(states: ProducerStates) -> None:
+    assert states_of(table_of(states)) == states
+
+
+def test_a_table_grows_with_its_producers_and_forgets_none() -> None:
+    producer_ids = [(number * 2_654_435_761) % 2**40 for number in range(10_000)]
+    rows = [
+        batch_row(producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in producer_ids
+    ]
+    table = ProducerTable()
+    first = fold(columns_of(rows), table, rules=Rules())
+    again = fold(columns_of(rows), table, rules=Rules())
+    assert table.count == len(producer_ids)
+    assert {VERDICTS[code] for code in first.verdict} == {Verdict.ACCEPTED}
+    assert {VERDICTS[code] for code in again.verdict} == {Verdict.DUPLICATE}
+    assert again.base_offset.tolist() == first.base_offset.tolist() == list(range(10_000))
+
+
+def test_a_refused_unknown_producer_is_not_remembered() -> None:
+    rows = [batch_row(producer_id=5, producer_epoch=0, base_sequence=0, base_offset=1)]
+    table = ProducerTable()
+    decisions = fold(columns_of(rows), table, rules=Rules())
+    assert VERDICTS[decisions.verdict[0]] is Verdict.INVALID_RECORD
+    assert table.count == 0
+
+
+def test_an_accepted_marker_names_the_transaction_that_it_completes() -> None:
+    rows = histories_of_a_transaction()
+    decisions = fold(columns_of(rows), ProducerTable(end_offset=100), rules=Rules())
+    assert decisions.txn_first_offset.tolist() == [100, 100, 100, -1]
+    assert decisions.base_offset.tolist() == [100, 101, 102, 103]
+
+
+def histories_of_a_transaction() -> list[BatchRow]:
+    """Two batches, a commit, and the same commit again."""
+    marker = EndTransactionMarker(control_type=ControlType.COMMIT, coordinator_epoch=1)
+    data = [batch_row(producer_id=5, producer_epoch=0, base_sequence=i, attributes=0x10) for i in (0, 1)]
+    commit = batch_row(producer_id=5, producer_epoch=0, attributes=0x30, marker=marker)
+    return [*data, commit, commit]
