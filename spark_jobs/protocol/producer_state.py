@@ -74,6 +74,31 @@ class ProducerStateEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    """A producer as DescribeProducers lists it (facts §3.9); -1 where there is nothing."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
+def active_producer(entry: ProducerStateEntry) -> ActiveProducer:
+    """`entry` as a broker describes it to an administrator."""
+    first_offset = entry.current_txn_first_offset
+    return ActiveProducer(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TxnMetadata:
     """A transaction that is open on a partition, or decided there but not yet replicated."""
 
