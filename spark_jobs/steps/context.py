@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.flow import Step
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import Chain
-from spark_jobs.storage.manifest import Manifest, read_manifest
+from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.run_folder import MANIFEST, OutputFile, RunFolder
+from spark_jobs.storage.run_folder import OutputFile, RunFolder
+from spark_jobs.storage.staged import read_run_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,5 +51,4 @@ class RunContext:
     @cached_property
     def manifest(self) -> Manifest:
         """The staged objects, as `stage` fixed them."""
-        key = self.folder.key(Step.STAGE, MANIFEST)
-        return read_manifest(self.lake.read(key), source=self.lake.url_of(key))
+        return read_run_manifest(self.lake, self.folder.run_id)

@@ -1,0 +1,97 @@
+"""Which worker reads which bytes: small objects of a partition together, large ones in parts."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.indexing.piece import Bin, Copy, Piece
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.staged import StagedObjects
+
+OBJECT_COST = 64 * 2**10
+FILE_COST = 2**20
+"""What opening an object and finishing a file cost, in bytes that could be read meanwhile."""
+
+Item = TypeVar("Item")
+
+
+def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]:
+    """Bins in order of partition, copy and arrival, each of about `range_bytes`, or less for a small copy."""
+    range_bytes = settings.limits.range_bytes
+    bins: list[Bin] = []
+    for copy, objects in group_by_copy(entries).items():
+        pieces = (piece for entry in objects for piece in split(entry, settings))
+        packed = pack(pieces, cost=lambda piece: _cost_of_piece(piece, range_bytes), most=range_bytes)
+        bins.extend(Bin(copy=copy, pieces=together) for together in packed)
+    return bins
+
+
+def pack_tasks(bins: Iterable[Bin], settings: Settings) -> Iterator[tuple[Bin, ...]]:
+    """Neighbouring bins together until a task is worth its start."""
+    return pack(bins, cost=_cost_of_bin, most=settings.limits.range_bytes)
+
+
+def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestEntry]]:
+    """The objects that hold batches by copy, in order of partition, copy and arrival."""
+    groups: dict[tuple[TopicPartition, str, str], list[ManifestEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.topic, entry.partition, entry.order)):
+        groups.setdefault(_copy_of(entry), []).append(entry)
+    numbers: dict[TopicPartition, int] = {}
+    copies: dict[Copy, list[ManifestEntry]] = {}
+    for (partition, _, directory), objects in groups.items():
+        number = numbers.setdefault(partition, 0)
+        copies[Copy(partition=partition, number=number, source=objects[0].source, directory=directory)] = (
+            objects
+        )
+        numbers[partition] = number + 1
+    return copies
+
+
+def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
+    partition = TopicPartition(entry.topic, entry.partition)
+    return (
+        (partition, "", "")
+        if entry.role is ObjectRole.CAPTURE
+        else (partition, entry.source, entry.directory)
+    )
+
+
+def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
+    """The object whole, or in parts of `range_bytes`; only the first part's boundary is known."""
+    at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes
+    for start in range(0, max(entry.size, 1), length):
+        yield Piece(
+            object_order=entry.order,
+            store=at.store.url,
+            key=at.key,
+            version=at.version,
+            size=entry.size,
+            start=start,
+            stop=min(start + length, entry.size),
+            boundary=0 if start == 0 else None,
+        )
+
+
+def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
+    """Neighbours together as long as they cost at most `most`."""
+    together: list[Item] = []
+    total = 0
+    for item in items:
+        if together and total + cost(item) > most:
+            yield tuple(together)
+            together, total = [], 0
+        together.append(item)
+        total += cost(item)
+    if together:
+        yield tuple(together)
+
+
+def _cost_of_piece(piece: Piece, range_bytes: int) -> int:
+    """A part of a larger object fills a bin: it may have to be read again on its own."""
+    length = piece.stop - piece.start
+    return OBJECT_COST + (length if length == piece.size else range_bytes)
+
+
+def _cost_of_bin(each: Bin) -> int:
+    return FILE_COST + OBJECT_COST * len(each.pieces) + each.bytes

@@ -1,0 +1,117 @@
+"""The walk through an object: every byte belongs to a batch, or to a stretch with the reason why it is none.
+
+Where the walk goes from a position depends on the object's bytes alone, not on windows or on where it began.
+So the rows of an object are the same however it is split, once every range begins at a boundary of the walk.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_jobs.indexing.damage import Damage, damage_at, damaged_batch
+from spark_jobs.indexing.window import StagedBytes, Window
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.headers import HeaderScan, scan_chunk
+from spark_jobs.kernels.stop import StopReason
+from spark_jobs.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD
+
+SMALLEST_BATCH = 26
+"""Bytes of the shortest legacy message: no window holds more rows than this allows."""
+MOST_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkLimits:
+    """`window_bytes` are read at a time; a batch of more than `max_batch_bytes` is never held."""
+
+    window_bytes: int = 8 * 2**20
+    max_batch_bytes: int = 100 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Some of a walk: whole batches, of which `damaged` are none to trust, and then perhaps a damage.
+
+    Together they cover the object's bytes up to `end` without a hole.
+    """
+
+    columns: HeaderColumns
+    damaged: tuple[Damage, ...]
+    damage: Damage | None
+    end: int
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the walk ended here because nothing says where the next batch begins."""
+        return self.damage is not None and self.damage.lost
+
+
+def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> Iterator[Stretch]:
+    """Every batch that begins in `start`..`stop`, whole, where `start` is a boundary of the walk."""
+    window, needed = Window(staged=staged, start=start), HEADER_SIZE
+    while start < stop:
+        end = max(min(start + limits.window_bytes, stop), start + needed)
+        window = window.move(start, min(end, staged.size))
+        stretch = _next_stretch(window, start, stop, limits)
+        yield stretch
+        needed = _needed(window, stretch.end)
+        start = stretch.end
+
+
+def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits) -> Stretch:
+    scan = scan_chunk(window.data, capacity=_capacity(window), stop_at_bad_crc=False)
+    columns = _absolute(scan, window.start, stop)
+    damaged = _damaged_batches(window, columns, limits)
+    if damaged and damaged[-1].lost:
+        return _cut(columns, damaged)
+    end = _end_of(columns, start)
+    damage = damage_at(window, end, limits.max_batch_bytes) if _is_stuck(scan, end, stop) else None
+    return Stretch(columns=columns, damaged=damaged, damage=damage, end=end + (damage.size if damage else 0))
+
+
+def _capacity(window: Window) -> int:
+    return min(len(window.data) // SMALLEST_BATCH + 1, MOST_ROWS)
+
+
+def _absolute(scan: HeaderScan, origin: int, stop: int) -> HeaderColumns:
+    """The rows that begin before `stop`, with positions in the object instead of in the window."""
+    scan.columns.position[:] += origin
+    return scan.columns.part(0, int(np.searchsorted(scan.columns.position, stop)))
+
+
+def _damaged_batches(window: Window, columns: HeaderColumns, limits: WalkLimits) -> tuple[Damage, ...]:
+    """Rows with a wrong checksum or of too large a batch; the last one may be lost, and ends the walk."""
+    found: list[Damage] = []
+    for row in np.flatnonzero(~columns.crc_ok | (columns.size > limits.max_batch_bytes)):
+        position, size = int(columns.position[row]), int(columns.size[row])
+        found.append(damaged_batch(window, position, size, limits.max_batch_bytes))
+        if found[-1].lost:
+            break
+    return tuple(found)
+
+
+def _cut(columns: HeaderColumns, damaged: tuple[Damage, ...]) -> Stretch:
+    *others, last = damaged
+    rows = int(np.searchsorted(columns.position, last.position))
+    return Stretch(
+        columns=columns.part(0, rows),
+        damaged=tuple(others),
+        damage=last,
+        end=last.position + last.size,
+    )
+
+
+def _end_of(columns: HeaderColumns, start: int) -> int:
+    return int(columns.position[-1] + columns.size[-1]) if columns.rows else start
+
+
+def _is_stuck(scan: HeaderScan, end: int, stop: int) -> bool:
+    return end < stop and scan.stop.reason not in {StopReason.END, StopReason.FULL}
+
+
+def _needed(window: Window, position: int) -> int:
+    """Bytes that the batch at `position` takes, if the window shows its length; else those of a header."""
+    length = window.data[position - window.start + 8 : position - window.start + LOG_OVERHEAD]
+    claimed = int.from_bytes(length, signed=True) if len(length) == 4 else 0
+    return max(HEADER_SIZE, LOG_OVERHEAD + claimed)

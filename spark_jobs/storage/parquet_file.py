@@ -1,0 +1,122 @@
+"""Parquet files in a store: written part by part in a scratch file, read part by part wherever they lie."""
+
+import hashlib
+import io
+import secrets
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.storage.errors import ObjectMissing
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile
+
+ROWS_AT_A_TIME = 1 << 17
+
+
+class ParquetOutput:
+    """A file in the making; nothing is visible in the store before `finish`. Use as a context manager."""
+
+    def __init__(self, store: ObjectStore, schema: pa.Schema) -> None:
+        self._store, self._schema = store, schema
+        self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.forget()
+        self._path.unlink(missing_ok=True)
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of `table`, as a group of their own."""
+        self._open().write_table(table)
+
+    def forget(self) -> None:
+        """Drop everything that was written so far."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def finish(self, folder: str, path: str) -> OutputFile:
+        """Put the file at `path` below the key `folder`; one without rows is a file too."""
+        self._open()
+        self.forget()
+        with self._path.open("rb") as written:
+            sha256 = hashlib.file_digest(written, "sha256").hexdigest()
+        size = self._path.stat().st_size
+        self._store.adopt(self._path, f"{folder}/{path}")
+        return OutputFile(path=path, size=size, sha256=sha256)
+
+    def _open(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+        return self._writer
+
+
+def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:
+    """Write a small table at `path` below the key `folder`."""
+    with ParquetOutput(store, table.schema) as output:
+        output.write(table)
+        return output.finish(folder, path)
+
+
+def read_table(store: ObjectStore, key: str) -> pa.Table:
+    """The whole of a small table."""
+    with _opened(store, key) as file:
+        return file.read()
+
+
+def iter_rows(
+    store: ObjectStore, key: str, *, columns: list[str] | None = None, rows: int = ROWS_AT_A_TIME
+) -> Iterator[pa.RecordBatch]:
+    """The rows in order, at most `rows` at a time; memory is that and one row group."""
+    with _opened(store, key) as file:
+        yield from file.iter_batches(rows, columns=columns)
+
+
+def _opened(store: ObjectStore, key: str) -> pq.ParquetFile:
+    path = store.local_path(key)
+    if path is not None:
+        return pq.ParquetFile(path, memory_map=True)
+    return pq.ParquetFile(pa.PythonFile(StoredFile(store, key), mode="r"))
+
+
+class StoredFile(io.RawIOBase):
+    """An object as a file that can be read from any position; each read asks the store for just that."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        found = store.stat(key)
+        if found is None:
+            raise ObjectMissing(f"{store.url_of(key)}: there is no such object")
+        self._store, self._found, self._position = store, found, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._found.size}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(self._found.size - self._position, 0)
+        length = rest if size < 0 else min(size, rest)
+        if not length:
+            return b""
+        key, version = self._found.key, self._found.version
+        data = self._store.read_range(key, self._position, length, version=version)
+        self._position += len(data)
+        return data
