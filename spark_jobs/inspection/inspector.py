@@ -1,0 +1,156 @@
+"""`inspect` itself: each path recognised, read and shown; what cannot be is said, and the rest goes on."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from spark_jobs.inspection import small_files
+from spark_jobs.inspection.batch_listing import all_fields, reading_fields
+from spark_jobs.inspection.coordinator_views import coordinator_view
+from spark_jobs.inspection.isolation import Isolation
+from spark_jobs.inspection.log_reports import (
+    partition_remarks,
+    report_log_directory,
+    report_partition,
+    report_segment,
+)
+from spark_jobs.inspection.options import Options
+from spark_jobs.inspection.partition import PartitionLog, log_files, read_partition
+from spark_jobs.inspection.printers import Printer, printable
+from spark_jobs.inspection.progress import progress
+from spark_jobs.inspection.records import RecordStyle
+from spark_jobs.inspection.report import Remark, Report
+from spark_jobs.inspection.rows import as_json, as_text, format_rows, heading
+from spark_jobs.inspection.segments import Segment, read_segment
+from spark_jobs.inspection.shown_records import show_records, style_of
+from spark_jobs.inspection.target import Kind, NotKafka, is_partition, recognise
+from spark_jobs.inspection.visibility import Outcome, decide
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.log_files import LogFileKind, parse_partition_dir
+
+Say = Callable[[str], None]
+
+_SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
+    Kind.SNAPSHOT: small_files.report_snapshot,
+    Kind.TXN_INDEX: small_files.report_txn_index,
+    Kind.OFFSET_INDEX: small_files.report_offset_index,
+    Kind.TIME_INDEX: small_files.report_time_index,
+    Kind.LEADER_EPOCHS: small_files.report_leader_epochs,
+    Kind.OFFSETS: small_files.report_offset_checkpoint,
+    Kind.METADATA: small_files.report_partition_metadata,
+}
+
+
+def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, say: Say) -> bool:
+    """Show every path; `say` hears what cannot be shown. Whether all could be."""
+    shown = [_inspect_or_say(path, options, printer, say) for path in paths]
+    return all(shown)
+
+
+def _inspect_or_say(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+    try:
+        inspect_path(path, options, printer, say)
+    except OnceoverError as problem:
+        say(f"error: {printable(str(problem))}")
+    except OSError as problem:
+        say(f"error: {printable(str(path))}: {problem.strerror}")
+    else:
+        return True
+    return False
+
+
+def inspect_path(path: Path, options: Options, printer: Printer, say: Say) -> None:
+    """Show one path, or raise what it is not."""
+    kind = recognise(path)
+    if kind in _SMALL_FILES:
+        printer.report(_SMALL_FILES[kind](path))
+    elif kind is Kind.SEGMENT:
+        _show_segment(path, options, printer, say)
+    elif kind is Kind.PARTITION:
+        _show_partition(_read(path, options), options, printer, say)
+    else:
+        _show_log_directory(path, options, printer, say)
+
+
+def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> None:
+    if options.isolation is Isolation.READ_COMMITTED:
+        raise NotKafka(
+            f"{path}: read_committed needs the partition's directory: markers may stand in other segments"
+        )
+    with progress(path.name, path.stat().st_size, wanted=options.progress) as advance:
+        segment = read_segment(path, advance, fast=options.fast)
+    seen, style = decide(segment.batches), _segment_style(path, options)
+    problems = []
+    if options.records:
+        rows = np.flatnonzero((seen.outcome != Outcome.CONTROL) & segment.batches.crc_ok)
+        problems = show_records([(segment, rows)], style, options, printer)
+    else:
+        _show_batches(segment, options, printer)
+    is_internal = style.topic is not None and style.topic.startswith("__")
+    report = report_segment(segment, seen, has_sequences=not is_internal, problems=problems)
+    _finish(report, options, printer, say)
+
+
+def _segment_style(path: Path, options: Options) -> RecordStyle:
+    """A segment's directory says which partition it belongs to."""
+    named = parse_partition_dir(path.resolve().parent.name)
+    topic, partition = (named.topic, named.partition) if named else (None, None)
+    return RecordStyle(topic=topic, partition=partition, as_json=options.as_json)
+
+
+def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
+    if options.as_json:
+        columns = as_json(all_fields(segment.batches), kind="batch", path=str(segment.path))
+    else:
+        columns = as_text(reading_fields(segment.batches))
+        printer.heading(heading(columns))
+    for piece in format_rows(columns, "}\n" if options.as_json else "\n", fast=options.fast):
+        printer.lines(piece)
+
+
+def _finish(report: Report, options: Options, printer: Printer, say: Say) -> None:
+    """The report below a listing; where machines read records and nothing else, only its remarks, aside."""
+    if options.records and options.as_json:
+        _say_remarks(report.path, report.remarks, say)
+    else:
+        printer.report(report)
+
+
+def _say_remarks(path: str, remarks: Iterable[Remark], say: Say) -> None:
+    for remark in remarks:
+        say(f"{remark.level}: {printable(f'{path}: {remark.text}')}")
+
+
+def _read(directory: Path, options: Options) -> PartitionLog:
+    size = sum(path.stat().st_size for file, path in log_files(directory) if file.kind is LogFileKind.LOG)
+    with progress(directory.name, size, wanted=options.progress) as advance:
+        return read_partition(directory, advance, fast=options.fast)
+
+
+def _show_partition(log: PartitionLog, options: Options, printer: Printer, say: Say) -> None:
+    problems: list[Remark] = []
+    if options.records:
+        problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
+    tables, remarks = coordinator_view(log)
+    _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, say)
+
+
+def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
+    """The partitions of a log directory by topic and number."""
+    found = [(parse_partition_dir(path.name), path) for path in directory.iterdir() if is_partition(path)]
+    for _, path in sorted(((named.topic, named.partition), path) for named, path in found if named):
+        yield _read(path, options)
+
+
+def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say) -> None:
+    if not options.records:
+        printer.report(report_log_directory(path, _partitions(path, options)))
+        return
+    for log in _partitions(path, options):
+        if log.is_internal:
+            continue
+        if not options.as_json:
+            printer.heading(f"\n{log.name}")
+        problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
+        _say_remarks(str(log.path), (*partition_remarks(log), *problems), say)

@@ -1,0 +1,146 @@
+"""Reports on logs: a segment, a partition's directory, a whole log directory."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from spark_jobs.inspection.batch_listing import CODECS
+from spark_jobs.inspection.neighbours import neighbour_remarks, neighbour_tables
+from spark_jobs.inspection.partition import PartitionLog
+from spark_jobs.inspection.remarks import log_remarks, order_remarks, segment_remarks
+from spark_jobs.inspection.report import Cell, Remark, Report, Table, note, plural
+from spark_jobs.inspection.segments import Segment
+from spark_jobs.inspection.visibility import Visibility, last_offsets
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.protocol.log_files import CLEAN_SHUTDOWN_FILE
+from spark_jobs.protocol.record_batch import CODEC_MASK, CONTROL_FLAG
+
+_SEGMENT_COLUMNS = (
+    "segment", "bytes", "batches", "records", "markers", "first_offset", "last_offset", "max_timestamp",
+    "codecs",
+)  # fmt: skip
+_PARTITION_COLUMNS = (
+    "topic", "partition", "segments", "bytes", "batches", "log_start_offset", "last_stable_offset",
+    "log_end_offset", "high_watermark", "open_transactions", "remarks",
+)  # fmt: skip
+_OPEN_COLUMNS = ("producer_id", "producer_epoch", "first_offset", "last_timestamp")
+
+
+def report_segment(
+    segment: Segment, seen: Visibility, *, has_sequences: bool, problems: Iterable[Remark] = ()
+) -> Report:
+    """One segment alone: transactions may have begun before it and end behind it."""
+    return Report(
+        path=str(segment.path),
+        kind="segment",
+        facts=tuple(zip(_SEGMENT_COLUMNS[1:], _segment_row(segment)[1:], strict=True)),
+        remarks=(
+            *segment_remarks(segment),
+            *_open_at_the_end(seen),
+            *order_remarks(segment.batches, seen, has_sequences=has_sequences),
+            *problems,
+        ),
+    )
+
+
+def _open_at_the_end(seen: Visibility) -> Iterator[Remark]:
+    if seen.open_txns:
+        count = plural(len(seen.open_txns), "open transaction")
+        yield note(f"{count} at the end of this segment: a marker may stand in a later one")
+
+
+def _segment_row(segment: Segment) -> tuple[Cell, ...]:
+    batches = segment.batches
+    markers = int(np.count_nonzero(batches.attributes & CONTROL_FLAG))
+    records = int(np.maximum(batches.record_count, 0).sum(dtype=np.int64)) - markers
+    offsets = (int(batches.base_offset[0]), int(last_offsets(batches)[-1])) if batches.rows else (None, None)
+    newest = int(batches.max_timestamp.max()) if batches.rows else None
+    return (
+        segment.path.name,
+        segment.size,
+        batches.rows,
+        records,
+        markers,
+        *offsets,
+        newest,
+        _codecs(batches),
+    )
+
+
+def _codecs(batches: HeaderColumns) -> str:
+    return ", ".join(CODECS[codec] for codec in np.unique(batches.attributes & CODEC_MASK))
+
+
+def partition_remarks(log: PartitionLog) -> Iterator[Remark]:
+    """Everything remarkable about a partition, the files beside its segments included."""
+    for segment in log.segments:
+        for remark in segment_remarks(segment):
+            yield replace(remark, text=f"{segment.path.name}: {remark.text}")
+    yield from log_remarks(log.batches, log.visibility, has_sequences=not log.is_internal)
+    yield from neighbour_remarks(log)
+
+
+def report_partition(
+    log: PartitionLog, tables: Iterable[Table] = (), remarks: Iterable[Remark] = ()
+) -> Report:
+    """A partition's directory; `tables` and `remarks` say what its records mean, where that is known."""
+    seen = log.visibility
+    segments = Table(name="segment", columns=_SEGMENT_COLUMNS, rows=tuple(map(_segment_row, log.segments)))
+    return Report(
+        path=str(log.path),
+        kind="partition",
+        facts=(
+            ("topic", log.topic),
+            ("partition", log.partition),
+            ("log_start_offset", seen.log_start_offset),
+            ("last_stable_offset", seen.last_stable_offset),
+            ("log_end_offset", seen.log_end_offset),
+            ("high_watermark", log.high_watermark),
+        ),
+        tables=(segments, *_open_table(seen), *neighbour_tables(log), *tables),
+        remarks=(*partition_remarks(log), *remarks),
+    )
+
+
+def _open_table(seen: Visibility) -> tuple[Table, ...]:
+    rows = tuple(
+        (txn.producer_id, txn.producer_epoch, txn.first_offset, txn.last_timestamp) for txn in seen.open_txns
+    )
+    return (Table(name="open_transaction", columns=_OPEN_COLUMNS, rows=rows),) if rows else ()
+
+
+def report_log_directory(path: Path, logs: Iterable[PartitionLog]) -> Report:
+    """A log directory: a row per partition, the remarks of all; one partition at a time is held."""
+    clean = (path / CLEAN_SHUTDOWN_FILE).exists()
+    remarks = [note("the broker stopped cleanly" if clean else "no mark of a clean shutdown")]
+    rows: list[tuple[Cell, ...]] = []
+    for log in logs:
+        found = [replace(remark, text=f"{log.name}: {remark.text}") for remark in partition_remarks(log)]
+        rows.append(_partition_row(log, len(found)))
+        remarks += found
+    return Report(
+        path=str(path),
+        kind="log_directory",
+        facts=(("partitions", len(rows)),),
+        tables=(Table(name="partition", columns=_PARTITION_COLUMNS, rows=tuple(rows)),),
+        remarks=tuple(remarks),
+    )
+
+
+def _partition_row(log: PartitionLog, remarks: int) -> tuple[Cell, ...]:
+    seen = log.visibility
+    return (
+        log.topic,
+        log.partition,
+        len(log.segments),
+        sum(segment.size for segment in log.segments),
+        log.batches.rows,
+        seen.log_start_offset,
+        seen.last_stable_offset,
+        seen.log_end_offset,
+        log.high_watermark,
+        len(seen.open_txns),
+        remarks,
+    )

@@ -1,0 +1,18 @@
+"""What the command line asked for."""
+
+from dataclasses import dataclass
+
+from spark_jobs.inspection.isolation import Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How paths are shown."""
+
+    records: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    as_json: bool = False
+    progress: bool | None = None
+    """None where the terminal decides."""
+    fast: bool | None = None
+    """Compiled or plain reading; None where the size decides."""

@@ -1,0 +1,96 @@
+"""Segments read from disk: every batch's header in columns, and where a broker's recovery would cut the file.
+
+Small files go through the plain scan, which needs nothing compiled; big ones through the kernel. Unlike a
+broker's recovery, the scan goes on behind a batch with a wrong checksum: the reader sees what stands there.
+"""
+
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spark_jobs.inspection.plain_scan import scan_plainly
+from spark_jobs.kernels.columns import HeaderColumns, concatenate
+from spark_jobs.protocol.errors import CorruptData
+from spark_jobs.protocol.segment import scan
+
+FAST_FROM = 2 * 1024 * 1024
+"""Bytes from which the compiled scan is worth its loading time of about a second."""
+_WINDOW = 64 * 1024 * 1024
+"""Bytes between two steps of a progress bar."""
+
+Buffer = bytes | mmap.mmap
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One file of batches; `problem` is why the scan did not reach its end."""
+
+    path: Path
+    data: Buffer
+    batches: HeaderColumns
+    problem: CorruptData | None
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def scanned_bytes(self) -> int:
+        """Where the scan ended: behind the last whole batch."""
+        return int(self.batches.position[-1] + self.batches.size[-1]) if self.batches.rows else 0
+
+    @property
+    def valid_bytes(self) -> int:
+        """What an unclean recovery would keep (facts §6.1)."""
+        bad = np.flatnonzero(~self.batches.crc_ok)
+        return int(self.batches.position[bad[0]]) if bad.size else self.scanned_bytes
+
+
+def open_segment(path: Path) -> Buffer:
+    """The file's bytes without reading them yet; an empty file cannot be mapped."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+
+
+def read_segment(path: Path, advance: Advance = lambda _: None, *, fast: bool | None = None) -> Segment:
+    """Scan the whole file; `advance` hears of each part's bytes."""
+    data, source = open_segment(path), path.name
+    use_kernel = len(data) >= FAST_FROM if fast is None else fast
+    batches, problem = (_scan_fast if use_kernel else _scan_plain)(data, source, advance)
+    return Segment(path=path, data=data, batches=batches, problem=problem)
+
+
+def _scan_plain(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColumns, CorruptData | None]:
+    found = scan_plainly(data, source=source)
+    advance(len(data))
+    return found
+
+
+def _scan_fast(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColumns, CorruptData | None]:
+    from spark_jobs.kernels.headers import scan_headers  # noqa: PLC0415 — loads numba, which small files do without
+    from spark_jobs.kernels.stop import StopReason  # noqa: PLC0415 — likewise
+
+    parts, position, window = [], 0, _WINDOW
+    while True:
+        end = min(position + window, len(data))
+        found = scan_headers(data, start=position, end=end, stop_at_bad_crc=False)
+        advance((end if end == len(data) else found.stop.position) - position)
+        parts.append(found.columns)
+        window = _WINDOW if found.stop.position > position else window * 2  # a batch larger than the window
+        position = found.stop.position
+        if end == len(data) or found.stop.reason not in {StopReason.END, StopReason.TORN}:
+            return concatenate(parts), _problem_at(data, position, source)
+
+
+def _problem_at(data: Buffer, position: int, source: str) -> CorruptData | None:
+    """The plain scan's own words for what the kernel stopped at."""
+    try:
+        next(scan(data, start=position, source=source, check_crc=False), None)
+    except CorruptData as error:
+        return error
+    return None

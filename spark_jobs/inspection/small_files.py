@@ -1,0 +1,145 @@
+"""Reports on the small files of a log directory: snapshots, indexes, checkpoints, metadata."""
+
+from collections.abc import Iterable
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.inspection.report import Cell, Remark, Report, Table, note, plural, warning
+from spark_jobs.protocol.checkpoint import EpochEntry, OffsetCheckpointEntry, read_leader_epochs, read_offsets
+from spark_jobs.protocol.log_files import parse_file_name
+from spark_jobs.protocol.offset_index import (
+    OffsetPosition,
+    TimestampOffset,
+    read_offset_index,
+    read_time_index,
+)
+from spark_jobs.protocol.partition_metadata import read_partition_metadata
+from spark_jobs.protocol.producer_state import ProducerStateEntry
+from spark_jobs.protocol.snapshot import read_snapshot
+from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
+
+_TXN_INDEX_ENTRY = 34
+PRODUCER_COLUMNS = (
+    "producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "offset_delta",
+    "last_timestamp", "current_txn_first_offset",
+)  # fmt: skip
+
+
+def base_offset_of(path: Path) -> int:
+    """The offset in a file's name; 0 where the name has none."""
+    named = parse_file_name(path.name)
+    return named.offset if named else 0
+
+
+def values_table(name: str, kind: Any, values: Iterable[Any]) -> Table:
+    """A table with a column for each field of a dataclass."""
+    columns = tuple(field.name for field in fields(kind))
+    return Table(name=name, columns=columns, rows=tuple(astuple(value) for value in values))
+
+
+def report_snapshot(path: Path) -> Report:
+    """A producer snapshot: the state behind all offsets below the one in its name."""
+    entries = read_snapshot(path.read_bytes(), source=path.name)
+    return Report(
+        path=str(path),
+        kind="snapshot",
+        facts=(("end_offset", base_offset_of(path)), ("producers", len(entries))),
+        tables=(producers_table(entries),),
+        remarks=tuple(_snapshot_remarks(entries)),
+    )
+
+
+def producers_table(entries: Iterable[ProducerStateEntry]) -> Table:
+    return Table(
+        name="producer", columns=PRODUCER_COLUMNS, rows=tuple(_producer_row(entry) for entry in entries)
+    )
+
+
+def _producer_row(entry: ProducerStateEntry) -> tuple[Cell, ...]:
+    return (
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.coordinator_epoch,
+        entry.last_sequence,
+        entry.last_data_offset,
+        entry.batches[-1].offset_delta if entry.batches else 0,
+        entry.last_timestamp,
+        entry.current_txn_first_offset,
+    )
+
+
+def _snapshot_remarks(entries: tuple[ProducerStateEntry, ...]) -> Iterable[Remark]:
+    begun = [
+        entry.current_txn_first_offset for entry in entries if entry.current_txn_first_offset is not None
+    ]
+    if begun:
+        yield warning(f"{plural(len(begun), 'open transaction')}, the oldest from offset {min(begun):,}")
+
+
+def report_txn_index(path: Path) -> Report:
+    """A transaction index: the aborted transactions whose markers stand in its segment."""
+    data = path.read_bytes()
+    entries = read_txn_index(data, base_offset=base_offset_of(path), source=path.name)
+    torn = len(data) % _TXN_INDEX_ENTRY
+    return Report(
+        path=str(path),
+        kind="transaction_index",
+        facts=(("aborted_transactions", len(entries)),),
+        tables=(values_table("aborted_transaction", AbortedTxn, entries),),
+        remarks=(warning(f"{plural(torn, 'trailing byte')} that a broker ignores"),) if torn else (),
+    )
+
+
+def report_offset_index(path: Path) -> Report:
+    """An offset index."""
+    data = path.read_bytes()
+    entries = read_offset_index(data, base_offset=base_offset_of(path), source=path.name)
+    return _index_report(
+        path, "offset_index", values_table("offset_position", OffsetPosition, entries), len(data) // 8
+    )
+
+
+def report_time_index(path: Path) -> Report:
+    """A time index."""
+    data = path.read_bytes()
+    entries = read_time_index(data, base_offset=base_offset_of(path), source=path.name)
+    return _index_report(
+        path, "time_index", values_table("timestamp_offset", TimestampOffset, entries), len(data) // 12
+    )
+
+
+def _index_report(path: Path, kind: str, table: Table, room: int) -> Report:
+    unused = room - len(table.rows)
+    remarks = (note(f"{plural(unused, 'preallocated entry')} not in use"),) if unused else ()
+    return Report(
+        path=str(path), kind=kind, facts=(("entries", len(table.rows)),), tables=(table,), remarks=remarks
+    )
+
+
+def report_leader_epochs(path: Path) -> Report:
+    """A leader epoch checkpoint."""
+    entries = read_leader_epochs(path.read_bytes(), source=path.name)
+    table = values_table("leader_epoch", EpochEntry, entries)
+    return Report(
+        path=str(path), kind="leader_epoch_checkpoint", facts=(("epochs", len(entries)),), tables=(table,)
+    )
+
+
+def report_offset_checkpoint(path: Path) -> Report:
+    """An offset checkpoint of a log directory, sorted by partition."""
+    entries = sorted(read_offsets(path.read_bytes(), source=path.name), key=lambda e: (e.topic, e.partition))
+    table = values_table("offset", OffsetCheckpointEntry, entries)
+    return Report(
+        path=str(path), kind="offset_checkpoint", facts=(("partitions", len(entries)),), tables=(table,)
+    )
+
+
+def report_partition_metadata(path: Path) -> Report:
+    """A partition's metadata file."""
+    metadata = read_partition_metadata(path.read_bytes(), source=path.name)
+    return Report(
+        path=str(path),
+        kind="partition_metadata",
+        facts=(("version", metadata.version), ("topic_id", metadata.topic_id)),
+    )

@@ -1,0 +1,177 @@
+"""Cells of text inside kernels: numbers, times, base64 and JSON strings, written into a byte buffer.
+
+Every writer takes the buffer and the place to write at, and returns the place behind what it wrote. None
+checks for room: the caller has made sure of it. The plain twins stand in `inspection`.
+"""
+
+import numpy as np
+
+from spark_jobs.kernels.compile import helper
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
+from spark_jobs.kernels.utf8 import character_size
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+_SMALLEST = np.frombuffer(b"-9223372036854775808", dtype=np.uint8)
+
+ISO_SIZE = 24
+LARGEST_NUMBER = 20
+"""Bytes of -2^63."""
+_END_OF_TIME = 253_402_300_800_000
+_DAY = 86_400_000
+
+ZERO, MINUS, COLON, POINT, T, Z, SPACE = b"0-:.TZ "
+QUOTE, BACKSLASH, U, X, EQUALS, PLUS = b'"\\ux=+'
+
+
+@helper
+def write_bytes(out: Bytes, at: int, text: Bytes) -> int:
+    copy_bytes(out, at, text, 0, text.size)
+    return at + text.size
+
+
+@helper
+def write_byte(out: Bytes, at: int, byte: int) -> int:
+    out[at] = byte
+    return at + 1
+
+
+@helper
+def write_number(out: Bytes, at: int, value: int) -> int:
+    """Decimal digits of an int64."""
+    if value == -9_223_372_036_854_775_808:
+        return write_bytes(out, at, _SMALLEST)
+    if value < 0:
+        at = write_byte(out, at, MINUS)
+        value = -value
+    size, rest = 1, value // 10
+    while rest > 0:
+        size += 1
+        rest //= 10
+    return _write_digits(out, at, value, size)
+
+
+@helper
+def _write_digits(out: Bytes, at: int, value: int, size: int) -> int:
+    """The last `size` digits of a number that is not negative."""
+    for place in range(at + size - 1, at - 1, -1):
+        out[place] = ZERO + value % 10
+        value //= 10
+    return at + size
+
+
+@helper
+def write_iso(out: Bytes, at: int, milliseconds: int) -> int:
+    """`2026-11-16T08:35:50.123Z`, or the number if it is outside the years 1970 to 9999."""
+    if milliseconds < 0 or milliseconds >= _END_OF_TIME:
+        return write_number(out, at, milliseconds)
+    # Days to a date: years are counted from March, so that a leap day is the last of its year.
+    shifted = milliseconds // _DAY + 719_468
+    era, day_of_era = shifted // 146_097, shifted % 146_097
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + (3 if month_from_march < 10 else -9)
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    at = _write_digits(out, at, era * 400 + year_of_era + (1 if month <= 2 else 0), 4)
+    at = _write_digits(out, write_byte(out, at, MINUS), month, 2)
+    at = _write_digits(out, write_byte(out, at, MINUS), day, 2)
+    rest = milliseconds % _DAY
+    at = _write_digits(out, write_byte(out, at, T), rest // 3_600_000, 2)
+    at = _write_digits(out, write_byte(out, at, COLON), rest // 60_000 % 60, 2)
+    at = _write_digits(out, write_byte(out, at, COLON), rest // 1000 % 60, 2)
+    at = _write_digits(out, write_byte(out, at, POINT), rest % 1000, 3)
+    return write_byte(out, at, Z)
+
+
+@helper
+def write_base64(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    """`size` bytes from `start`, padded with `=`."""
+    whole = start + size // 3 * 3
+    for place in range(start, whole, 3):
+        first, second, third = (
+            load_uint8(data, place),
+            load_uint8(data, place + 1),
+            load_uint8(data, place + 2),
+        )
+        out[at] = _BASE64[first >> 2]
+        out[at + 1] = _BASE64[(first & 3) << 4 | second >> 4]
+        out[at + 2] = _BASE64[(second & 15) << 2 | third >> 6]
+        out[at + 3] = _BASE64[third & 63]
+        at += 4
+    left = start + size - whole
+    if left == 0:
+        return at
+    first = load_uint8(data, whole)
+    second = load_uint8(data, whole + 1) if left == 2 else 0
+    out[at] = _BASE64[first >> 2]
+    out[at + 1] = _BASE64[(first & 3) << 4 | second >> 4]
+    out[at + 2] = _BASE64[(second & 15) << 2] if left == 2 else EQUALS
+    out[at + 3] = EQUALS
+    return at + 4
+
+
+@helper
+def code_point(data: Bytes, start: int, size: int) -> int:
+    """The character that `size` bytes of valid UTF-8 encode."""
+    first = load_uint8(data, start)
+    if size == 1:
+        return first
+    point = first & (0x7F >> size)
+    for place in range(start + 1, start + size):
+        point = point << 6 | load_uint8(data, place) & 0x3F
+    return point
+
+
+@helper
+def write_hex(out: Bytes, at: int, value: int, digits: int) -> int:
+    for place in range(digits):
+        out[at + place] = _HEX[value >> 4 * (digits - 1 - place) & 15]
+    return at + digits
+
+
+@helper
+def _write_unicode_escape(out: Bytes, at: int, unit: int) -> int:
+    at = write_byte(out, at, BACKSLASH)
+    return write_hex(out, write_byte(out, at, U), unit, 4)
+
+
+@helper
+def _short_escape(point: int) -> int:
+    """The letter that JSON has for a character, or 0."""
+    if point in (QUOTE, BACKSLASH):
+        return point
+    if point == 8:
+        return 98  # b
+    if point == 9:
+        return 116  # t
+    if point == 10:
+        return 110  # n
+    if point == 12:
+        return 102  # f
+    return 114 if point == 13 else 0  # r
+
+
+@helper
+def _write_json_character(out: Bytes, at: int, point: int) -> int:
+    letter = _short_escape(point)
+    if letter:
+        return write_byte(out, write_byte(out, at, BACKSLASH), letter)
+    if 0x20 <= point < 0x7F:
+        return write_byte(out, at, point)
+    if point < 0x10000:
+        return _write_unicode_escape(out, at, point)
+    at = _write_unicode_escape(out, at, 0xD800 + (point - 0x10000 >> 10))
+    return _write_unicode_escape(out, at, 0xDC00 + (point - 0x10000 & 0x3FF))
+
+
+@helper
+def write_json_string(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    """Text as JSON in ASCII; what is no UTF-8 becomes U+FFFD."""
+    at, position, end = write_byte(out, at, QUOTE), start, start + size
+    while position < end:
+        step = character_size(data, position, end)
+        point = code_point(data, position, step) if step > 0 else 0xFFFD
+        at = _write_json_character(out, at, point)
+        position += abs(step)
+    return write_byte(out, at, QUOTE)

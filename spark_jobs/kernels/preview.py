@@ -1,0 +1,71 @@
+"""Bytes as a reader wants to see them, inside kernels: short, printable, and never a terminal's command.
+
+The twin of `inspection.preview`.
+"""
+
+from spark_jobs.kernels.cells import BACKSLASH, X, code_point, write_byte, write_hex
+from spark_jobs.kernels.compile import helper
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
+from spark_jobs.kernels.utf8 import character_size
+
+ESCAPED_WIDTH = 4
+"""Columns of `\\xNN`."""
+
+
+@helper
+def is_printable(point: int) -> bool:
+    """Whether a character shows itself and moves, hides or reorders nothing around it."""
+    if point < 0x20 or 0x7F <= point <= 0xA0 or point in (0xAD, 0xFEFF):
+        return False
+    return not (0x200B <= point <= 0x200F or 0x2028 <= point <= 0x202E or 0x2060 <= point <= 0x206F)
+
+
+@helper
+def _write_escaped(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    for place in range(start, start + size):
+        at = write_byte(out, write_byte(out, at, BACKSLASH), X)
+        at = write_hex(out, at, load_uint8(data, place), 2)
+    return at
+
+
+@helper
+def _write_ellipsis(out: Bytes, at: int) -> int:
+    out[at], out[at + 1], out[at + 2] = 0xE2, 0x80, 0xA6
+    return at + 3
+
+
+@helper
+def _write_replacement(out: Bytes, at: int) -> int:
+    out[at], out[at + 1], out[at + 2] = 0xEF, 0xBF, 0xBD
+    return at + 3
+
+
+@helper
+def write_preview(
+    out: Bytes, at: int, data: Bytes, start: int, size: int, limit: int, is_text: bool
+) -> tuple[int, int]:
+    """(place behind it, columns used) of at most `limit` columns and an ellipsis if there is more.
+
+    What is no UTF-8 becomes U+FFFD in what `is_text`, and its bytes in hexadecimal elsewhere.
+    """
+    position, end, used = start, start + size, 0
+    while position < end:
+        step = character_size(data, position, end)
+        bad = step < 0
+        step = abs(step)
+        shown = not bad and is_printable(code_point(data, position, step))
+        if bad and not is_text:
+            step = 1  # byte by byte, as many as fit
+        width = 1 if shown or (bad and is_text) else ESCAPED_WIDTH * step
+        if used + width > limit:
+            return _write_ellipsis(out, at), used + 1
+        if shown:
+            copy_bytes(out, at, data, position, step)
+            at += step
+        elif bad and is_text:
+            at = _write_replacement(out, at)
+        else:
+            at = _write_escaped(out, at, data, position, step)
+        used += width
+        position += step
+    return at, used
