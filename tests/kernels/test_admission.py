@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,18 +10,16 @@ from spark_jobs.kernels.decisions import DecisionColumns
 from spark_jobs.kernels.producer_entries import states_of, table_of
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.protocol import admission
-from spark_jobs.protocol.control_record import ControlType, EndTransactionMarker
 from spark_jobs.protocol.decision import BatchRow, Decision, Rules
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
+from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS, Verdict
-from tests.kernels.batch_rows import batch_row, columns_of, histories
+from tests.cases.admission import CASES, AdmissionCase
+from tests.cases.batch_rows import commit, data
+from tests.kernels.histories import columns_of, histories
+from tests.protocol.admission_strategies import ANY_RULES, ROWS
+from tests.protocol.test_admission import check, remembered
 
-RULES = st.builds(
-    Rules,
-    origin=st.sampled_from(AppendOrigin),
-    transaction_version=st.sampled_from(TransactionVersion),
-    enforce_open_transaction=st.sampled_from((True, True, False)),
-)
+HISTORIES = histories() | histories(with_offsets=True) | st.lists(ROWS, max_size=16)
 
 
 def decisions_of(columns: DecisionColumns, rows: Sequence[BatchRow]) -> tuple[Decision, ...]:
@@ -54,11 +53,17 @@ def starts(draw: st.DrawFn) -> ProducerStates:
     return admission.fold(ProducerStates(), earlier, rules=rules)[1]
 
 
-@given(
-    st.just(ProducerStates()) | starts(),
-    st.booleans().flatmap(lambda flag: histories(with_offsets=flag)),
-    RULES,
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_case(case: AdmissionCase) -> None:
+    table = ProducerTable(end_offset=case.start_offset)
+    for step in case.steps:
+        (decision,) = decisions_of(fold(columns_of([step.row]), table, rules=step.rules), [step.row])
+        check(decision, step.expected)
+    for expected in case.remembered:
+        assert remembered(states_of(table), expected) == expected
+
+
+@given(st.just(ProducerStates()) | starts(), HISTORIES, ANY_RULES)
 def test_a_fold_decides_and_remembers_as_the_pure_fold(
     states: ProducerStates, rows: list[BatchRow], rules: Rules
 ) -> None:
@@ -69,7 +74,7 @@ def test_a_fold_decides_and_remembers_as_the_pure_fold(
     assert states_of(table) == expected_states
 
 
-@given(histories(), RULES, st.lists(st.integers(0, 40), max_size=4))
+@given(histories(), ANY_RULES, st.lists(st.integers(0, 40), max_size=4))
 def test_chunks_of_a_partition_leave_the_same_decisions_and_bytes_as_the_whole(
     rows: list[BatchRow], rules: Rules, cuts: list[int]
 ) -> None:
@@ -92,9 +97,7 @@ def test_entries_survive_the_way_into_a_table_and_back(states: ProducerStates) -
 
 def test_a_table_grows_with_its_producers_and_forgets_none() -> None:
     producer_ids = [(number * 2_654_435_761) % 2**40 for number in range(10_000)]
-    rows = [
-        batch_row(producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in producer_ids
-    ]
+    rows = [data(pid=producer_id) for producer_id in producer_ids]
     table = ProducerTable()
     first = fold(columns_of(rows), table, rules=Rules())
     again = fold(columns_of(rows), table, rules=Rules())
@@ -105,7 +108,7 @@ def test_a_table_grows_with_its_producers_and_forgets_none() -> None:
 
 
 def test_a_refused_unknown_producer_is_not_remembered() -> None:
-    rows = [batch_row(producer_id=5, producer_epoch=0, base_sequence=0, base_offset=1)]
+    rows = [data(at=1)]
     table = ProducerTable()
     decisions = fold(columns_of(rows), table, rules=Rules())
     assert VERDICTS[decisions.verdict[0]] is Verdict.INVALID_RECORD
@@ -113,15 +116,7 @@ def test_a_refused_unknown_producer_is_not_remembered() -> None:
 
 
 def test_an_accepted_marker_names_the_transaction_that_it_completes() -> None:
-    rows = histories_of_a_transaction()
+    rows = [data(seq=0, txn=True), data(seq=1, txn=True), commit(), commit()]
     decisions = fold(columns_of(rows), ProducerTable(end_offset=100), rules=Rules())
     assert decisions.txn_first_offset.tolist() == [100, 100, 100, -1]
     assert decisions.base_offset.tolist() == [100, 101, 102, 103]
-
-
-def histories_of_a_transaction() -> list[BatchRow]:
-    """Two batches, a commit, and the same commit again."""
-    marker = EndTransactionMarker(control_type=ControlType.COMMIT, coordinator_epoch=1)
-    data = [batch_row(producer_id=5, producer_epoch=0, base_sequence=i, attributes=0x10) for i in (0, 1)]
-    commit = batch_row(producer_id=5, producer_epoch=0, attributes=0x30, marker=marker)
-    return [*data, commit, commit]

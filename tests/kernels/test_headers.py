@@ -8,21 +8,13 @@ from spark_jobs.kernels.columns import concatenate
 from spark_jobs.kernels.headers import FIRST_CAPACITY, scan_chunk, scan_headers
 from spark_jobs.kernels.stop import StopReason
 from spark_jobs.kernels.walk import walk_boundaries
-from spark_jobs.protocol.errors import BadCrc
-from tests.kernels.strategies import LOGS, MARKERS, damaged_logs
+from spark_jobs.protocol.errors import BadCrc, BadMagic
+from tests.cases.formats import SEGMENT_CASES, SegmentCase
+from tests.cases.golden import COMMIT_MARKER, MESSAGE_V0, MESSAGE_V1, TRANSACTIONAL_BATCH
+from tests.kernels.strategies import LOGS, damaged_logs
 from tests.kernels.twins import kernel_scan, pure_scan, rows_of
 
-GOLDEN_MARKER = bytes.fromhex(
-    "000000000000000a0000004200000003025fb3d25c0030000000000000018bcfe568000000018bcfe56800"
-    "0000000000000fa00007ffffffff000000012000000008000000010c00000000000500"
-)
-GOLDEN_BATCH = bytes.fromhex(
-    "00000000000000000000004400000000024fe698b70010000000010000018bcfe568000000018bcfe56801"
-    "0000000000000fa00006000000000000000210000000026b02760012000202010102026801"
-)
-GOLDEN_V1 = bytes.fromhex("00000000000000050000001839268c3301000000018bcfe56800000000016b0000000176")
-GOLDEN_V0 = bytes.fromhex("0000000000000005000000101fecd70a0000000000016b0000000176")
-GOLDEN = GOLDEN_BATCH + GOLDEN_MARKER + GOLDEN_V1 + GOLDEN_V0
+GOLDEN = TRANSACTIONAL_BATCH + COMMIT_MARKER + MESSAGE_V1 + MESSAGE_V0
 
 
 def test_golden_vectors_of_every_format_become_rows() -> None:
@@ -62,14 +54,14 @@ def test_chunks_of_any_capacity_join_to_the_whole(data: bytes, capacity: int) ->
 
 
 def test_more_batches_than_one_chunk_holds_are_all_found() -> None:
-    columns = scan_headers(GOLDEN_MARKER * (FIRST_CAPACITY * 2 + 1)).columns
+    columns = scan_headers(COMMIT_MARKER * (FIRST_CAPACITY * 2 + 1)).columns
     assert columns.rows == FIRST_CAPACITY * 2 + 1
     assert columns.position.tolist() == list(range(0, 78 * columns.rows, 78))
 
 
 def test_a_wrong_checksum_ends_a_recovery_and_is_only_marked_in_a_report() -> None:
-    damaged = GOLDEN_BATCH[:-1] + b"\x7f"
-    data = GOLDEN_MARKER + damaged + GOLDEN_V0[:-1] + b"\x7f" + GOLDEN_MARKER
+    damaged = TRANSACTIONAL_BATCH[:-1] + b"\x7f"
+    data = COMMIT_MARKER + damaged + MESSAGE_V0[:-1] + b"\x7f" + COMMIT_MARKER
     recovery, report = scan_headers(data), scan_headers(data, stop_at_bad_crc=False)
     assert kernel_scan(recovery).error is BadCrc
     assert (recovery.stop.position, recovery.columns.rows) == (78, 1)
@@ -96,12 +88,19 @@ def test_a_walk_splits_a_log_into_ranges_of_whole_batches(data: bytes, every: in
     assert all(b - a >= every for a, b in pairwise(edges[:-1]))
 
 
-@given(MARKERS)
-def test_scanning_leaves_the_buffer_writable_and_unchanged(marker: bytes) -> None:
-    data = bytearray(marker)
+def test_scanning_leaves_the_buffer_writable_and_unchanged() -> None:
+    data = bytearray(COMMIT_MARKER)
     scan_headers(data)
-    assert data == marker
+    assert data == COMMIT_MARKER
     data[0] = 1
+
+
+@pytest.mark.parametrize("case", SEGMENT_CASES, ids=lambda case: case.title)
+def test_recovery_keeps_what_a_broker_keeps(case: SegmentCase) -> None:
+    found = scan_headers(case.data, check_magic=False)
+    assert (found.columns.rows, found.stop.position) == (case.batches, case.valid_bytes)
+    has_late_magic = bool((found.columns.magic > 2).any())
+    assert case.problem is (BadMagic if has_late_magic else kernel_scan(found).error)
 
 
 def entry(*, length: int, magic: int, room: int = 200) -> bytes:
@@ -116,7 +115,7 @@ def entry(*, length: int, magic: int, room: int = 200) -> bytes:
 def test_an_entry_of_this_length_and_magic_is_judged_as_by_the_pure_scan(
     length: int, magic: int, check_magic: bool
 ) -> None:
-    data = GOLDEN_BATCH + entry(length=length, magic=magic)
+    data = TRANSACTIONAL_BATCH + entry(length=length, magic=magic)
     found = scan_headers(data, check_crc=False, check_magic=check_magic)
     assert kernel_scan(found) == pure_scan(data, check_crc=False, check_magic=check_magic)
 
@@ -124,5 +123,5 @@ def test_an_entry_of_this_length_and_magic_is_judged_as_by_the_pure_scan(
 @pytest.mark.parametrize("left", [0, 1, 16, 17, 18, 60, 61])
 @pytest.mark.parametrize("fill", [b"\x00", b"\x01"])
 def test_a_tail_of_this_many_bytes_is_judged_as_by_the_pure_scan(left: int, fill: bytes) -> None:
-    data = GOLDEN_BATCH + fill * left
+    data = TRANSACTIONAL_BATCH + fill * left
     assert kernel_scan(scan_headers(data)) == pure_scan(data)

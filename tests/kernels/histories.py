@@ -1,5 +1,6 @@
 """Histories of one partition as producers, zombies and coordinators could write them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
@@ -9,8 +10,8 @@ from spark_jobs.kernels.decisions import BatchColumns, batch_columns
 from spark_jobs.protocol.admission import MAX_PRODUCER_EPOCH
 from spark_jobs.protocol.control_record import ControlType, EndTransactionMarker
 from spark_jobs.protocol.decision import BatchRow
-from spark_jobs.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatchHeader
 from spark_jobs.protocol.sequence import MAX_SEQUENCE, increment_sequence
+from tests.cases.batch_rows import T0, data, header
 
 ACTIONS = (
     "continue", "continue", "continue", "continue", "repeat", "repeat", "gap", "partial", "bump", "zombie",
@@ -36,38 +37,7 @@ class _Producer:
     sent: list[tuple[int, int]] = field(default_factory=list)
 
 
-def batch_row(
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int = -1,
-    delta: int = 0,
-    attributes: int = 0,
-    base_offset: int = 0,
-    record_count: int | None = None,
-    max_timestamp: int = 0,
-    marker: EndTransactionMarker | None = None,
-) -> BatchRow:
-    """A row of which only what the rules look at matters."""
-    header = RecordBatchHeader(
-        base_offset=base_offset,
-        batch_length=100,
-        partition_leader_epoch=0,
-        magic=2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=delta,
-        base_timestamp=0,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=delta + 1 if record_count is None else record_count,
-    )
-    return BatchRow(header=header, marker=marker)
-
-
-def columns_of(rows: list[BatchRow]) -> BatchColumns:
+def columns_of(rows: Sequence[BatchRow]) -> BatchColumns:
     """The same rows as columns."""
     headers = [row.header for row in rows]
     markers = [row.marker for row in rows]
@@ -96,9 +66,9 @@ def histories(draw: st.DrawFn, *, with_offsets: bool = False) -> list[BatchRow]:
         next_row = _control_row if action in CONTROL_ACTIONS else _data_row
         row = next_row(draw, action, producer)
         base_offset = (offset if with_offsets else 0) + (action == "odd" and draw(st.integers(0, 1)))
-        header = replace(row.header, base_offset=base_offset, max_timestamp=timestamp)
-        rows.append(replace(row, header=header))
-        offset += header.last_offset_delta + 1 + draw(st.integers(0, 2))
+        placed = replace(row.header, base_offset=base_offset, max_timestamp=T0 + timestamp)
+        rows.append(replace(row, header=placed))
+        offset += placed.last_offset_delta + 1 + draw(st.integers(0, 2))
     return rows
 
 
@@ -110,13 +80,13 @@ def _data_row(draw: st.DrawFn, action: str, producer: _Producer) -> BatchRow:
         producer.sent.append((first, delta))
         producer.next_sequence = increment_sequence(first, delta + 1)
     has_producer = action != "plain"
-    return batch_row(
-        producer_id=producer.producer_id if has_producer else -1,
-        producer_epoch=producer.epoch - (action == "zombie") if has_producer else -1,
-        base_sequence=first if has_producer else -1,
-        delta=delta,
-        attributes=draw(st.sampled_from((0, TRANSACTIONAL_FLAG, TRANSACTIONAL_FLAG))),
-        record_count=draw(st.integers(-1, 2)) if action == "odd" else delta + 1,
+    return data(
+        pid=producer.producer_id if has_producer else -1,
+        epoch=producer.epoch - (action == "zombie") if has_producer else -1,
+        seq=first if has_producer else -1,
+        count=delta + 1,
+        records=draw(st.integers(-1, 2)) if action == "odd" else None,
+        txn=draw(st.sampled_from((False, True, True))),
     )
 
 
@@ -143,10 +113,12 @@ def _control_row(draw: st.DrawFn, action: str, producer: _Producer) -> BatchRow:
             control_type=ControlType.ABORT if action == "abort" else ControlType.COMMIT,
             coordinator_epoch=draw(st.sampled_from((3, 3, 3, 4, 2))),
         )
-    return batch_row(
-        producer_id=draw(st.sampled_from((producer.producer_id,) * 3 + (-1,))),
-        producer_epoch=epoch,
-        attributes=CONTROL_FLAG | draw(st.sampled_from((0, TRANSACTIONAL_FLAG, TRANSACTIONAL_FLAG))),
-        record_count=0 if action == "empty_control" else 1,
-        marker=marker,
+    found = header(
+        pid=draw(st.sampled_from((producer.producer_id,) * 3 + (-1,))),
+        epoch=epoch,
+        seq=-1,
+        records=0 if action == "empty_control" else 1,
+        txn=draw(st.sampled_from((False, True, True))),
+        control=True,
     )
+    return BatchRow(header=found, marker=marker)
