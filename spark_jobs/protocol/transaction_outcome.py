@@ -1,0 +1,93 @@
+"""What can become of a transaction, and what says so: column values and labels at once."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_jobs.protocol.partition_transactions import PartitionTransaction
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
+
+
+class Outcome(StrEnum):
+    """Every transaction ends a run with exactly one of these; all but the first two are held."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    ONGOING = "ongoing"
+    HANGING = "hanging"
+    CONFLICT = "conflict"
+    AMBIGUOUS = "ambiguous"
+
+    @property
+    def is_decided(self) -> bool:
+        return self in {Outcome.COMMITTED, Outcome.ABORTED}
+
+
+class Evidence(StrEnum):
+    """Why an outcome is what it is."""
+
+    MARKER = "marker"
+    """A marker on every partition that needs one, or on the one partition that it is about."""
+    COORDINATOR = "coordinator"
+    """The coordinator's state of the transaction, which holds for every partition that it lists."""
+    MARKER_ELSEWHERE = "marker elsewhere"
+    """A marker of the same transaction on another partition."""
+    PRODUCER_EPOCH = "producer epoch"
+    """A TV2 client uses an epoch for one transaction only."""
+    CLOCK = "clock"
+    """Order and timestamps, apart by more than the clock skew."""
+    TIMEOUT = "timeout"
+    """Ongoing past its timeout at the run's logical time: the coordinator aborts it."""
+    MARKER_MISSING = "marker missing"
+    """Decided, though a partition with its data has no marker: a torn copy, or a marker that never came."""
+    AHEAD_OF_COORDINATOR = "ahead of the coordinator log"
+    """Markers stand where the copy of the coordinator's log still says ongoing."""
+    CONTRADICTION = "contradiction"
+    """Markers contradict the coordinator or each other."""
+    END_NOT_RECORDED = "end not recorded"
+    """The coordinator's log goes on, or cannot be read, without the end of this transaction."""
+    NOT_LISTED = "not listed"
+    """The coordinator knows the producer id, but no transaction of it that this partition is provably in."""
+    NO_COORDINATOR_ENTRY = "no coordinator entry"
+    """The coordinator's log knows no transaction that this can be."""
+    NO_COORDINATOR_LOG = "no coordinator log"
+    """There is no copy of the coordinator's log: markers alone decide."""
+    SEVERAL_FIT = "several fit"
+    """It can be one of several transactions that ended differently."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedTransaction:
+    """One transaction with its outcome; all of `parts` share it.
+
+    `coordinator` is the coordinator's view, None if it has none; without one, an older client's transaction
+    is told per partition.
+    """
+
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+    outcome: Outcome
+    evidence: tuple[Evidence, ...]
+    coordinator: CoordinatorTransaction | None
+    parts: tuple[PartitionTransaction, ...]
+
+    @property
+    def partitions_expected(self) -> tuple[TopicPartition, ...]:
+        """Those that the coordinator lists; empty where it does not say."""
+        return tuple(sorted((self.coordinator and self.coordinator.topic_partitions) or ()))
+
+    @property
+    def partitions_found(self) -> tuple[TopicPartition, ...]:
+        """Those that hold data of it."""
+        return tuple(sorted({part.topic_partition for part in self.parts if part.batch_count}))
+
+    @property
+    def markers_missing(self) -> tuple[TopicPartition, ...]:
+        """Partitions that hold data of it or should have a marker, but have none."""
+        marked = {part.topic_partition for part in self.parts if part.marker is not None}
+        return tuple(sorted({*self.partitions_expected, *self.partitions_found} - marked))
+
+    @property
+    def batch_count(self) -> int:
+        return sum(part.batch_count for part in self.parts)

@@ -1,0 +1,242 @@
+"""The transactions of one transactional id, as far as the coordinator's log still tells (facts §3.1-3.2).
+
+The log is compacted: of older transactions often nothing is left, of the last one perhaps only its end. What
+no record shows stays unknown (`None`) rather than guessed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from spark_jobs.protocol.coordinator_history import (
+    CoordinatorEntry,
+    CoordinatorRecord,
+    CoordinatorState,
+    UnreadableRecord,
+)
+from spark_jobs.protocol.coordinator_log import (
+    TWO_PHASE_COMMIT_TIMEOUT_MS,
+    TransactionLogValue,
+    TransactionState,
+)
+from spark_jobs.protocol.end_txn import TransactionResult
+from spark_jobs.protocol.record_batch import NO_PRODUCER_ID
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_metadata import MAX_PRODUCER_EPOCH
+
+_RESULTS = {
+    TransactionState.PREPARE_COMMIT: TransactionResult.COMMIT,
+    TransactionState.COMPLETE_COMMIT: TransactionResult.COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionResult.ABORT,
+    TransactionState.COMPLETE_ABORT: TransactionResult.ABORT,
+}
+_RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(_RESULTS, 1)} | {
+    TransactionState.COMPLETE_COMMIT: 2,
+    TransactionState.COMPLETE_ABORT: 2,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorTransaction:
+    """One transaction as the coordinator recorded it; times in milliseconds of the coordinator's clock.
+
+    `producer_epoch` is its data's, `marker_epoch` its markers'. `topic_partitions` is None if the records
+    that listed them are gone, `end_timestamp_ms` is when its end was decided. `is_cut` says that the id went
+    on, or became unreadable, without a record of this transaction's end; `has_known_past` that the id's state
+    before this transaction is recorded too.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int | None
+    marker_epoch: int | None
+    transaction_timeout_ms: int
+    start_timestamp_ms: int
+    last_update_timestamp_ms: int
+    end_timestamp_ms: int | None
+    state: TransactionState
+    topic_partitions: frozenset[TopicPartition] | None
+    client_transaction_version: int
+    is_cut: bool
+    has_known_past: bool
+    first_record_offset: int
+    last_record_offset: int
+    coordinator_epochs: tuple[int, ...]
+
+    @property
+    def result(self) -> TransactionResult | None:
+        """What the coordinator decided, as soon as it was prepared."""
+        return _RESULTS.get(self.state)
+
+    @property
+    def names_its_epoch(self) -> bool:
+        """A TV2 client uses each epoch for one transaction, so (producer id, epoch) names it."""
+        return self.client_transaction_version >= 2
+
+    @property
+    def is_two_phase_commit(self) -> bool:
+        return self.transaction_timeout_ms == TWO_PHASE_COMMIT_TIMEOUT_MS
+
+    @property
+    def possible_epochs(self) -> tuple[int, ...]:
+        """Epochs that its data can have; two where only an abort is left that may have been a fence."""
+        if self.producer_epoch is not None:
+            return (self.producer_epoch,)
+        marker = self.marker_epoch
+        if marker is None:
+            return ()
+        if self.names_its_epoch:
+            return (marker - 1,)
+        return (marker,) if self.result is TransactionResult.COMMIT else (marker, marker - 1)
+
+    def lists(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition belongs to it, or may as far as is known."""
+        return self.topic_partitions is None or topic_partition in self.topic_partitions
+
+    def is_timed_out(self, now: int) -> bool:
+        """Ongoing past its timeout; never with two-phase commit (facts §3.6)."""
+        late = self.start_timestamp_ms + self.transaction_timeout_ms < now
+        return self.state is TransactionState.ONGOING and not self.is_two_phase_commit and late
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdTimeline:
+    """All that is known of one id: its transactions in order, the producer ids it had, where it stands."""
+
+    transactional_id: str
+    transactions: tuple[CoordinatorTransaction, ...] = ()
+    producer_ids: tuple[int, ...] = ()
+    current: CoordinatorEntry | None = None
+
+
+def timeline(
+    transactional_id: str, entries: Iterable[CoordinatorEntry], *, before: IdTimeline | None = None
+) -> IdTimeline:
+    """The timeline of one id from its entries in offset order; those that `before` has seen are skipped."""
+    known = before or IdTimeline(transactional_id=transactional_id)
+    transactions, producer_ids, current = list(known.transactions), known.producer_ids, known.current
+    for entry in entries:
+        if current is not None and entry.offset <= current.offset:
+            continue
+        value = entry.value if isinstance(entry, CoordinatorRecord) else None
+        _record(transactions, value, entry, has_known_past=isinstance(current, CoordinatorRecord))
+        current = entry
+        producer_ids = _with_producer_ids(producer_ids, value)
+    return IdTimeline(
+        transactional_id=transactional_id,
+        transactions=tuple(transactions),
+        producer_ids=producer_ids,
+        current=current,
+    )
+
+
+def timelines(state: CoordinatorState) -> dict[str, IdTimeline]:
+    """The timeline of every id of a folded partition."""
+    return {i: timeline(i, entries) for i, entries in state.history.items()}
+
+
+def is_unreadable(known: IdTimeline) -> bool:
+    """The id's last record could not be read, so nothing is known of it from there on."""
+    return isinstance(known.current, UnreadableRecord)
+
+
+def _record(
+    transactions: list[CoordinatorTransaction],
+    value: TransactionLogValue | None,
+    entry: CoordinatorEntry,
+    *,
+    has_known_past: bool,
+) -> None:
+    """Brings `transactions` up to one more entry of the id."""
+    last = transactions[-1] if transactions else None
+    if last is not None and value is not None and _continues(last, value):
+        transactions[-1] = _continue(last, value, entry)
+        return
+    if last is not None and last.result is None:
+        # The id went on: what is not decided by now never will be by this log.
+        transactions[-1] = replace(last, is_cut=True)
+    if value is not None and value.transaction_status in _RANK:
+        transactions.append(_begin(value, entry, has_known_past=has_known_past))
+
+
+def _continues(txn: CoordinatorTransaction, value: TransactionLogValue) -> bool:
+    status = value.transaction_status
+    rotated = status.is_complete and value.producer_epoch == 0
+    same_producer = txn.producer_id in {value.producer_id, value.previous_producer_id} or rotated
+    same_start = txn.start_timestamp_ms == value.transaction_start_timestamp_ms
+    was, becomes = _RANK[txn.state], _RANK.get(status, -1)
+    same_result = txn.result is None or txn.result is _RESULTS.get(status)
+    return same_producer and same_start and same_result and (was < becomes or was == becomes == 0)
+
+
+def _continue(
+    txn: CoordinatorTransaction, value: TransactionLogValue, entry: CoordinatorEntry
+) -> CoordinatorTransaction:
+    status, last_update_ms = value.transaction_status, value.transaction_last_update_timestamp_ms
+    decided_now = txn.result is None and status is not TransactionState.ONGOING
+    return replace(
+        txn,
+        state=status,
+        marker_epoch=_marker_epoch(value, txn.producer_id) if decided_now else txn.marker_epoch,
+        last_update_timestamp_ms=last_update_ms,
+        end_timestamp_ms=last_update_ms if decided_now else txn.end_timestamp_ms,
+        topic_partitions=txn.topic_partitions if status.is_complete else value.topic_partitions,
+        is_cut=False,
+        last_record_offset=entry.offset,
+        coordinator_epochs=_with_epoch(txn.coordinator_epochs, entry.coordinator_epoch),
+    )
+
+
+def _begin(
+    value: TransactionLogValue, entry: CoordinatorEntry, *, has_known_past: bool
+) -> CoordinatorTransaction:
+    """A transaction whose first record still there is `value`."""
+    status = value.transaction_status
+    ongoing = status is TransactionState.ONGOING
+    producer_id = _producer_of(value)
+    return CoordinatorTransaction(
+        transactional_id=entry.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=value.producer_epoch if ongoing else None,
+        marker_epoch=None if ongoing else _marker_epoch(value, producer_id),
+        transaction_timeout_ms=value.transaction_timeout_ms,
+        start_timestamp_ms=value.transaction_start_timestamp_ms,
+        last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        end_timestamp_ms=None if ongoing else value.transaction_last_update_timestamp_ms,
+        state=status,
+        topic_partitions=None if status.is_complete else value.topic_partitions,
+        client_transaction_version=value.client_transaction_version,
+        is_cut=False,
+        has_known_past=has_known_past,
+        first_record_offset=entry.offset,
+        last_record_offset=entry.offset,
+        coordinator_epochs=(entry.coordinator_epoch,),
+    )
+
+
+def _producer_of(value: TransactionLogValue) -> int:
+    """Whose transaction it was: the end of one that used the last epoch hands over to a new producer id."""
+    if (
+        not value.transaction_status.is_complete
+        or value.producer_epoch
+        or value.client_transaction_version < 2
+    ):
+        return value.producer_id
+    # Epoch 0 after a TV2 bump can only be a rotation; brokers before 4.3 do not say from which producer id.
+    rotated = value.previous_producer_id not in {NO_PRODUCER_ID, value.producer_id}
+    return value.previous_producer_id if rotated else NO_PRODUCER_ID
+
+
+def _marker_epoch(value: TransactionLogValue, producer_id: int) -> int:
+    return value.producer_epoch if value.producer_id == producer_id else MAX_PRODUCER_EPOCH
+
+
+def _with_epoch(epochs: tuple[int, ...], epoch: int) -> tuple[int, ...]:
+    return epochs if epoch in epochs else (*epochs, epoch)
+
+
+def _with_producer_ids(known: tuple[int, ...], value: TransactionLogValue | None) -> tuple[int, ...]:
+    if value is None:
+        return known
+    mentioned = (value.previous_producer_id, value.producer_id, value.next_producer_id)
+    new = dict.fromkeys(p for p in mentioned if p != NO_PRODUCER_ID and p not in known)
+    return (*known, *new)
