@@ -6,6 +6,7 @@ from struct import Struct
 
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.errors import InvalidRecord
+from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.primitives import Reader
 from spark_jobs.protocol.record_batch import TimestampType, read_whole_header
 from spark_jobs.protocol.records import Record, read_stored_records
@@ -47,18 +48,18 @@ def read_control_type(key: bytes | None, *, source: str = "<bytes>", position: i
 
 
 def read_first_control_type(
-    batch: bytes | memoryview, *, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
 ) -> ControlType | None:
     """Type of a control batch's first record, the only one a broker looks at; None if there is none."""
-    record = _first_control_record(batch, source=source, position=position)
+    record = _first_control_record(batch, limits, source, position)
     return None if record is None else read_control_type(record.key, source=source, position=position)
 
 
 def read_marker(
-    batch: bytes | memoryview, *, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
 ) -> EndTransactionMarker | None:
     """The marker in the v2 batch that `batch` begins with; None for data, empty batches and other types."""
-    record = _first_control_record(batch, source=source, position=position)
+    record = _first_control_record(batch, limits, source, position)
     if record is None:
         return None
     control_type = read_control_type(record.key, source=source, position=position)
@@ -78,10 +79,12 @@ def read_marker_value(
     return EndTransactionMarker(control_type=control_type, coordinator_epoch=reader.read_int32())
 
 
-def _first_control_record(batch: bytes | memoryview, *, source: str, position: int) -> Record | None:
+def _first_control_record(
+    batch: bytes | memoryview, limits: Limits, source: str, position: int
+) -> Record | None:
     if not read_whole_header(batch, source=source, position=position).is_control:
         return None
-    return next(read_stored_records(batch, source=source, position=position), None)
+    return next(read_stored_records(batch, limits=limits, source=source, position=position), None)
 
 
 def write_marker(

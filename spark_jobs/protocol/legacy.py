@@ -188,8 +188,12 @@ def _base_offset(wrapper: LegacyHeader, data: memoryview, source: str, position:
         last_inner = inner
     if last_inner is None:
         raise InvalidRecord(source=source, position=position, expected="wrapped messages", found="none")
-    # Some librdkafka versions left the wrapper's offset at 0: its messages' offsets then are what they say.
-    return 0 if wrapper.offset == 0 else to_int64(wrapper.offset - last_inner.offset)
+    if wrapper.offset == 0:  # left so by some librdkafka versions: inner offsets then are what they say
+        return 0
+    if wrapper.magic > 0 and wrapper.offset < last_inner.offset:
+        expected = f"a wrapper offset of {last_inner.offset} or more"
+        raise InvalidRecord(source=source, position=position, expected=expected, found=wrapper.offset)
+    return wrapper.offset - last_inner.offset
 
 
 def _inner_messages(data: memoryview, source: str, position: int) -> Iterator[tuple[int, LegacyHeader]]:
@@ -197,6 +201,10 @@ def _inner_messages(data: memoryview, source: str, position: int) -> Iterator[tu
     start = 0
     while len(data) - start >= LOG_OVERHEAD:
         (size,) = _LENGTH.unpack_from(data, start + LENGTH_OFFSET)
+        if size < _OVERHEAD_V0:
+            raise BadLength(
+                source=source, position=position, expected=f"{_OVERHEAD_V0} or more in a wrapper", found=size
+            )
         if size > len(data) - start - LOG_OVERHEAD:
             return
         header = read_legacy_header(data[start:], source=source, position=position)
@@ -208,7 +216,7 @@ def _placed(record: LogRecord, wrapper: LegacyHeader, base: int) -> LogRecord:
     log_append = wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME
     return replace(
         record,
-        offset=to_int64(base + record.offset) if base >= 0 else record.offset,
+        offset=to_int64(base + record.offset),
         timestamp=wrapper.timestamp if log_append else record.timestamp,
         timestamp_type=wrapper.timestamp_type,
     )

@@ -122,6 +122,11 @@ def test_an_lz4_content_size_and_checksum_are_stepped_over() -> None:
     assert decompress(Codec.LZ4, sized) == b"abc"
 
 
+def test_an_lz4_content_checksum_must_be_there_though_nobody_verifies_it() -> None:
+    with pytest.raises(BadCompression):
+        decompress(Codec.LZ4, lz4_frame(b"\x64\x40", stored(b"abc") + bytes(4) + b"\x01\x02\x03"))
+
+
 def test_lz4_block_checksums_are_verified() -> None:
     block = stored(b"abcdefghijklmnopq")
     good = block + xxhash32(block[4:]).to_bytes(4, "little") + bytes(4)

@@ -125,6 +125,11 @@ def test_a_wrapper_must_hold_plain_messages(content: bytes) -> None:
     assert raised.value.position == 0
 
 
+def test_a_wrapper_s_offset_must_not_be_below_its_last_message_s() -> None:
+    with pytest.raises(InvalidRecord, match="wrapper offset of 4 or more, found 3"):
+        offsets_of(write_wrapper(messages(1, 4), offset=3, codec=Codec.GZIP))
+
+
 @pytest.mark.parametrize("size", [-1, 13])
 def test_an_inner_message_shorter_than_any_is_refused(size: int) -> None:
     content = bytes(8) + size.to_bytes(4, "big", signed=True) + bytes(40)

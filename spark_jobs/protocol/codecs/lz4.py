@@ -19,7 +19,8 @@ _STORED = 0x80000000
 _FRAME_START = _MAGIC + bytes.fromhex("6040")  # version 01, independent blocks of 64 KiB
 _BLOCK_SIZE = 64 * 1024
 _DESCRIPTOR_START = len(_MAGIC)
-_VERSION_BITS, _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE = 0xC0, 0x20, 0x10, 0x08
+_VERSION_BITS, _INDEPENDENT, _RESERVED = 0xC0, 0x20, 0x03
+_BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _MOST_PER_BYTE = 255
 """No lz4 block grows by more than this."""
 
@@ -29,6 +30,7 @@ class _Frame:
     blocks_start: int
     max_block_size: int
     has_block_checksums: bool
+    has_content_checksum: bool
 
 
 def decompress(data: memoryview, bounds: Bounds, *, checks_descriptor: bool = True) -> bytes:
@@ -47,6 +49,8 @@ def decompress(data: memoryview, bounds: Bounds, *, checks_descriptor: bool = Tr
             position += _WORD.size
         out += block if word & _STORED else _read_block(block, frame.max_block_size, position - size, bounds)
         bounds.check(len(out))
+    if frame.has_content_checksum:
+        _read_word(data, position + _WORD.size, bounds)
     return bytes(out)
 
 
@@ -55,7 +59,7 @@ def _read_frame(data: memoryview, bounds: Bounds, *, checks_descriptor: bool) ->
         raise bounds.corrupt(f"lz4 magic {_MAGIC.hex()}", data[:_DESCRIPTOR_START].hex())
     flags, block_descriptor = data[4], data[5]
     size_code = block_descriptor >> 4
-    if flags & _VERSION_BITS != 0x40 or flags & 0x03 or not flags & _INDEPENDENT:
+    if flags & _VERSION_BITS != 0x40 or flags & _RESERVED or not flags & _INDEPENDENT:
         raise bounds.corrupt("version 01, independent blocks and reserved bits 0", f"{flags:#04x}", 4)
     if block_descriptor & 0x8F or size_code < 4:
         raise bounds.corrupt("a block size of 4 to 7 and reserved bits 0", f"{block_descriptor:#04x}", 5)
@@ -70,6 +74,7 @@ def _read_frame(data: memoryview, bounds: Bounds, *, checks_descriptor: bool) ->
         blocks_start=end + 1,
         max_block_size=1 << (2 * size_code + 8),
         has_block_checksums=bool(flags & _BLOCK_CHECKSUM),
+        has_content_checksum=bool(flags & _CONTENT_CHECKSUM),
     )
 
 
