@@ -2,6 +2,7 @@
 
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.control_record import ControlType, write_marker
+from spark_jobs.protocol.decision import BatchRow
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.segment import ScannedBatch, scan
@@ -83,3 +84,25 @@ def _marker(control_type: ControlType, *, pid: int, epoch: int, coord: int, at: 
 def scanned(records: bytes) -> tuple[bytes, tuple[ScannedBatch, ...]]:
     """The bytes and the batches in them."""
     return records, tuple(scan(records))
+
+
+def batch_of(row: BatchRow) -> bytes:
+    """A header row as a client or coordinator would send it."""
+    header, marker = row.header, row.marker
+    if marker is None:
+        return data_batch(
+            pid=header.producer_id,
+            epoch=header.producer_epoch,
+            seq=header.base_sequence,
+            count=header.last_offset_delta + 1,
+            txn=header.is_transactional,
+            ts=header.max_timestamp,
+        )
+    return _marker(
+        marker.control_type,
+        pid=header.producer_id,
+        epoch=header.producer_epoch,
+        coord=marker.coordinator_epoch,
+        at=0,
+        ts=header.max_timestamp,
+    )
