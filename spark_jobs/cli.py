@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.run import run
+from spark_jobs.commands.runs import runs
 from spark_jobs.inspection.isolation import Isolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -52,6 +54,10 @@ def inspect(
     out.flush()
     if not shown:
         raise typer.Exit(1)
+
+
+app.command()(run)
+app.command()(runs)
 
 
 def main() -> None:

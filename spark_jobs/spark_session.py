@@ -9,16 +9,18 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import IO, Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from spark_jobs.config.settings import SparkSettings
 from spark_jobs.java_home import java_home
 from spark_jobs.protocol.errors import OnceoverError
 
@@ -32,12 +34,20 @@ QUIET: dict[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 LOG_TAIL_BYTES = 4000
+SECONDS_BETWEEN_LOOKS = 0.2
+
+Watch = Callable[[int], None]
+"""Is told how many tasks of a job are done."""
 
 
 class SparkFailed(OnceoverError):
     """Spark itself, or a worker for a reason outside the data, gave up; trying again can help."""
 
     transient = True
+
+
+def _look_away(_: int) -> None:
+    """Nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +63,24 @@ class Spark:
         prepare_environment(os.environ)
         return SparkSession.getActiveSession() or SparkSession(self._start())
 
-    def run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = _look_away
+    ) -> list[Summary]:
         """`function` of every task, in the tasks' order; no session is started for no tasks.
 
-        A terminal error of a worker is raised here as it was; anything else becomes `SparkFailed`.
+        `watch` is told now and then how many are done. A terminal error of a worker is raised here as it was;
+        anything else becomes `SparkFailed`.
         """
         if not tasks:
             return []
-        context = self.session.sparkContext
+        job = self.session.sparkContext.parallelize(tasks, len(tasks)).map(_Attempt(function))
         try:
-            outcomes = context.parallelize(tasks, len(tasks)).map(_Attempt(function)).collect()
+            return [_value(outcome) for outcome in _collect(job, watch)]
         except Py4JJavaError as error:
             trace = str(error.java_exception)
             failure = SparkFailed(first_cause(trace))
             failure.add_note(trace)
             raise failure from None
-        return [_value(outcome) for outcome in outcomes]
 
     def stop(self) -> None:
         """End the JVM, if one was started."""
@@ -76,7 +88,7 @@ class Spark:
             self.session.stop()
 
     def _start(self) -> SparkContext:
-        settings = {**QUIET, **self.options, "spark.master": self.master, "spark.app.name": "onceover"}
+        settings = {**QUIET, "spark.app.name": "onceover", **self.options, "spark.master": self.master}
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
         with tempfile.TemporaryFile() as log:
@@ -84,6 +96,43 @@ class Spark:
                 return SparkContext(conf=conf, gateway=launch(conf, {"stderr": log}))
             except (PySparkException, Py4JError) as error:
                 raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
+
+
+def spark_for(settings: SparkSettings) -> Spark:
+    """The way to the Spark that a configuration names."""
+    options = {
+        "spark.app.name": settings.app_name,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        **settings.conf,
+    }
+    return Spark(settings.master, options)
+
+
+def _collect(rdd: "RDD[Summary]", watch: Watch) -> list[Summary]:
+    """The job's result; called off if the one who waits is interrupted."""
+    context, group = rdd.context, f"onceover-{id(rdd)}"
+
+    def collect() -> list[Summary]:
+        context.setJobGroup(group, "onceover")
+        return rdd.collect()
+
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(collect)
+        try:
+            while not wait([result], timeout=SECONDS_BETWEEN_LOOKS).done:
+                watch(_tasks_done(context, group))
+        except BaseException:
+            context.cancelJobGroup(group)
+            raise
+        return result.result()
+
+
+def _tasks_done(context: SparkContext, group: str) -> int:
+    tracker = context.statusTracker()
+    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
+    return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 class _Attempt(Generic[Task, Summary]):

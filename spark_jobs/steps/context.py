@@ -1,11 +1,11 @@
 """What a step is given and what it gives back: a step is a module with `run(context) -> StepResult`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.spark_session import Spark
+from spark_jobs.spark_session import Spark, Summary, Task
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
@@ -42,6 +42,13 @@ class RunContext:
     @property
     def lake(self) -> ObjectStore:
         return self.folder.lake
+
+    def run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
+        """`function` of every task by Spark's workers, in order, while a person sees how far it is."""
+        name = function.__name__.replace("_", " ")
+        return self.spark.run_tasks(
+            function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks")
+        )
 
     @property
     def now_ms(self) -> int:

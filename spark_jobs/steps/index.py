@@ -59,7 +59,7 @@ def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
         )
         for together in pack_tasks(bins, context.settings)
     ]
-    summaries = chain.from_iterable(context.spark.run_tasks(index_bins, tasks))
+    summaries = chain.from_iterable(context.run_tasks(index_bins, tasks))
     for each, summary in zip(bins, summaries, strict=True):
         yield IndexedBin(bin=each, summary=summary)
 

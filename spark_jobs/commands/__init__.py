@@ -1,0 +1,1 @@
+"""The commands of `onceover`, one module each: arguments in, exit code out."""
