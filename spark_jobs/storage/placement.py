@@ -129,12 +129,10 @@ def _place_capture(
 
 def _place_broker_log(source: Source, stat: ObjectStat, day: date | None, parts: list[str]) -> Placed | None:
     """A broker's directory holds much that is derived or on its way out: that is left where it is."""
-    found = _partition_of(parts)
-    if found is None:
-        is_ours = parts[-1] in LOG_DIRECTORY_FILES
-        return Placed(source=source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day) if is_ours else None
-    role = _role_in_partition(parts[-1])
-    if role is None or found.suffix is not None or parts[-2] == CLUSTER_METADATA_DIR:
+    if parts[-1] in LOG_DIRECTORY_FILES:  # by name first: a log directory may itself be called `broker-1`
+        return Placed(source=source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day)
+    found, role = _partition_of(parts), _role_in_partition(parts[-1])
+    if found is None or role is None or found.suffix is not None or parts[-2] == CLUSTER_METADATA_DIR:
         return None
     if not source.topics.takes(found.topic):
         return None
