@@ -57,6 +57,11 @@ class PartitionLog:
         self.high_watermark = log_start_offset
         self.log_end_offset = self.segments[-1].next_offset
 
+    def become_leader(self, leader_epoch: int) -> None:
+        """From here on this replica writes, as `leader_epoch`; the epoch begins at the log end."""
+        self.leader_epoch = leader_epoch
+        self.leader_epochs = self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+
     # -- appending -----------------------------------------------------------------------------------------
 
     def append(

@@ -99,6 +99,14 @@ def test_a_create_time_topic_keeps_the_producers_bytes_but_for_offset_and_leader
     assert result.log_append_time == -1
 
 
+def test_a_new_leaders_epoch_begins_at_the_log_end_before_it_writes() -> None:
+    log = PartitionLog(now=NOW)
+    log.become_leader(0)
+    log.append(plain_batch(count=3), now=NOW)
+    log.become_leader(2)
+    assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries] == [(0, 0), (2, 3)]
+
+
 def test_a_log_append_time_topic_stamps_the_batch_and_answers_duplicates_with_that_time() -> None:
     config = PartitionConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     log = PartitionLog(config, now=NOW)
