@@ -251,10 +251,10 @@ def _empty(
 
 
 def _transit(metadata: TransactionMetadata, state: TransactionState, **changes: Any) -> TransactionMetadata:
-    if metadata.pending_state is not None or metadata.state not in VALID_PREVIOUS_STATES[state]:
-        pending = f" (pending {metadata.pending_state.label})" if metadata.pending_state else ""
-        raise IllegalTransition(
-            f"{metadata.transactional_id}: {state.label} cannot follow {metadata.state.label}{pending}"
-        )
+    where = f"{metadata.transactional_id}: {state.label} cannot follow"
+    if metadata.pending_state is not None:
+        raise IllegalTransition(f"{where} pending {metadata.pending_state.label}")
+    if metadata.state not in VALID_PREVIOUS_STATES[state]:
+        raise IllegalTransition(f"{where} {metadata.state.label}")
     # The log names the producer id before this transition, so only a rotation makes the two differ.
     return replace(metadata, state=state, previous_producer_id=metadata.producer_id, **changes)
