@@ -1,9 +1,7 @@
-"""A broker's partition in memory: append, roll, watermarks, deletion, truncation (facts §2.3, §4.1, §6.3).
+"""A broker's partition in memory: appends as leader and as follower (facts §2.3).
 
 Bytes in, bytes out; the clock is an argument. `log_loader` brings such a log back from its files.
 """
-
-from collections.abc import Iterable
 
 from spark_jobs.protocol.decision import NO_GUARD, Decision, Rules, Verification
 from spark_jobs.protocol.errors import CorruptData, KafkaError
@@ -11,7 +9,6 @@ from spark_jobs.protocol.follower_fetch import follower_batches
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.legacy import LegacyHeader
 from spark_jobs.protocol.log_append import AppendResult, failed
-from spark_jobs.protocol.log_directory import partition_files
 from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET, LogSegment, base_offset_of
 from spark_jobs.protocol.log_validator import (
     Failure,
@@ -19,50 +16,21 @@ from spark_jobs.protocol.log_validator import (
     check_whole_batch,
     validate,
 )
-from spark_jobs.protocol.partition_config import PartitionConfig
 from spark_jobs.protocol.producer_replay import (
     ProducerUpdates,
     analyze,
     merge_updates,
-    rebuild_producer_state,
 )
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
-from spark_jobs.protocol.producer_state_manager import ProducerStateManager, TransactionVerification
 from spark_jobs.protocol.record_batch import TimestampType
+from spark_jobs.protocol.replica_log import ReplicaLog
 from spark_jobs.protocol.segment import ScannedBatch
-from spark_jobs.protocol.txn_index import AbortedTxn
 from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.protocol.verification import TransactionVerification
 
 
-class PartitionLog:
-    """One replica's log; `leader_epoch` is what this leader stamps on batches."""
-
-    def __init__(
-        self,
-        config: PartitionConfig | None = None,
-        *,
-        leader_epoch: int = 0,
-        log_start_offset: int = 0,
-        now: int = 0,
-        producer_state_manager: ProducerStateManager | None = None,
-        segments: Iterable[LogSegment] = (),
-        leader_epochs: LeaderEpochs | None = None,
-    ) -> None:
-        self.config = PartitionConfig() if config is None else config
-        self.leader_epoch = leader_epoch
-        self.leader_epochs = LeaderEpochs() if leader_epochs is None else leader_epochs
-        self.manager = self.config.new_manager() if producer_state_manager is None else producer_state_manager
-        self.segments = list(segments) or [self.config.new_segment(log_start_offset, now)]
-        self.log_start_offset = log_start_offset
-        self.high_watermark = log_start_offset
-        self.log_end_offset = self.segments[-1].next_offset
-
-    def become_leader(self, leader_epoch: int) -> None:
-        """From here on this replica writes, as `leader_epoch`; the epoch begins at the log end."""
-        self.leader_epoch = leader_epoch
-        self.leader_epochs = self.leader_epochs.assign(leader_epoch, self.log_end_offset)
-
-    # -- appending -----------------------------------------------------------------------------------------
+class PartitionLog(ReplicaLog):
+    """A log that can be written; `leader_epoch` is what it stamps on batches as leader."""
 
     def append(
         self,
@@ -184,8 +152,6 @@ class PartitionLog:
             self.manager.complete_txn(completed)
         self.manager.update_map_end_offset(self.log_end_offset)
 
-    # -- rolling -------------------------------------------------------------------------------------------
-
     def _maybe_roll(self, records: bytes, batches: tuple[ScannedBatch, ...], now: int) -> None:
         segment, last = self.segments[-1], batches[-1].header
         is_full = segment.size > self.config.segment_bytes - len(records)
@@ -200,98 +166,6 @@ class PartitionLog:
         waited = newest - first if first >= 0 else now - segment.created
         return waited > self.config.segment_ms
 
-    def roll(self, now: int, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment and take a snapshot at its base (facts §2.12)."""
-        base = max(expected_next_offset, self.log_end_offset)
-        if self.segments[-1].base_offset == base:
-            self.segments.pop()
-        else:
-            self.segments[-1].index_max_timestamp()
-        self.segments.append(self.config.new_segment(base, now))
-        self.manager.update_map_end_offset(base)
-        self.manager.take_snapshot()
-        return self.segments[-1]
-
-    # -- watermarks ----------------------------------------------------------------------------------------
-
-    def update_high_watermark(self, offset: int) -> None:
-        """Everything before `offset` is replicated; kept between log start and log end."""
-        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
-        self.manager.on_high_watermark_updated(self.high_watermark)
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest unstable transaction begins, not before the batch that holds the log start."""
-        first = self.manager.first_unstable_offset
-        return None if first is None else self._batch_start(max(first, self.log_start_offset))
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to (excluding) here a read_committed consumer may read (facts §4.1)."""
-        first = self.first_unstable_offset
-        return first if first is not None and first < self.high_watermark else self.high_watermark
-
-    def _batch_start(self, offset: int) -> int:
-        for segment in self.segments:
-            index = segment.index_of(offset)
-            if index < len(segment.batches):
-                return base_offset_of(segment.batches[index])
-        return offset
-
-    # -- deleting and truncating ---------------------------------------------------------------------------
-
-    def delete_records(self, offset: int) -> None:
-        """Move the log start up to `offset` (-1: the high watermark); producers stay known (facts §2.10)."""
-        target = self.high_watermark if offset < 0 else offset
-        if not target <= self.high_watermark:
-            raise ValueError(f"offset {target} is above the high watermark {self.high_watermark}")
-        self.increment_log_start_offset(target)
-
-    def increment_log_start_offset(self, offset: int) -> None:
-        """What DeleteRecords and retention do to the log's front; a lower offset changes nothing."""
-        if offset <= self.log_start_offset:
-            return
-        self.log_start_offset = offset
-        self.leader_epochs = self.leader_epochs.truncate_from_start(offset)
-        self.manager.on_log_start_offset_incremented(offset)
-
-    def delete_old_segments(self) -> None:
-        """Drop segments that end before the log start, and the snapshots at their bases."""
-        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
-            self.manager.remove_snapshot(self.segments.pop(0).base_offset)
-
-    def truncate_to(self, offset: int, *, now: int) -> None:
-        """Cut the log at the batch that holds `offset`, as a follower does (facts §6.3)."""
-        if offset >= self.log_end_offset:
-            self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
-            return
-        if self.segments[0].base_offset > offset:
-            self.truncate_fully_and_start_at(offset, now=now)
-            return
-        while self.segments[-1].base_offset > offset:
-            self.manager.remove_snapshot(self.segments.pop().base_offset)
-        self.segments[-1].truncate_to(offset)
-        self.log_end_offset = offset
-        self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._rebuild(offset, now)
-
-    def truncate_fully_and_start_at(self, offset: int, *, now: int) -> None:
-        """Forget the whole log and begin again at `offset`."""
-        self.segments = [self.config.new_segment(offset, now)]
-        self.leader_epochs = LeaderEpochs()
-        self.manager.truncate_fully_and_start_at(offset)
-        self.log_start_offset = self.log_end_offset = offset
-        self._rebuild(offset, now)
-
-    def _rebuild(self, offset: int, now: int) -> None:
-        rebuild_producer_state(
-            self.manager, self.segments, self.log_start_offset, offset, now=now, clean=False
-        )
-        self.update_high_watermark(min(self.high_watermark, self.log_end_offset))
-
-    # -- verification, closing, files ----------------------------------------------------------------------
-
     def maybe_start_transaction_verification(
         self, *, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now: int
     ) -> TransactionVerification:
@@ -303,21 +177,3 @@ class PartitionLog:
             supports_epoch_bump=supports_epoch_bump,
             now=now,
         )
-
-    def close(self) -> None:
-        """A clean shutdown: a snapshot at the log end, the last timestamps indexed."""
-        self.manager.take_snapshot()
-        self.segments[-1].index_max_timestamp()
-
-    @property
-    def snapshots(self) -> dict[int, bytes]:
-        return dict(self.manager.snapshots)
-
-    @property
-    def aborted(self) -> tuple[AbortedTxn, ...]:
-        """All entries of all transaction indexes, in offset order."""
-        return tuple(txn for segment in self.segments for txn in segment.aborted)
-
-    def files(self) -> dict[str, bytes]:
-        """The partition's directory as it stands on disk; name → bytes."""
-        return partition_files(self.segments, self.manager.snapshots, self.leader_epochs)

@@ -5,7 +5,7 @@ a mapping from offset to bytes that the caller may share between managers, as a 
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spark_jobs.protocol.admission import has_ongoing_transaction, merge
 from spark_jobs.protocol.decision import NO_GUARD, ProducerAppendInfo
@@ -19,21 +19,15 @@ from spark_jobs.protocol.producer_state import (
 )
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.snapshot import read_snapshot, write_snapshot
+from spark_jobs.protocol.verification import (
+    TransactionVerification,
+    is_for_next_transaction,
+    with_attempt,
+)
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionVerification:
-    """The answer to a leader's "may this transaction begin here?"; a stale epoch is fenced at once.
-
-    `guard` is what the append must show; NO_GUARD means that the transaction is already open.
-    """
-
-    guard: int = NO_GUARD
-    is_fenced: bool = False
 
 
 class ProducerStateManager:
@@ -250,28 +244,22 @@ class ProducerStateManager:
     def maybe_create_verification_state(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now: int
     ) -> VerificationStateEntry:
-        """A new entry, or the old one: lowered to an earlier sequence, or moved to a newer epoch."""
-        state = self.verification_states.get(producer_id)
-        if state is None:
+        """A new entry with a guard of its own, or the old one brought up to date."""
+        known = self.verification_states.get(producer_id)
+        if known is None:
             self._last_guard += 1
-            state = VerificationStateEntry(
+            known = VerificationStateEntry(
                 guard=self._last_guard,
                 lowest_sequence=sequence,
                 producer_epoch=producer_epoch,
                 supports_epoch_bump=supports_epoch_bump,
                 timestamp=now,
             )
-        elif producer_epoch > state.producer_epoch:
-            state = replace(state, lowest_sequence=sequence, producer_epoch=producer_epoch)
-        elif producer_epoch == state.producer_epoch:
-            state = replace(state, lowest_sequence=min(sequence, state.lowest_sequence))
-        self.verification_states[producer_id] = state
-        return state
+        self.verification_states[producer_id] = with_attempt(known, sequence, producer_epoch)
+        return self.verification_states[producer_id]
 
     def clear_verification_state(self, producer_id: int, producer_epoch: int, *, is_marker: bool) -> None:
         """A transactional batch was appended; a TV2 marker leaves a verification of the next transaction."""
         state = self.verification_states.get(producer_id)
-        if state is None:
-            return
-        if not (is_marker and state.supports_epoch_bump and state.producer_epoch == producer_epoch):
+        if state is not None and not (is_marker and is_for_next_transaction(state, producer_epoch)):
             del self.verification_states[producer_id]
