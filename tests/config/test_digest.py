@@ -1,0 +1,34 @@
+import pytest
+
+from tests.config.test_load import SMALLEST, parse, source
+
+
+def test_the_digest_changes_with_what_decides_verdicts() -> None:
+    texts = [
+        SMALLEST,
+        f"{SMALLEST}kafka: {{transaction_version: TV1}}",
+        f"{SMALLEST}limits: {{max_batch_bytes: 1MiB}}",
+        f"{SMALLEST}topics: {{a: {{cleanup_policy: compact}}}}",
+        source("on_gap: park"),
+        source("markers: true"),
+        source("markers: false"),
+    ]
+    assert len({parse(text).digest for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST.replace("lake: lake", "lake: s3://bucket/lake"),
+        SMALLEST.replace("root: capture", "root: s3://bucket/capture, immutable: true"),
+        f"{SMALLEST}spark: {{master: 'spark://host:7077', shuffle_partitions: 400}}",
+        f"{SMALLEST}limits: {{range_bytes: 1MiB, worker_memory: 4GiB, stage_threads: 64}}",
+        f"{SMALLEST}s3: {{endpoint_url: 'http://localhost:9000'}}",
+    ],
+)
+def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
+    assert parse(text).digest == parse(SMALLEST).digest
+
+
+def test_the_digest_stays_what_it_was_when_this_was_written() -> None:
+    assert parse(SMALLEST).digest == "cf19abe65d7d5954d3d74ce32def4b679f42a5cebe1d88129baef72aa2048ae2"
