@@ -26,7 +26,7 @@ from tests.broker.wire import Connection
 TOPICS = {"orc": (3, "CreateTime"), "lat": (1, "LogAppendTime")}
 SEGMENT_BYTES = 8192
 COORDINATOR_BUSY = {14, 15, 16, 51}
-LEADER_MOVING = {3, 5, 6, 9}
+LEADER_MOVING = {3, 5, 6, 9, 19, 20}
 TXN_TIMEOUT_MS = 3_000_000
 TRIES, PAUSE_SECONDS = 600, 0.05
 Tp = tuple[str, int]
