@@ -13,7 +13,10 @@ setup:  ## make .venv from the pinned requirements (done by every target that ne
 
 run: setup  ## show what Onceover does, on a small sample
 	@$(BIN)/python -m tests.sample .cache/sample
+	@echo "What a broker's log directory holds:  onceover inspect .cache/sample" && echo
 	@$(BIN)/onceover inspect .cache/sample
+	@echo "What a consumer would get of it:  onceover inspect .cache/sample --records --isolation read_committed"
+	@$(BIN)/onceover inspect .cache/sample --records --isolation read_committed 2>/dev/null
 
 test: lint types layers pytest  ## everything that must hold: lint, types, layers, tests
 
@@ -27,7 +30,7 @@ layers: setup  ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-cache > .cache/layers.txt || { cat .cache/layers.txt; exit 1; }; echo "layers: kept"
 
 pytest: setup  ## the tests alone
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet

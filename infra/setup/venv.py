@@ -139,7 +139,15 @@ def install_packages(venv: Path, root: Path) -> None:
     try:
         install_uv(venv, root)
         with phase(f"installing {count} packages"):
-            run(venv / "bin/uv", "pip", "install", "--python", venv / "bin/python", *options)
+            run(
+                venv / "bin/uv",
+                "pip",
+                "install",
+                "--compile-bytecode",
+                "--python",
+                venv / "bin/python",
+                *options,
+            )
     except SetupFailed as error:
         say(f"  uv cannot install here ({str(error).splitlines()[-1].strip()}): pip will, in some minutes\n")
         with phase(f"installing {count} packages with pip"):

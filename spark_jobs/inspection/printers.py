@@ -84,7 +84,7 @@ class TextPrinter:
     def _print(self, *shown: RenderableType) -> None:
         with self._console.capture() as captured:
             for renderable in shown:
-                self._console.print(renderable, crop=False)
+                self._console.print(renderable, crop=False, soft_wrap=isinstance(renderable, Text))
         self._out.write(captured.get().encode())
 
 
