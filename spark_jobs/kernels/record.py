@@ -17,17 +17,29 @@ class RecordProblem(IntEnum):
 
     NONE = 0
     NEGATIVE_COUNT = 1
+    """The batch claims fewer than no records."""
     MISSING_RECORD = 2
+    """The bytes end before the last record."""
     TRAILING_BYTES = 3
+    """Bytes are left after the last record."""
     NO_VARINT = 4
+    """A varint is cut off or too long."""
     LENGTH_BEYOND_END = 5
+    """A record is longer than the bytes that are left."""
     MISSING_ATTRIBUTES = 6
+    """A record without even its first byte."""
     BYTES_BEYOND_END = 7
+    """A key, value or header that is longer than the bytes that are left."""
     HEADER_COUNT = 8
+    """Fewer than no headers, or more than there are bytes."""
     WRONG_LENGTH = 9
+    """A record that does not fill the length that it claims."""
 
 
 NONE = int(RecordProblem.NONE)
+NEGATIVE_COUNT = int(RecordProblem.NEGATIVE_COUNT)
+MISSING_RECORD = int(RecordProblem.MISSING_RECORD)
+TRAILING_BYTES = int(RecordProblem.TRAILING_BYTES)
 BAD_VARINT = int(RecordProblem.NO_VARINT)
 LENGTH_BEYOND_END = int(RecordProblem.LENGTH_BEYOND_END)
 MISSING_ATTRIBUTES = int(RecordProblem.MISSING_ATTRIBUTES)

@@ -1,0 +1,67 @@
+"""Decoded records as Arrow, without a copy: the buffers that kernels filled become the columns' own."""
+
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.record_buffers import Binary, RecordBuffers
+
+HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("batch", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("sequence", pa.int32(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", HEADERS_TYPE, nullable=False),
+]
+RECORD_SCHEMA = pa.schema(_FIELDS)
+"""`batch` is the index of the batch in the call; `timestamp` is in milliseconds since 1970."""
+
+
+def record_batch(buffers: RecordBuffers) -> pa.RecordBatch:
+    """The columns of `RECORD_SCHEMA` over the memory of `buffers`."""
+    records, headers = buffers.offset.size, buffers.header_key.offsets.size - 1
+    columns = [
+        _array(pa.int32(), records, None, buffers.batch),
+        _array(pa.int64(), records, None, buffers.offset),
+        _array(pa.int64(), records, None, buffers.timestamp),
+        _array(pa.int32(), records, None, buffers.sequence),
+        _binary(pa.binary(), buffers.key),
+        _binary(pa.binary(), buffers.value),
+        _array(
+            HEADERS_TYPE,
+            records,
+            None,
+            buffers.header_offsets,
+            children=[
+                _array(
+                    HEADER_TYPE,
+                    headers,
+                    None,
+                    children=[
+                        _binary(pa.string(), buffers.header_key),
+                        _binary(pa.binary(), buffers.header_value),
+                    ],
+                )
+            ],
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _binary(kind: pa.DataType, column: Binary) -> "pa.Array[Any]":
+    return _array(kind, column.offsets.size - 1, column.validity, column.offsets, column.data)
+
+
+def _array(
+    kind: pa.DataType,
+    rows: int,
+    *memory: npt.NDArray[Any] | None,
+    children: "list[pa.Array[Any]] | None" = None,
+) -> "pa.Array[Any]":
+    buffers = [None if part is None else pa.py_buffer(part.data) for part in memory]
+    return pa.Array.from_buffers(kind, rows, buffers, children=children)

@@ -1,0 +1,77 @@
+"""From batches in a buffer to Arrow records: decompressed and decoded piece by piece, within a budget."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.decompress import (
+    DEFAULT_BUDGET,
+    PayloadProblem,
+    Payloads,
+    decompress_batches,
+)
+from spark_jobs.kernels.records import BatchProblem, decode
+from spark_jobs.kernels.sections import sections_of
+from spark_jobs.protocol.compression import DEFAULT_LIMIT
+from spark_jobs.protocol.record_batch import HEADER_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedBatches:
+    """The records of the batches `first` to `last` (excluded), except for those that have a problem.
+
+    Both the column `batch` and the problems count batches as the headers of the whole call do.
+    """
+
+    first: int
+    last: int
+    records: pa.RecordBatch
+    problems: tuple[PayloadProblem, ...]
+
+
+def decode_batches(
+    buffer: Any,
+    headers: HeaderColumns,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    budget: int = DEFAULT_BUDGET,
+    source: str = "<bytes>",
+    origin: int = 0,
+) -> Iterator[DecodedBatches]:
+    """The records of v2 batches in order; a piece holds at most `budget` bytes of records and one batch more.
+
+    `headers` are of a scan of `buffer`, which begins at byte `origin` of `source`; their checksums have been
+    checked before.
+    """
+    first = 0
+    while first < headers.rows:
+        rest = headers.part(first, headers.rows)
+        payloads = decompress_batches(buffer, rest, limit=limit, budget=budget, source=source, origin=origin)
+        yield _decode(payloads, rest, first, source, origin)
+        first += payloads.batches
+
+
+def _decode(
+    payloads: Payloads, headers: HeaderColumns, first: int, source: str, origin: int
+) -> DecodedBatches:
+    part = headers.part(0, payloads.batches)
+    sections = sections_of(part, payloads.start, payloads.end)
+    unreadable = [problem.batch for problem in payloads.problems]
+    sections.record_count[unreadable] = 0
+    decoded = decode(payloads.arena, sections, first_batch=first)
+    invalid = (_invalid(problem, part, source, origin) for problem in decoded.problems)
+    found = sorted((*payloads.problems, *invalid), key=lambda problem: problem.batch)
+    return DecodedBatches(
+        first=first,
+        last=first + payloads.batches,
+        records=decoded.records,
+        problems=tuple(PayloadProblem(batch=first + problem.batch, error=problem.error) for problem in found),
+    )
+
+
+def _invalid(problem: BatchProblem, headers: HeaderColumns, source: str, origin: int) -> PayloadProblem:
+    position = origin + int(headers.position[problem.batch]) + HEADER_SIZE
+    return PayloadProblem(batch=problem.batch, error=problem.error(source=source, records_position=position))

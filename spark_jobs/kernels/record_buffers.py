@@ -1,0 +1,74 @@
+"""The memory that decoded records go to: what Arrow calls offsets, data and validity, one set per column.
+
+Offsets are int32, as Arrow's `binary` has them: half the size of int64, and the type that Iceberg and Spark
+take. They suffice because an arena of at most 2 GiB holds everything that they point to.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kernels.memory import Bytes
+
+MAX_BYTES = 2**31 - 1
+
+
+class Totals(NamedTuple):
+    """How much the good batches of one call hold."""
+
+    records: int
+    key_bytes: int
+    value_bytes: int
+    headers: int
+    header_key_bytes: int
+    header_value_bytes: int
+
+
+class Binary(NamedTuple):
+    """A column of bytes, where null is not empty."""
+
+    offsets: npt.NDArray[np.int32]
+    data: Bytes
+    validity: Bytes
+
+
+class RecordBuffers(NamedTuple):
+    """One row per record, and one per record header."""
+
+    offset: npt.NDArray[np.int64]
+    timestamp: npt.NDArray[np.int64]
+    sequence: npt.NDArray[np.int32]
+    batch: npt.NDArray[np.int32]
+    key: Binary
+    value: Binary
+    header_offsets: npt.NDArray[np.int32]
+    header_key: Binary
+    header_value: Binary
+
+
+def allocate(totals: Totals) -> RecordBuffers:
+    """Exactly the memory that `totals` asks for; offsets begin with 0, and every value as null."""
+    records, headers = totals.records, totals.headers
+    return RecordBuffers(
+        offset=np.empty(records, dtype=np.int64),
+        timestamp=np.empty(records, dtype=np.int64),
+        sequence=np.empty(records, dtype=np.int32),
+        batch=np.empty(records, dtype=np.int32),
+        key=_binary(records, totals.key_bytes),
+        value=_binary(records, totals.value_bytes),
+        header_offsets=_offsets(records),
+        header_key=_binary(headers, totals.header_key_bytes),
+        header_value=_binary(headers, totals.header_value_bytes),
+    )
+
+
+def _binary(rows: int, size: int) -> Binary:
+    validity = np.zeros((rows + 7) // 8, dtype=np.uint8)
+    return Binary(offsets=_offsets(rows), data=np.empty(size, dtype=np.uint8), validity=validity)
+
+
+def _offsets(rows: int) -> npt.NDArray[np.int32]:
+    offsets = np.empty(rows + 1, dtype=np.int32)
+    offsets[0] = 0
+    return offsets

@@ -1,0 +1,192 @@
+"""Records of many decompressed batches into Arrow's memory in one call: the twin of `protocol.records`.
+
+Two passes: the first reads strictly and counts, the second copies what the first found to be good. A batch
+with a problem contributes nothing; what is wrong with it, and where, comes back beside the records.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.arrow import record_batch
+from spark_jobs.kernels.compile import helper, kernel
+from spark_jobs.kernels.memory import Bytes, copy_bytes
+from spark_jobs.kernels.record import (
+    MISSING_RECORD,
+    NEGATIVE_COUNT,
+    NONE,
+    TRAILING_BYTES,
+    RecordProblem,
+    parse_record,
+    read_nullable,
+)
+from spark_jobs.kernels.record_buffers import MAX_BYTES, Binary, RecordBuffers, Totals, allocate
+from spark_jobs.kernels.sections import RecordSections
+from spark_jobs.kernels.sequences import increment_sequence
+from spark_jobs.kernels.utf8 import write_repaired
+from spark_jobs.protocol.errors import InvalidRecord, LimitExceeded
+from spark_jobs.protocol.record_batch import NO_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProblem:
+    """Why the records of batch `batch` were left out; `position` counts from where they begin."""
+
+    batch: int
+    problem: RecordProblem
+    position: int
+
+    def error(self, *, source: str = "<bytes>", records_position: int = 0) -> InvalidRecord:
+        """The error to raise, for records that begin at `records_position` of `source`."""
+        return InvalidRecord(
+            source=source,
+            position=records_position + self.position,
+            expected="the records that the batch claims",
+            found=self.problem.name.lower().replace("_", " "),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRecords:
+    """The records of the good batches, in order, and the problems of the others."""
+
+    records: pa.RecordBatch
+    problems: tuple[BatchProblem, ...]
+
+
+@helper
+def _measure_batch(arena: Bytes, start: int, end: int, count: int) -> tuple[int, int, Totals]:
+    """(problem, its position, what the batch holds if there is none)."""
+    position, key_bytes, value_bytes = start, 0, 0
+    headers, header_key_bytes, header_value_bytes = 0, 0, 0
+    problem = NEGATIVE_COUNT if count < 0 else NONE
+    for _ in range(count):
+        if position == end:
+            problem = MISSING_RECORD
+            break
+        record = parse_record(arena, position, end)
+        problem, position = record.problem, record.position
+        if problem != NONE:
+            break
+        key_bytes += max(record.key_size, 0)
+        value_bytes += max(record.value_size, 0)
+        headers += record.header_count
+        header_key_bytes += record.header_key_bytes
+        header_value_bytes += record.header_value_bytes
+    if problem == NONE and position != end:
+        problem = TRAILING_BYTES
+    held = Totals(count, key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes)
+    return problem, position, held
+
+
+@kernel
+def _measure(
+    arena: Bytes, sections: RecordSections, problems: npt.NDArray[np.int8], positions: npt.NDArray[np.int64]
+) -> Totals:
+    """What all good batches hold; every batch gets its problem and, counted from its start, the position."""
+    records, key_bytes, value_bytes = 0, 0, 0
+    headers, header_key_bytes, header_value_bytes = 0, 0, 0
+    for batch in range(sections.start.size):
+        problems[batch], positions[batch] = NONE, 0
+        if sections.record_count[batch] == 0:  # whatever bytes are there, a broker does not look at them
+            continue
+        start = sections.start[batch]
+        problem, position, held = _measure_batch(
+            arena, start, sections.end[batch], sections.record_count[batch]
+        )
+        problems[batch], positions[batch] = problem, position - start
+        if problem == NONE:
+            records += held.records
+            key_bytes += held.key_bytes
+            value_bytes += held.value_bytes
+            headers += held.headers
+            header_key_bytes += held.header_key_bytes
+            header_value_bytes += held.header_value_bytes
+    return Totals(records, key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes)
+
+
+@helper
+def _put(column: Binary, row: int, arena: Bytes, start: int, size: int) -> None:
+    """Bytes, or null if `size` is negative, as the next row of a column."""
+    at = column.offsets[row]
+    if size >= 0:
+        column.validity[row >> 3] |= 1 << (row & 7)
+        copy_bytes(column.data, at, arena, start, size)
+        column.offsets[row + 1] = at + size
+    else:
+        column.offsets[row + 1] = at
+
+
+@helper
+def _put_headers(buffers: RecordBuffers, row: int, arena: Bytes, position: int, end: int, count: int) -> None:
+    first = buffers.header_offsets[row]
+    for header in range(first, first + count):
+        _, start, size = read_nullable(arena, position, end)
+        column = buffers.header_key
+        column.validity[header >> 3] |= 1 << (header & 7)
+        column.offsets[header + 1] = write_repaired(column.data, column.offsets[header], arena, start, size)
+        _, start, size = read_nullable(arena, start + size, end)
+        _put(buffers.header_value, header, arena, start, size)
+        position = start + max(size, 0)
+    buffers.header_offsets[row + 1] = first + count
+
+
+@kernel
+def _fill(
+    arena: Bytes,
+    sections: RecordSections,
+    problems: npt.NDArray[np.int8],
+    first_batch: int,
+    buffers: RecordBuffers,
+) -> None:
+    row = 0
+    for batch in range(sections.start.size):
+        if problems[batch] != NONE:
+            continue
+        position, end = sections.start[batch], sections.end[batch]
+        base_sequence = sections.base_sequence[batch]
+        for _ in range(sections.record_count[batch]):
+            record = parse_record(arena, position, end)
+            position = record.position
+            buffers.batch[row] = first_batch + batch
+            buffers.offset[row] = sections.base_offset[batch] + record.offset_delta
+            if sections.is_log_append_time[batch]:
+                buffers.timestamp[row] = sections.max_timestamp[batch]
+            else:
+                buffers.timestamp[row] = sections.base_timestamp[batch] + record.timestamp_delta
+            has_sequence = base_sequence >= 0
+            buffers.sequence[row] = (
+                increment_sequence(base_sequence, record.offset_delta) if has_sequence else NO_SEQUENCE
+            )
+            _put(buffers.key, row, arena, record.key_start, record.key_size)
+            _put(buffers.value, row, arena, record.value_start, record.value_size)
+            _put_headers(buffers, row, arena, record.headers_start, end, record.header_count)
+            row += 1
+
+
+def decode(arena: Bytes, sections: RecordSections, *, first_batch: int = 0) -> DecodedRecords:
+    """The records of all batches whose records are right, and what is wrong with the others.
+
+    The column `batch` counts from `first_batch`, problems count from 0.
+    """
+    problems = np.empty(sections.rows, dtype=np.int8)
+    positions = np.empty(sections.rows, dtype=np.int64)
+    totals = _measure(arena, sections, problems, positions)
+    _check_size(totals)
+    buffers = allocate(totals)
+    _fill(arena, sections, problems, first_batch, buffers)
+    bad = (
+        BatchProblem(batch=int(batch), problem=RecordProblem(problems[batch]), position=int(positions[batch]))
+        for batch in np.flatnonzero(problems)
+    )
+    return DecodedRecords(records=record_batch(buffers), problems=tuple(bad))
+
+
+def _check_size(totals: Totals) -> None:
+    largest = max(totals)
+    if largest > MAX_BYTES:
+        raise LimitExceeded(
+            position=0, expected=f"at most {MAX_BYTES} bytes of records in one call", found=largest
+        )
