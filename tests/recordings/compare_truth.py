@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spark_jobs.protocol.control_record import read_first_control_type, read_marker
+from spark_jobs.protocol.errors import InvalidRecord
 from spark_jobs.protocol.log_fetch import fetch
 from spark_jobs.protocol.log_segment import LogSegment
 from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.partition_transactions import LogBatch, fold
 from spark_jobs.protocol.read_committed import ConsumerFilter, next_position, records_from, visibility
+from spark_jobs.protocol.record_batch import check_batch
 from spark_jobs.protocol.records import LogRecord
 from spark_jobs.protocol.segment import ScannedBatch, read_batch_records
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -39,12 +41,18 @@ def compare_uncommitted(
 
 
 def consume(log: PartitionLog, *, read_committed: bool) -> Iterator[LogRecord]:
-    """Fetch from the log's start until there is nothing more to get."""
+    """Fetch from the log's start until there is nothing more to get; what no consumer would take raises."""
     position = log.log_start_offset
+    source = str(log.config.topic_partition)
     while (answer := fetch(log, position, read_committed=read_committed, max_bytes=MAX_FETCH_BYTES)).batches:
         segment = next(s for s in log.segments if answer.batches[0] in s.batches)
         seen = ConsumerFilter((txn.producer_id, txn.first_offset) for txn in answer.aborted)
         for batch in answer.batches:
+            check_batch(segment.batch_bytes(batch), source=source)
+            if next_position(batch.header) <= position:
+                raise InvalidRecord(
+                    source=source, position=batch.position, expected=f"offset {position}", found=batch.header
+                )
             if seen.accepts(batch.header, _control_type(segment, batch)):
                 yield from records_from(_records(segment, batch), position)
             position = next_position(batch.header)
