@@ -1,6 +1,26 @@
-"""What all tests share: no example of Hypothesis is judged by the clock, since kernels compile on first use."""
+"""What all tests share: one Spark for those that need it; no example of Hypothesis is judged by the clock."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
-settings.register_profile("onceover", deadline=None)
+from spark_jobs.spark_session import Spark
+
+settings.register_profile("onceover", deadline=None)  # kernels compile on first use
 settings.load_profile("onceover")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Spark]:
+    """The one session of this process; nothing starts before a test runs a task."""
+    shared = Spark("local[2]", {"spark.driver.memory": "1g"})
+    yield shared
+    shared.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, one gets all that need Spark, and files stay together."""
+    for item in items:
+        needs_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.partition("::")[0]))

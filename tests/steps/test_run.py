@@ -1,0 +1,141 @@
+"""A run can be interrupted and repeated at will: the same bytes, nothing twice, one at a time."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.errors import LakeBusy
+from spark_jobs.storage.ledger import RunStatus, list_runs
+from spark_jobs.storage.lock import lake_lock
+from tests.indexing.objects import nested_object, plain_object
+from tests.steps.nights import CAPTURE, Place, day, place_at
+
+CONFIG = CAPTURE + "limits: {range_bytes: 4096}\nspark: {master: 'local[2]'}\n"
+PATIENCE_S = 300
+
+
+def _night(directory: Path, lake: str = "lake") -> Place:
+    """A lake for the one night that stands in `directory`, and its configuration file."""
+    config = CONFIG.replace("lake: lake", f"lake: {lake}")
+    place = place_at(directory, config)
+    if not (directory / "capture").exists():
+        for partition in range(4):
+            place.arrive(f"dt=2024-05-01/orders-{partition}/a", plain_object(200))
+            place.arrive(f"dt=2024-05-01/orders-{partition}/b", nested_object(20))
+    _config_file(place).write_text(config)
+    return place
+
+
+def _config_file(place: Place) -> Path:
+    return Path(f"{place.settings.lake}.yaml")
+
+
+def _run(place: Place, spark: Spark, until: Step = Step.INDEX) -> RunOutcome:
+    narrator = Narrator(Console(quiet=True))
+    return run_night(place.settings, day(1), until=until, spark=spark, narrator=narrator)
+
+
+def _tree(directory: Path, *left_out: str) -> dict[str, bytes]:
+    """Every file below `directory` with its bytes."""
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    named = ((str(path.relative_to(directory)), path) for path in files)
+    return {name: path.read_bytes() for name, path in named if not name.startswith(left_out)}
+
+
+def _wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _start(place: Place) -> subprocess.Popen[bytes]:
+    """The command itself, in a process that can be killed."""
+    arguments = ["--config", str(_config_file(place)), "--date", "2024-05-01", "--until", "index"]
+    command = [sys.executable, "-m", "spark_jobs", "run", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_run_does_its_steps_and_says_so_in_the_ledger(tmp_path: Path, spark: Spark) -> None:
+    place = _night(tmp_path)
+
+    outcome = _run(place, spark)
+
+    assert [done.step for done in outcome.done] == [Step.STAGE, Step.INDEX]
+    [line] = list_runs(place.lake)
+    assert (line.run_id, line.status, line.attempts) == (outcome.run_id, RunStatus.DONE, 1)
+    assert [step.step for step in line.steps] == [Step.INDEX]
+    assert line.steps[0].counts["batches"] == 880
+
+
+def test_the_same_run_again_changes_nothing_and_needs_no_spark(tmp_path: Path, spark: Spark) -> None:
+    place = _night(tmp_path)
+    first = _run(place, spark)
+    before = _tree(tmp_path / "lake", "locks")
+
+    again = _run(place, Spark("no such master"))
+
+    assert again.worked == ()
+    assert (again.run_id, again.done) == (first.run_id, first.done)
+    assert _tree(tmp_path / "lake", "locks") == before
+
+
+def test_another_lake_gets_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
+    first, second = (_run(_night(tmp_path, lake), spark) for lake in ("one", "two"))
+
+    assert first == second
+    assert _tree(tmp_path / "one/runs") == _tree(tmp_path / "two/runs")
+
+
+def test_a_run_killed_in_index_and_repeated_gives_the_bytes_of_an_undisturbed_one(
+    tmp_path: Path, spark: Spark
+) -> None:
+    expected = _run(_night(tmp_path, "undisturbed"), spark)
+    killed, runs = _night(tmp_path, "killed"), tmp_path / "killed/runs"
+    process = _start(killed)
+    try:
+        _wait_until(lambda: any(runs.glob("*/index/*/*/*.parquet")), process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert not any(runs.glob("*/index/_done.json"))
+    assert [line.status for line in list_runs(killed.lake)] == [RunStatus.INTERRUPTED]
+
+    outcome = _run(killed, spark)
+
+    assert outcome == expected
+    assert _tree(runs) == _tree(tmp_path / "undisturbed/runs")
+    assert [(line.status, line.attempts) for line in list_runs(killed.lake)] == [(RunStatus.DONE, 2)]
+
+
+def test_of_two_runs_at_once_one_wins_and_the_other_says_who(tmp_path: Path, spark: Spark) -> None:
+    place = _night(tmp_path)
+
+    with lake_lock(place.lake, purpose="run of 2024-05-01"), pytest.raises(LakeBusy) as refused:
+        _run(place, spark)
+
+    assert "run of 2024-05-01" in str(refused.value)
+    assert _run(place, spark).worked == (Step.INDEX,)
+
+
+def test_the_command_says_what_went_wrong_and_whether_to_try_again(tmp_path: Path) -> None:
+    place = _night(tmp_path)
+
+    with lake_lock(place.lake, purpose="run of 2024-05-01"):
+        process = _start(place)
+        out, err = process.communicate()
+
+    assert process.returncode == 75
+    assert out == b""
+    assert b"works on this lake" in err
