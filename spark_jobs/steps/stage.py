@@ -14,10 +14,11 @@ from spark_jobs.flow import Step
 from spark_jobs.reporting.progress import byte_progress
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.errors import OutOfTurn
-from spark_jobs.storage.fetch import Fetched, Fetcher, clear_notes, identity_of, read_notes
+from spark_jobs.storage.fetch import Fetched, Fetcher, identity_of
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.manifest import Manifest, StageProblem, read_manifest
 from spark_jobs.storage.night import build_manifest, list_night, new_content, not_taken
+from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
@@ -49,7 +50,7 @@ def stage(
     if lake.stat(key) is None:
         manifest = _stage_anew(settings, day, lake, read_taken(lake, chain.before(day)))
         lake.put_if_absent(key, manifest.to_bytes())
-        clear_notes(lake, day)
+        Notes(lake, day).clear()
     return read_manifest(lake.read(key), source=lake.url_of(key))
 
 
@@ -103,8 +104,9 @@ def _fixed_name(settings: Settings, day: date, chain: Chain) -> str:
 def _stage_anew(settings: Settings, day: date, lake: ObjectStore, taken: Taken) -> Manifest:
     night = list_night(settings, day)
     candidates = not_taken(night.placed, taken)
-    known = {**_known_versions(candidates, taken), **read_notes(lake, day)}
-    fetched, problems = _fetch_all(settings, candidates, Fetcher(lake=lake, day=day, known=known))
+    notes = Notes(lake, day)
+    known = {**_known_versions(candidates, taken), **notes.read()}
+    fetched, problems = _fetch_all(settings, candidates, Fetcher(lake=lake, notes=notes, known=known))
     return build_manifest(day, new_content(fetched, taken), (*night.problems, *problems), taken)
 
 
@@ -135,6 +137,7 @@ def _fetch_all(
                 results.append(future.result())
                 advance(sizes[future])
         finally:
-            workers.shutdown(wait=False, cancel_futures=True)
+            workers.shutdown(cancel_futures=True)
+            fetcher.notes.write()
     fetched = [result for result in results if isinstance(result, Fetched)]
     return fetched, [result for result in results if isinstance(result, StageProblem)]

@@ -1,26 +1,22 @@
-"""Brings objects in: reads each once, checks that it is the one listed, keeps a copy named by its digest.
-
-What has been read is noted as it happens, so that an interrupted night goes on where it stopped.
-"""
+"""Brings objects in: reads each once, checks that it is the one listed, keeps a copy named by its digest."""
 
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, StorageError, StoreDenied, UnsafeKey
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.keys import printable
-from spark_jobs.storage.layout import object_key, staging_key
+from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import SetAside, StageProblem
+from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.placement import Placed
 
-NOTES = "read"
 REASONS: dict[type[StorageError], SetAside] = {
     ObjectMissing: SetAside.VANISHED,
     ObjectChanged: SetAside.CHANGED,
@@ -50,12 +46,12 @@ class Fetched:
 class Fetcher:
     """Fetches the objects of one night into `lake`; threads may share it.
 
-    `known` tells digests of versions that were read before, by `identity_of`.
+    `known` tells digests of versions that were read before, by `identity_of`; `notes` takes those read now.
     """
 
     lake: ObjectStore
-    day: date
-    known: dict[str, str] = field(default_factory=dict)
+    notes: Notes
+    known: dict[str, str]
 
     def fetch(self, placed: Placed, origin: ObjectStore) -> Fetched | StageProblem:
         """The object with its digest, copied unless its source is immutable; or why it was set aside."""
@@ -69,7 +65,7 @@ class Fetcher:
             return StageProblem(
                 source=placed.source.name, path=placed.path, reason=fault.reason, detail=detail
             )
-        self.lake.put(staging_key(self.day, f"{NOTES}/{identity_of(placed)}-{sha256}"), b"")
+        self.notes.add(identity_of(placed), sha256, placed.stat.size)
         return Fetched(placed=placed, sha256=sha256)
 
     def _read(self, placed: Placed, origin: ObjectStore) -> str:
@@ -100,19 +96,6 @@ class Fetcher:
 def identity_of(placed: Placed) -> str:
     """Names one version of one object."""
     return digest_of([placed.source.name, placed.path, placed.stat.version])
-
-
-def read_notes(lake: ObjectStore, day: date) -> dict[str, str]:
-    """What an interrupted staging of `day` has read: identity → digest."""
-    names = (found.key.rpartition("/")[2] for found in lake.list(staging_key(day, NOTES)))
-    pairs = (name.partition("-") for name in names)
-    return {identity: sha256 for identity, _, sha256 in pairs}
-
-
-def clear_notes(lake: ObjectStore, day: date) -> None:
-    """Removes the notes of a night whose manifest is fixed."""
-    for found in tuple(lake.list(staging_key(day, NOTES))):
-        lake.delete(found.key)
 
 
 def _pieces(origin: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
