@@ -1,4 +1,4 @@
-"""Transactions tracked by the kernel are those of `protocol.partition_transactions`, however chunks are cut."""
+"""Transactions tracked by the kernel are those of the pure twin, however the chunks are cut."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,11 +57,13 @@ def _value(row: Any) -> PartitionTransaction:
 
 
 @given(
-    histories() | histories(with_offsets=True),
-    st.sampled_from((Rules(), LENIENT)),
+    st.tuples(histories(), st.just(Rules())) | st.tuples(histories(with_offsets=True), st.just(LENIENT)),
     st.lists(st.integers(0, 40), max_size=3),
 )
-def test_transactions_are_those_of_the_pure_twin(rows: list[BatchRow], rules: Rules, cuts: list[int]) -> None:
+def test_transactions_are_those_of_the_pure_twin(
+    judged: tuple[list[BatchRow], Rules], cuts: list[int]
+) -> None:
+    rows, rules = judged
     expected, expected_open = partition_transactions.fold(_accepted(rows, rules), PARTITION)
     producers, table = ProducerTable(), TransactionTable()
     closed: list[PartitionTransaction] = []
