@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.recordings.compare_recording import Comparison, compare_recording
 from tests.recordings.left_out import FED_IN, LEFT_OUT, Note
 from tests.recordings.recording import is_recording, read_recording
+from tests.recordings.replay import failure
 
 EQUAL, DIFFERENT, UNUSABLE = 0, 1, 2
 
@@ -40,7 +41,7 @@ def recordings_in(folder: Path) -> Iterator[Path]:
 
 def _compare(folder: Path, progress: str) -> Comparison:
     print(f"[{progress}] {folder}", file=sys.stderr, flush=True)
-    comparison = compare_recording(read_recording(folder))
+    comparison = _comparison(folder)
     for difference in comparison.differences:
         print(f"{comparison.name}: {difference}")
     print(
@@ -48,6 +49,14 @@ def _compare(folder: Path, progress: str) -> Comparison:
         flush=True,
     )
     return comparison
+
+
+def _comparison(folder: Path) -> Comparison:
+    """What came of one folder; one that cannot be read does not keep the others from being compared."""
+    try:
+        return compare_recording(read_recording(folder))
+    except Exception as error:  # noqa: BLE001 - whatever breaks here is a difference to report, not the end
+        return Comparison(name=folder.name, requests=0, differences=(failure(str(folder), error),))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,12 +1,13 @@
 """The records that a consumer gets from a log against those that the recorded consumer got."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spark_jobs.protocol.control_record import read_first_control_type, read_marker
 from spark_jobs.protocol.errors import InvalidRecord
 from spark_jobs.protocol.log_fetch import fetch
-from spark_jobs.protocol.log_segment import LogSegment
+from spark_jobs.protocol.log_segment import LogSegment, base_offset_of
 from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.partition_transactions import LogBatch, fold
 from spark_jobs.protocol.read_committed import ConsumerFilter, next_position, records_from, visibility
@@ -17,8 +18,9 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.recordings.difference import Difference, fields, values
 from tests.recordings.recording import truth_of
 
-MAX_FETCH_BYTES = 4096
-"""Small, so that a log takes many fetches, each with its own list of aborted transactions."""
+MIN_FETCH_BYTES = 4096
+FETCHES = 64
+"""A log takes about this many fetches, each with its own list of aborted transactions."""
 
 Records = tuple[Mapping[str, Any], ...]
 
@@ -44,8 +46,9 @@ def consume(log: PartitionLog, *, read_committed: bool) -> Iterator[LogRecord]:
     """Fetch from the log's start until there is nothing more to get; what no consumer would take raises."""
     position = log.log_start_offset
     source = str(log.config.topic_partition)
-    while (answer := fetch(log, position, read_committed=read_committed, max_bytes=MAX_FETCH_BYTES)).batches:
-        segment = next(s for s in log.segments if answer.batches[0] in s.batches)
+    max_bytes = max(MIN_FETCH_BYTES, sum(segment.size for segment in log.segments) // FETCHES)
+    while (answer := fetch(log, position, read_committed=read_committed, max_bytes=max_bytes)).batches:
+        segment = _segment_of(log, answer.batches[0])
         seen = ConsumerFilter((txn.producer_id, txn.first_offset) for txn in answer.aborted)
         for batch in answer.batches:
             check_batch(segment.batch_bytes(batch), source=source)
@@ -88,8 +91,13 @@ def _unshared(theirs: Any, ours: Any) -> tuple[list[int], list[int]]:
     return sorted(theirs - ours), sorted(ours - theirs)
 
 
+def _segment_of(log: PartitionLog, batch: ScannedBatch) -> LogSegment:
+    index = bisect_right(log.segments, base_offset_of(batch), key=lambda segment: segment.base_offset)
+    return log.segments[index - 1]
+
+
 def _records(segment: LogSegment, batch: ScannedBatch) -> Iterator[LogRecord]:
-    return read_batch_records(bytes(segment.data), batch)
+    return read_batch_records(segment.batch_bytes(batch), ScannedBatch(position=0, header=batch.header))
 
 
 def _control_type(segment: LogSegment, batch: ScannedBatch) -> Any:

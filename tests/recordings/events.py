@@ -101,7 +101,15 @@ CLEAN_RESTART = "clean"
 def read_events(path: Path) -> tuple[Event, ...]:
     """All events of one file, one JSON object per line."""
     lines = path.read_text(encoding="utf-8").split("\n")
-    return tuple(_event(json.loads(line)) for line in lines if line.strip())
+    return tuple(_readable_event(number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def _readable_event(number: int, line: str) -> Event:
+    """An event, or one of an unknown kind where the line does not hold what its kind needs."""
+    try:
+        return _event(json.loads(line))
+    except (ValueError, KeyError, TypeError) as error:
+        return Unknown(index=number, kind=f"unreadable in line {number}: {type(error).__name__} {error}")
 
 
 def _event(raw: Mapping[str, Any]) -> Event:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs, read_offsets
+from spark_jobs.protocol.log_directory import settle
 from spark_jobs.protocol.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -23,6 +24,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 METADATA_TOPIC = "__cluster_metadata"
 TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"
+KINDS = (LogFileKind.LOG, LogFileKind.SNAPSHOT, LogFileKind.TXN_INDEX)
 INTERNAL_TOPICS = frozenset({METADATA_TOPIC, TRANSACTION_TOPIC, OFFSETS_TOPIC})
 
 
@@ -128,13 +130,14 @@ def _read_partition(topic_partition: TopicPartition, root: Path) -> RecordedPart
 
 
 def _files(root: Path) -> dict[LogFileKind, dict[int, bytes]]:
-    files: dict[LogFileKind, dict[int, bytes]] = {
-        kind: {} for kind in (LogFileKind.LOG, LogFileKind.SNAPSHOT, LogFileKind.TXN_INDEX)
-    }
-    for path in sorted(root.iterdir()):
-        name = parse_file_name(path.name)
-        if name is not None and name.suffix is None and name.kind in files:
-            files[name.kind][name.offset] = path.read_bytes()
+    """Files by kind and offset, once interrupted deletions and swaps are settled as a broker does."""
+    named = ((path, parse_file_name(path.name)) for path in sorted(root.iterdir()))
+    found = {path.name: path.read_bytes() for path, file in named if file and file.kind in KINDS}
+    files: dict[LogFileKind, dict[int, bytes]] = {kind: {} for kind in KINDS}
+    for name, data in settle(found).items():
+        file = parse_file_name(name)
+        if file is not None:
+            files[file.kind][file.offset] = data
     return files
 
 
