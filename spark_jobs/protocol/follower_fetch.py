@@ -15,7 +15,7 @@ def follower_batches(records: bytes, *, leader_epoch: int, log_end_offset: int) 
         if batch.header.partition_leader_epoch > leader_epoch:
             break
         expected, found = kept[-1].header.next_offset if kept else log_end_offset, base_offset_of(batch)
-        if found < expected:
+        if found < expected or batch.header.last_offset < expected:
             raise InvalidRecord(position=batch.position, expected=f"offset {expected} or more", found=found)
         kept.append(batch)
     return tuple(kept)

@@ -119,7 +119,7 @@ class _Loader:
         base = segment.base_offset
         rebuild_producer_state(manager, self.segments, self.log_start_offset, base, now=self.now, clean=False)
         segment.reset()
-        result = scan_result(segment.data)
+        result = scan_result(bytes(segment.data))
         del segment.data[result.valid_bytes :]
         try:
             for batch in result.batches:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.protocol.admission import append_batch, prepare
-from spark_jobs.protocol.control_record import read_marker
+from spark_jobs.protocol.control_record import EndTransactionMarker, read_marker
 from spark_jobs.protocol.decision import (
     NO_VERIFICATION,
     Admission,
@@ -14,7 +14,7 @@ from spark_jobs.protocol.decision import (
     Verification,
     accept_plain,
 )
-from spark_jobs.protocol.errors import UnloadableLog
+from spark_jobs.protocol.errors import CorruptData, UnloadableLog
 from spark_jobs.protocol.legacy import LegacyHeader
 from spark_jobs.protocol.log_segment import LogSegment, base_offset_of
 from spark_jobs.protocol.producer_state import AppendOrigin, CompletedTxn, TxnMetadata
@@ -85,9 +85,17 @@ def _admit(
         header,
         offset=offset,
         rules=rules,
-        marker=read_marker(bytes(records[batch.position : batch.end])) if header.is_control else None,
+        marker=_marker_in(records, batch),
         verification=replace(verification, entry=manager.verification_states.get(producer_id)),
     )
+
+
+def _marker_in(records: bytes | bytearray, batch: ScannedBatch) -> EndTransactionMarker | None:
+    """The marker of a control batch; None if there is none or it cannot be read, which refuses the batch."""
+    try:
+        return read_marker(bytes(records[batch.position : batch.end])) if batch.header.is_control else None
+    except CorruptData:
+        return None
 
 
 def merge_updates(manager: ProducerStateManager, updates: ProducerUpdates) -> None:

@@ -330,7 +330,7 @@ def test_a_log_start_behind_a_decided_transaction_drops_it_but_not_an_open_one()
     assert manager.first_unstable_offset == 1
 
 
-def test_a_shorter_snapshot_written_over_a_longer_one_is_corrupt() -> None:
+def test_row_174_a_shorter_snapshot_written_over_a_longer_one_is_corrupt() -> None:
     manager = manager_at(data(pid=1), data(pid=2))
     manager.take_snapshot()
     shorter = ProducerStateManager(manager.snapshots)
