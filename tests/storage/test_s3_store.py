@@ -125,7 +125,9 @@ def test_writers_that_get_in_between_are_waited_for(behind: S3Store, proxy: Faul
     assert behind.read("a") == b"mine"
 
 
-def test_a_server_that_is_gone_is_transient() -> None:
+def test_a_server_that_is_gone_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
     settings = S3Settings(endpoint_url="http://127.0.0.1:9", addressing="path", max_attempts=1)
     with pytest.raises(StoreUnavailable, match="no proper answer") as caught:
         S3Store("s3://bucket", settings).read("a")
