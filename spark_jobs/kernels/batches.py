@@ -16,7 +16,7 @@ from spark_jobs.kernels.decompress import (
 from spark_jobs.kernels.records import BatchProblem, decode
 from spark_jobs.kernels.sections import sections_of
 from spark_jobs.protocol.compression import DEFAULT_LIMIT
-from spark_jobs.protocol.record_batch import HEADER_SIZE
+from spark_jobs.protocol.record_batch import CODEC_MASK, HEADER_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,4 +74,6 @@ def _decode(
 
 def _invalid(problem: BatchProblem, headers: HeaderColumns, source: str, origin: int) -> PayloadProblem:
     position = origin + int(headers.position[problem.batch]) + HEADER_SIZE
-    return PayloadProblem(batch=problem.batch, error=problem.error(source=source, records_position=position))
+    in_place = not headers.attributes[problem.batch] & CODEC_MASK
+    error = problem.error(source=source, origin=position, in_place=in_place)
+    return PayloadProblem(batch=problem.batch, error=error)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,9 +25,10 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False
 
 def _source_digest() -> str:
     digest = sha256()
-    for folder in (_PACKAGE, _PACKAGE.parent / "protocol"):
-        for source in sorted(folder.glob("*.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    for package in ("spark_jobs.kernels", "spark_jobs.protocol"):
+        sources = {entry.name: entry for entry in files(package).iterdir() if entry.name.endswith(".py")}
+        for name in sorted(sources):
+            digest.update(name.encode() + b"\0" + sources[name].read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -70,14 +72,24 @@ def _cached_in(folder: Path) -> Iterator[None]:
         settings["CACHE_DIR"] = before
 
 
+_cached: list[Any] = []
+
+
 def kernel(function: Function) -> Function:
     """A function that Python calls: compiled at its first call, or loaded from the cache."""
     if CACHE_DIRECTORY is None:
         return helper(function)
     with _cached_in(CACHE_DIRECTORY):
-        return cast("Function", njit(cache=True, **_OPTIONS)(function))
+        dispatcher = njit(cache=True, **_OPTIONS)(function)
+    _cached.append(dispatcher)
+    return cast("Function", dispatcher)
 
 
 def helper(function: Function) -> Function:
     """A function that only kernels call: it becomes part of their machine code."""
     return cast("Function", njit(**_OPTIONS)(function))
+
+
+def compiled_here() -> int:
+    """How many kernels this process has compiled because the cache did not have them."""
+    return sum(sum(dispatcher.stats.cache_misses.values()) for dispatcher in _cached)

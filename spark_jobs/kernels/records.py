@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_jobs.kernels.arrow import record_batch
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.memory import Bytes, copy_bytes
+from spark_jobs.kernels.memory import Bytes, as_bytes, copy_bytes
 from spark_jobs.kernels.record import (
     MISSING_RECORD,
     NEGATIVE_COUNT,
@@ -38,13 +38,14 @@ class BatchProblem:
     problem: RecordProblem
     position: int
 
-    def error(self, *, source: str = "<bytes>", records_position: int = 0) -> InvalidRecord:
-        """The error to raise, for records that begin at `records_position` of `source`."""
+    def error(self, *, source: str = "<bytes>", origin: int = 0, in_place: bool = True) -> InvalidRecord:
+        """The error to raise; `origin` is where the payload begins, `in_place` whether it is uncompressed."""
+        found = self.problem.name.lower().replace("_", " ")
         return InvalidRecord(
             source=source,
-            position=records_position + self.position,
+            position=origin + self.position if in_place else origin,
             expected="the records that the batch claims",
-            found=self.problem.name.lower().replace("_", " "),
+            found=found if in_place else f"{found} at byte {self.position} of its decompressed records",
         )
 
 
@@ -171,12 +172,13 @@ def decode(arena: Bytes, sections: RecordSections, *, first_batch: int = 0) -> D
 
     The column `batch` counts from `first_batch`, problems count from 0.
     """
+    data = as_bytes(arena)
     problems = np.empty(sections.rows, dtype=np.int8)
     positions = np.empty(sections.rows, dtype=np.int64)
-    totals = _measure(arena, sections, problems, positions)
+    totals = _measure(data, sections, problems, positions)
     _check_size(totals)
     buffers = allocate(totals)
-    _fill(arena, sections, problems, first_batch, buffers)
+    _fill(data, sections, problems, first_batch, buffers)
     bad = (
         BatchProblem(batch=int(batch), problem=RecordProblem(problems[batch]), position=int(positions[batch]))
         for batch in np.flatnonzero(problems)

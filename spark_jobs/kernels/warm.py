@@ -1,0 +1,32 @@
+"""Fills the cache of compiled code: `python -m spark_jobs.kernels.warm`, once per machine or image.
+
+Otherwise the first task on a machine compiles, and the others wait or do the same.
+"""
+
+from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.kernels.compile import compiled_here
+from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
+from spark_jobs.kernels.decisions import batches_of
+from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.walk import walk_boundaries
+from spark_jobs.protocol.batch_builder import build_batch
+from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.records import Record
+
+
+def warm() -> int:
+    """Calls every kernel once; returns how many of them had to be compiled."""
+    batch = build_batch(records=[Record(value=b"v")], base_timestamp=0, producer_id=1, base_sequence=0)
+    headers = scan_headers(batch).columns
+    walk_boundaries(batch, every=1)
+    fold(batches_of(headers), ProducerTable(), rules=Rules())
+    list(decode_batches(batch, headers))
+    checksum_castagnoli(batch)
+    checksum_ieee(batch)
+    return compiled_here()
+
+
+if __name__ == "__main__":
+    print(f"{warm()} kernels compiled")  # noqa: T201 - a command's answer

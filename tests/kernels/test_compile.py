@@ -1,0 +1,73 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.kernels import compile as compiling
+
+COUNT = "from spark_jobs.kernels.compile import compiled_here; print(compiled_here())"
+WARM = "from spark_jobs.kernels.warm import warm; warm();" + COUNT
+CHECKSUM = "from spark_jobs.kernels.crc import checksum_ieee; assert checksum_ieee(b'') == 0;" + COUNT
+
+
+def compiled_in_a_new_process(code: str, **environment: str) -> int:
+    """How many kernels a fresh interpreter compiles while it runs `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def test_a_second_process_compiles_nothing() -> None:
+    compiled_in_a_new_process(WARM)
+    assert compiled_in_a_new_process(WARM) == 0
+
+
+def test_the_cache_lives_where_the_environment_says(tmp_path: Path) -> None:
+    assert compiled_in_a_new_process(CHECKSUM, NUMBA_CACHE_DIR=str(tmp_path)) == 1
+    assert compiled_in_a_new_process(CHECKSUM, NUMBA_CACHE_DIR=str(tmp_path)) == 0
+    assert [folder.name.split("-")[0] for folder in tmp_path.iterdir()] == ["kernels"]
+
+
+def test_beside_the_package_is_the_first_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compiling, "_PACKAGE", tmp_path)
+    found = compiling.find_cache_directory()
+    assert found is not None
+    assert found.parent == tmp_path / "__pycache__"
+
+
+def test_a_package_that_cannot_be_written_leaves_its_cache_in_the_home_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(compiling, "_PACKAGE", file)
+    found = compiling.find_cache_directory()
+    assert found is not None
+    assert found.parent == tmp_path / "home" / "onceover"
+
+
+def test_without_any_place_to_write_there_is_no_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(file))
+    assert compiling.find_cache_directory() is None
+
+
+def test_a_changed_source_gets_another_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    before = compiling.find_cache_directory()
+    (tmp_path / "kernel.py").write_text("changed")
+    monkeypatch.setattr(compiling, "files", lambda _: tmp_path)
+    assert compiling.find_cache_directory() != before
