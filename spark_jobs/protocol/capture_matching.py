@@ -9,9 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
-from spark_jobs.protocol.transaction_matching import NO_MATCH, SEVERAL, Candidates
+from spark_jobs.protocol.transaction_candidates import NO_BOUND, NO_MATCH, SEVERAL, Candidates, end_of
 
-_FOREVER = 2**63
 _UNKNOWN_PAST = -1
 """Stands for transactions before the first known one, whose records are gone."""
 
@@ -44,21 +43,15 @@ def _match_epoch(epoch: int, batches: list[PartitionTransaction], known: Candida
 def _running_at(batch: PartitionTransaction, running: list[int], known: Candidates) -> tuple[int, int]:
     """First and last place in `running` of the transactions that were open while the batch was written."""
     skew = known.clock_skew_ms
-    low = bisect_left(running, batch.last_timestamp - skew, key=lambda i: _end(known, i))
+    low = bisect_left(running, batch.last_timestamp - skew, key=lambda i: end_of(known, i))
     high = bisect_right(running, batch.first_timestamp + skew, key=lambda i: _start(known, i)) - 1
-    first = known.transactions[running[0]]
-    if not first.has_known_past and batch.first_timestamp <= first.start_timestamp_ms + skew:
+    if known.may_be_older(batch.producer_epoch, batch.first_timestamp):
         low = _UNKNOWN_PAST
     return low, high
 
 
 def _start(known: Candidates, index: int) -> int:
     return known.transactions[index].start_timestamp_ms
-
-
-def _end(known: Candidates, index: int) -> int:
-    end = known.transactions[index].end_timestamp_ms
-    return _FOREVER if end is None else end
 
 
 def _narrow(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -72,7 +65,7 @@ def _narrow(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for place, low in enumerate(lows):
         reached = max(reached, low) if fits[place] else reached
         lows[place] = reached if fits[place] else low
-    limit = _FOREVER
+    limit = NO_BOUND
     for place in reversed(range(len(highs))):
         limit = min(limit, highs[place]) if fits[place] else limit
         highs[place] = limit if fits[place] else highs[place]

@@ -39,10 +39,10 @@ _RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(_RESULTS, 1)} | {
 class CoordinatorTransaction:
     """One transaction as the coordinator recorded it; times in milliseconds of the coordinator's clock.
 
-    `producer_epoch` is its data's, `marker_epoch` its markers'. `topic_partitions` is None if the records
-    that listed them are gone, `end_timestamp_ms` is when its end was decided. `is_cut` says that the id went
-    on, or became unreadable, without a record of this transaction's end; `has_known_past` that the id's state
-    before this transaction is recorded too.
+    `producer_epoch` is its data's, `marker_epoch` its markers', `is_epoch_bumped` if no other transaction has
+    that one. `topic_partitions` is None if the records that listed them are gone, `end_timestamp_ms` is when
+    its end was decided. `is_cut` says that the id went on, or became unreadable, without a record of this
+    transaction's end; `has_known_past` that the id's state before this transaction is recorded too.
     """
 
     transactional_id: str
@@ -56,6 +56,7 @@ class CoordinatorTransaction:
     state: TransactionState
     topic_partitions: frozenset[TopicPartition] | None
     client_transaction_version: int
+    is_epoch_bumped: bool
     is_cut: bool
     has_known_past: bool
     first_record_offset: int
@@ -66,6 +67,11 @@ class CoordinatorTransaction:
     def result(self) -> TransactionResult | None:
         """What the coordinator decided, as soon as it was prepared."""
         return _RESULTS.get(self.state)
+
+    @property
+    def is_clients_own(self) -> bool:
+        """A record shows what the client itself did: it began the transaction, or committed it."""
+        return self.producer_epoch is not None or self.result is TransactionResult.COMMIT
 
     @property
     def names_its_epoch(self) -> bool:
@@ -84,7 +90,7 @@ class CoordinatorTransaction:
         marker = self.marker_epoch
         if marker is None:
             return ()
-        if self.names_its_epoch:
+        if self.is_epoch_bumped:
             return (marker - 1,)
         return (marker,) if self.result is TransactionResult.COMMIT else (marker, marker - 1)
 
@@ -123,7 +129,7 @@ def timeline(
         producer_ids = _with_producer_ids(producer_ids, value)
     return IdTimeline(
         transactional_id=transactional_id,
-        transactions=tuple(transactions),
+        transactions=_with_client_versions(transactions),
         producer_ids=producer_ids,
         current=current,
     )
@@ -158,6 +164,17 @@ def _record(
         transactions.append(_begin(value, entry, has_known_past=has_known_past))
 
 
+def _with_client_versions(transactions: list[CoordinatorTransaction]) -> tuple[CoordinatorTransaction, ...]:
+    """An abort alone may be a fence, which is TV2 whatever the client speaks: ask its other transactions."""
+    spoken = [txn.client_transaction_version for txn in transactions if txn.is_clients_own]
+    if not spoken:
+        return tuple(transactions)
+    return tuple(
+        txn if txn.is_clients_own else replace(txn, client_transaction_version=spoken[0])
+        for txn in transactions
+    )
+
+
 def _continues(txn: CoordinatorTransaction, value: TransactionLogValue) -> bool:
     status = value.transaction_status
     rotated = status.is_complete and value.producer_epoch == 0
@@ -180,6 +197,7 @@ def _continue(
         last_update_timestamp_ms=last_update_ms,
         end_timestamp_ms=last_update_ms if decided_now else txn.end_timestamp_ms,
         topic_partitions=txn.topic_partitions if status.is_complete else value.topic_partitions,
+        is_epoch_bumped=_is_bumped(value, txn.producer_epoch) if decided_now else txn.is_epoch_bumped,
         is_cut=False,
         last_record_offset=entry.offset,
         coordinator_epochs=_with_epoch(txn.coordinator_epochs, entry.coordinator_epoch),
@@ -205,6 +223,7 @@ def _begin(
         state=status,
         topic_partitions=None if status.is_complete else value.topic_partitions,
         client_transaction_version=value.client_transaction_version,
+        is_epoch_bumped=not ongoing and _is_bumped(value, None),
         is_cut=False,
         has_known_past=has_known_past,
         first_record_offset=entry.offset,
@@ -228,6 +247,11 @@ def _producer_of(value: TransactionLogValue) -> int:
 
 def _marker_epoch(value: TransactionLogValue, producer_id: int) -> int:
     return value.producer_epoch if value.producer_id == producer_id else MAX_PRODUCER_EPOCH
+
+
+def _is_bumped(value: TransactionLogValue, producer_epoch: int | None) -> bool:
+    """Ended with an epoch of its own, by TV2 or by a fence."""
+    return value.client_transaction_version >= 2 or producer_epoch not in {None, value.producer_epoch}
 
 
 def _with_epoch(epochs: tuple[int, ...], epoch: int) -> tuple[int, ...]:

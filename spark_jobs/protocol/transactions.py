@@ -11,7 +11,8 @@ from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transaction_matching import SEVERAL, candidates, match_partition
+from spark_jobs.protocol.transaction_candidates import SEVERAL, candidates
+from spark_jobs.protocol.transaction_matching import match_partition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
@@ -49,7 +50,9 @@ class ProducerTransactions:
 
 def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[ResolvedTransaction, ...]:
     """An outcome for each transaction of the producer id; every part with data is in exactly one of them."""
-    known = candidates(group.coordinator, clock_skew_ms=context.clock_skew_ms)
+    known = candidates(
+        group.coordinator, clock_skew_ms=context.clock_skew_ms, trust_lone_aborts=context.has_markers
+    )
     match = match_partition if context.has_markers else match_batches
     found: dict[int, list[PartitionTransaction]] = {index: [] for index in range(len(known.transactions))}
     ambiguous: list[PartitionTransaction] = []
