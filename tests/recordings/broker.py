@@ -3,7 +3,7 @@
 What a recording alone can tell (clock, leader epochs) comes from it; every decision is the protocol's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -134,8 +134,11 @@ class Broker:
 
     # -- life
 
-    def restart(self, *, clean: bool) -> None:
-        """Shut down or be killed, and load everything from its files again."""
+    def restart(self, *, clean: bool, log_starts: Mapping[TopicPartition, int]) -> None:
+        """Shut down or be killed, and load everything from its files again.
+
+        `log_starts` tells where logs start afterwards: a kill may come before that was written down.
+        """
         self.shut_down(clean=clean)
         for topic_partition, log in self.logs.items():
             self.logs[topic_partition] = load(
@@ -144,7 +147,7 @@ class Broker:
                 now=self.now,
                 config=self.configs[topic_partition],
                 recovery_point=self.recovery_points[topic_partition],
-                log_start_offset=self._checkpointed_log_start(topic_partition, log, clean=clean),
+                log_start_offset=self._log_start(topic_partition, log, log_starts, clean=clean),
             )
         self._become_leader()
         self.apply(self.coordinator.reload(coordinator_epoch=0))
@@ -164,12 +167,19 @@ class Broker:
                 log.delete_old_segments()
             yield topic_partition, log
 
-    def _checkpointed_log_start(
-        self, topic_partition: TopicPartition, log: PartitionLog, *, clean: bool
+    def _log_start(
+        self,
+        topic_partition: TopicPartition,
+        log: PartitionLog,
+        told: Mapping[TopicPartition, int],
+        *,
+        clean: bool,
     ) -> int:
-        """A kill may come before the log start was written down: in the end it then lies lower."""
-        kept = clean or self.recorded.log_start_offsets.get(topic_partition, 0) >= log.log_start_offset
-        return log.log_start_offset if kept else log.segments[0].base_offset
+        """Where the log starts after a restart; untold, a killed broker's checkpoint decides in the end."""
+        if clean:
+            return log.log_start_offset
+        checkpoint = self.recorded.log_start_offsets.get(topic_partition, 0)
+        return min(told.get(topic_partition, checkpoint), log.log_start_offset)
 
 
 def partition_config(

@@ -65,7 +65,7 @@ def _compare_recorded(recording: Recording, partition: RecordedPartition) -> Ite
 
 
 def _compare_loaded(recording: Recording, partition: RecordedPartition) -> Iterator[Difference]:
-    log = load_recorded(partition, recording.logs)
+    log = load_recorded(partition, recording.logs, recording.offsets.get(partition.topic_partition))
     is_cleaned = partition.topic_partition in recording.logs.cleaner_offsets
     whole = log.log_start_offset == 0 and not is_cleaned
     yield from _compare_reads("recorded", recording, partition, log)

@@ -61,7 +61,12 @@ class RecordedPartition:
         return {batch.header.base_offset: batch for batch in self.batches}
 
     def leader_epoch_at(self, offset: int) -> int:
-        """The leader that the recorded broker had when `offset` was written; 0 if it did not say."""
+        """The leader that the recorded broker had when `offset` was written; 0 if it does not say.
+
+        A batch that begins there knows it; the checkpoint may have lost the epochs before the log start.
+        """
+        if offset in self.batch_at:
+            return self.batch_at[offset].header.partition_leader_epoch
         return max((e.epoch for e in self.leader_epochs if e.start_offset <= offset), default=0)
 
     def _batches_of(self, base_offset: int) -> Iterator[StoredBatch]:

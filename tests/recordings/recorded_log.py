@@ -6,13 +6,19 @@ from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.partition_config import PartitionConfig
 from spark_jobs.protocol.partition_log import PartitionLog
 from tests.recordings.log_directory import LogDirectory, RecordedPartition
+from tests.recordings.recording import PartitionOffsets
 
 NOW = 0
 """No producer is idle at the beginning of time, so none expires while a recording is read."""
 
 
-def load_recorded(partition: RecordedPartition, logs: LogDirectory) -> PartitionLog:
-    """The partition as its broker would load it: trusted after a clean shutdown, recovered after a kill."""
+def load_recorded(
+    partition: RecordedPartition, logs: LogDirectory, offsets: PartitionOffsets | None
+) -> PartitionLog:
+    """The partition as its broker would load it: trusted after a clean shutdown, recovered after a kill.
+
+    A killed broker may not have written down where its log starts; what it said last then counts.
+    """
     topic_partition = partition.topic_partition
     log = load(
         _files(partition),
@@ -23,6 +29,8 @@ def load_recorded(partition: RecordedPartition, logs: LogDirectory) -> Partition
         log_start_offset=logs.log_start_offsets.get(topic_partition, 0),
     )
     log.update_high_watermark(log.log_end_offset)
+    if offsets is not None and not logs.clean:
+        log.delete_records(min(offsets.log_start_offset, log.high_watermark))
     return log
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.recordings import coordinator_api
 from tests.recordings.broker import Broker
 from tests.recordings.clock import Clock
@@ -55,6 +56,21 @@ class Replay:
         """Bring the logs to the state in which the recorded ones were copied."""
         self.broker.shut_down(clean=clean)
 
+    def _log_starts_after(self, restart: Restart) -> Mapping[TopicPartition, int]:
+        """Log starts that the replies after `restart` tell, until something moves them again."""
+        told: dict[TopicPartition, int | None] = {}
+        events = self.conversation.events
+        for event in events[events.index(restart) + 1 :]:
+            if isinstance(event, Restart):
+                break
+            if isinstance(event, DeleteRecords):
+                told.setdefault(event.topic_partition, None)
+            for part in event.parts if isinstance(event, Produce) else ():
+                offset = (part.reply or {}).get("log_start_offset")
+                if offset is not None and offset >= 0:
+                    told.setdefault(part.topic_partition, offset)
+        return {topic_partition: offset for topic_partition, offset in told.items() if offset is not None}
+
     def _answer(self, event: Event, where: str) -> Iterator[Difference]:
         match event:
             case Produce():
@@ -65,7 +81,7 @@ class Replay:
                 state = coordinator_api.txn_state(self.broker, event.transactional_id)
                 yield from fields(where, event.reply, {**event.reply, **state})
             case Restart():
-                self.broker.restart(clean=event.clean)
+                self.broker.restart(clean=event.clean, log_starts=self._log_starts_after(event))
             case DeleteRecords():
                 self.broker.delete_records(event.topic_partition, event.offset)
             case Unknown():
