@@ -4,6 +4,7 @@ A task is a small frozen value that a Python worker turns into a small summary; 
 writes are files. The JVM's own output goes to an unnamed file and is quoted only when Spark does not start.
 """
 
+import gc
 import os
 import re
 import sys
@@ -11,10 +12,10 @@ import tempfile
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import IO, Any, Generic, TypeVar
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -34,6 +35,7 @@ QUIET: dict[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 LOG_TAIL_BYTES = 4000
+LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
 SECONDS_BETWEEN_LOOKS = 0.2
 
 Watch = Callable[[int], None]
@@ -63,6 +65,11 @@ class Spark:
         prepare_environment(os.environ)
         return SparkSession.getActiveSession() or SparkSession(self._start())
 
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        return self.session.sparkContext.defaultParallelism
+
     def run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = _look_away
     ) -> list[Summary]:
@@ -76,10 +83,9 @@ class Spark:
         job = self.session.sparkContext.parallelize(tasks, len(tasks)).map(_Attempt(function))
         try:
             return [_value(outcome) for outcome in _collect(job, watch)]
-        except Py4JJavaError as error:
-            trace = str(error.java_exception)
-            failure = SparkFailed(first_cause(trace))
-            failure.add_note(trace)
+        except (PySparkException, Py4JError) as error:
+            failure = SparkFailed(first_cause(str(error)))
+            failure.add_note(str(error))
             raise failure from None
 
     def stop(self) -> None:
@@ -148,6 +154,15 @@ class _Attempt(Generic[Task, Summary]):
             if error.transient:
                 raise
             return error
+        finally:
+            _keep_imports()
+
+
+@cache
+def _keep_imports() -> None:
+    """Once per worker: pyspark collects garbage after each task, and need not look at libraries again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _value(outcome: Summary | OnceoverError) -> Summary:
@@ -165,8 +180,8 @@ def prepare_environment(environment: MutableMapping[str, str]) -> None:
 
 def first_cause(trace: str) -> str:
     """What a person needs of Spark's account: the worker's own last words, or Spark's first."""
-    last_words = re.search(r"^(\w.*)\n SQLSTATE", trace, re.MULTILINE)
-    return last_words[1] if last_words else trace.partition("\n")[0]
+    last_words = LAST_WORDS.findall(trace)
+    return str(last_words[-1]) if last_words else trace.partition("\n")[0]
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -1,6 +1,6 @@
 """Which worker reads which bytes: small objects of a partition together, large ones in parts."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from spark_jobs.config.settings import Settings
@@ -12,6 +12,10 @@ from spark_jobs.storage.staged import StagedObjects
 OBJECT_COST = 64 * 2**10
 FILE_COST = 2**20
 """What opening an object and finishing a file cost, in bytes that could be read meanwhile."""
+
+TASKS_PER_SLOT = 4
+SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
+"""Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
 
 Item = TypeVar("Item")
 
@@ -27,9 +31,10 @@ def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]
     return bins
 
 
-def pack_tasks(bins: Iterable[Bin], settings: Settings) -> Iterator[tuple[Bin, ...]]:
-    """Neighbouring bins together until a task is worth its start."""
-    return pack(bins, cost=_cost_of_bin, most=settings.limits.range_bytes)
+def pack_tasks(bins: Sequence[Bin], parallelism: int) -> Iterator[tuple[Bin, ...]]:
+    """Neighbouring bins together: a few tasks per slot of Spark's, none too small to be worth its start."""
+    share = sum(map(_cost_of_bin, bins)) // (TASKS_PER_SLOT * parallelism)
+    return pack(bins, cost=_cost_of_bin, most=min(max(share, SMALLEST_TASK), LARGEST_TASK))
 
 
 def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestEntry]]:

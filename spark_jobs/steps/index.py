@@ -47,7 +47,9 @@ def index_all(context: RunContext, bins: Sequence[Bin]) -> tuple[IndexedBin, ...
 
 
 def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
-    """One round of workers over `bins`."""
+    """One round of workers over `bins`; for none, Spark is not even started."""
+    if not bins:
+        return
     limits = WalkLimits(max_batch_bytes=context.settings.limits.max_batch_bytes)
     tasks = [
         IndexTask(
@@ -57,7 +59,7 @@ def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
             s3=context.settings.s3,
             limits=limits,
         )
-        for together in pack_tasks(bins, context.settings)
+        for together in pack_tasks(bins, context.spark.parallelism)
     ]
     summaries = chain.from_iterable(context.run_tasks(index_bins, tasks))
     for each, summary in zip(bins, summaries, strict=True):

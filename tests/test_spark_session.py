@@ -1,0 +1,87 @@
+"""Spark moves tasks in their order, starts late, and fails with the words of who failed."""
+
+import os
+
+import pytest
+
+from spark_jobs.protocol.errors import BadCrc
+from spark_jobs.spark_session import Spark, SparkFailed, first_cause, prepare_environment
+from spark_jobs.storage.errors import StoreUnavailable
+
+
+def _double(number: int) -> int:
+    return 2 * number
+
+
+def _fail_for_good(number: int) -> int:
+    raise BadCrc(source="a.log", position=number, expected="0x1", found="0x2")
+
+
+def _fail_for_now(_: int) -> int:
+    raise StoreUnavailable("s3://bucket/key: no answer")
+
+
+def _fail_unexpectedly(_: int) -> int:
+    raise KeyError("a bug")
+
+
+def _die(_: int) -> int:
+    os._exit(3)
+
+
+def test_results_come_in_the_order_of_the_tasks(spark: Spark) -> None:
+    assert spark.run_tasks(_double, list(range(20))) == list(range(0, 40, 2))
+
+
+def test_no_tasks_start_no_spark() -> None:
+    assert Spark("no such master").run_tasks(_double, []) == []
+
+
+def test_somebody_can_watch(spark: Spark) -> None:
+    seen: list[int] = []
+
+    spark.run_tasks(_double, list(range(4)), watch=seen.append)
+
+    assert all(0 <= done <= 4 for done in seen)
+
+
+def test_a_terminal_error_of_a_worker_is_raised_as_it_was(spark: Spark) -> None:
+    with pytest.raises(BadCrc) as raised:
+        spark.run_tasks(_fail_for_good, [7])
+
+    assert (raised.value.source, raised.value.position) == ("a.log", 7)
+
+
+def test_a_transient_error_of_a_worker_is_one_that_can_be_tried_again(spark: Spark) -> None:
+    with pytest.raises(SparkFailed, match=r"StoreUnavailable: s3://bucket/key: no answer") as raised:
+        spark.run_tasks(_fail_for_now, [1])
+
+    assert raised.value.transient
+
+
+def test_a_bug_in_a_worker_shows_its_last_words_and_keeps_its_traceback(spark: Spark) -> None:
+    with pytest.raises(SparkFailed, match="KeyError: 'a bug'") as raised:
+        spark.run_tasks(_fail_unexpectedly, [1])
+
+    assert "_fail_unexpectedly" in raised.value.__notes__[0]
+
+
+def test_a_worker_that_dies_is_reported_and_spark_lives_on(spark: Spark) -> None:
+    with pytest.raises(SparkFailed, match="Python worker exited unexpectedly"):
+        spark.run_tasks(_die, [1])
+
+    assert spark.run_tasks(_double, [4]) == [8]
+
+
+def test_what_is_set_in_the_environment_stays() -> None:
+    environment = {"JAVA_HOME": "/opt/java", "SPARK_LOCAL_IP": "10.0.0.1"}
+
+    prepare_environment(environment)
+
+    assert environment["JAVA_HOME"] == "/opt/java"
+    assert environment["SPARK_LOCAL_IP"] == "10.0.0.1"
+    assert environment["PYSPARK_PYTHON"]
+
+
+def test_an_account_without_a_traceback_is_told_by_its_first_line() -> None:
+    assert first_cause("java.io.IOException: disk full\n\tat Some.java") == "java.io.IOException: disk full"
