@@ -50,6 +50,11 @@ def write_preview(
     """
     position, end, used = start, start + size, 0
     while position < end:
+        byte = load_uint8(data, position)
+        if 0x20 <= byte < 0x7F and used < limit:  # most text is ASCII
+            at = write_byte(out, at, byte)
+            position, used = position + 1, used + 1
+            continue
         step = character_size(data, position, end)
         bad = step < 0
         step = abs(step)
