@@ -51,6 +51,10 @@ class HeaderColumns(NamedTuple):
         """Rows `start` to `end` without a copy."""
         return _columns(column[start:end] for column in self)
 
+    def pick(self, rows: npt.NDArray[Any]) -> "HeaderColumns":
+        """The rows of a mask, or of indexes in their order; a copy."""
+        return _columns(column[rows] for column in self)
+
 
 _TYPES: tuple[npt.DTypeLike, ...] = (
     np.int64, np.int64, np.int64, np.int32, np.int8, np.uint32, np.bool_, np.int16, np.int32,

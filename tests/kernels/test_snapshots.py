@@ -1,0 +1,40 @@
+"""Snapshots written and read as rows are those of `protocol.snapshot`, byte for byte."""
+
+import pytest
+from hypothesis import given
+
+from spark_jobs.kernels import snapshots
+from spark_jobs.kernels.producer_entries import rows_of_entries, states_of, table_of
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.protocol import snapshot
+from spark_jobs.protocol.errors import CorruptSnapshot
+from spark_jobs.protocol.producer_state import ProducerStates
+from tests.cases.golden import EMPTY_SNAPSHOT, SNAPSHOT
+from tests.kernels.test_admission import starts
+
+
+@given(starts())
+def test_rows_make_the_file_that_their_entries_make(states: ProducerStates) -> None:
+    rows = table_of(states).canonical()
+    entries = [states.producers[producer_id] for producer_id in rows["producer_id"]]
+    assert snapshots.write_snapshot(rows) == snapshot.write_snapshot(entries)
+
+
+@given(starts())
+def test_a_file_makes_the_rows_that_its_entries_make(states: ProducerStates) -> None:
+    data = snapshot.write_snapshot(states.producers.values())
+    expected = rows_of_entries(snapshot.read_snapshot(data))
+    assert snapshots.read_snapshot(data).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("data", [SNAPSHOT, EMPTY_SNAPSHOT])
+def test_kafkas_own_bytes_survive_the_way_in_and_out(data: bytes) -> None:
+    rows = snapshots.read_snapshot(data)
+    assert snapshots.write_snapshot(rows) == data
+    assert list(states_of(ProducerTable(rows)).producers.values()) == list(snapshot.read_snapshot(data))
+
+
+@pytest.mark.parametrize("data", [b"", SNAPSHOT[:-1], SNAPSHOT + b"\0", b"\0\2" + SNAPSHOT[2:]])
+def test_a_corrupt_file_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptSnapshot):
+        snapshots.read_snapshot(data)
