@@ -1,16 +1,14 @@
-"""The command line: arguments in, exit code out. Heavy things are imported by the command that needs them."""
+"""The command line: `onceover` and its commands. Each imports what is heavy when it runs."""
 
 import signal
-import sys
 from importlib.metadata import version as package_version
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.inspect import inspect
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
-from spark_jobs.inspection.isolation import Isolation
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -28,34 +26,7 @@ def onceover(
     """Exactly-once tables from raw Kafka producer output, every night, without a broker."""
 
 
-@app.command()
-def inspect(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
-    *,
-    records: Annotated[bool, typer.Option("--records", help="Show records instead of batches.")] = False,
-    isolation: Annotated[
-        Isolation, typer.Option(help="What a consumer of a partition or log directory would get.")
-    ] = Isolation.READ_UNCOMMITTED,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    progress: Annotated[
-        bool | None,
-        typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal"),
-    ] = None,
-) -> None:
-    """Show what Kafka wrote: a segment, snapshot, index, checkpoint, partition or whole log directory."""
-    from spark_jobs.inspection.inspector import inspect_paths  # noqa: PLC0415 — --help does without
-    from spark_jobs.inspection.options import Options  # noqa: PLC0415 — likewise
-    from spark_jobs.inspection.printers import JsonPrinter, TextPrinter  # noqa: PLC0415 — likewise
-
-    options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
-    out = sys.stdout.buffer
-    printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
-    shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
-    out.flush()
-    if not shown:
-        raise typer.Exit(1)
-
-
+app.command()(inspect)
 app.command()(run)
 app.command()(runs)
 

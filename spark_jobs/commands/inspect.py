@@ -1,0 +1,36 @@
+"""`onceover inspect`: what Kafka wrote, as tables or JSON lines."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.inspection.isolation import Isolation
+
+
+def inspect(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
+    *,
+    records: Annotated[bool, typer.Option("--records", help="Show records instead of batches.")] = False,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What a consumer of a partition or log directory would get.")
+    ] = Isolation.READ_UNCOMMITTED,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    progress: Annotated[
+        bool | None,
+        typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal"),
+    ] = None,
+) -> None:
+    """Show what Kafka wrote: a segment, snapshot, index, checkpoint, partition or whole log directory."""
+    from spark_jobs.inspection.inspector import inspect_paths  # noqa: PLC0415 — --help does without
+    from spark_jobs.inspection.options import Options  # noqa: PLC0415 — likewise
+    from spark_jobs.inspection.printers import JsonPrinter, TextPrinter  # noqa: PLC0415 — likewise
+
+    options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
+    out = sys.stdout.buffer
+    printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
+    shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
+    out.flush()
+    if not shown:
+        raise typer.Exit(1)
