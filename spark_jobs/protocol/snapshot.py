@@ -26,6 +26,11 @@ _ENTRIES_START = _PREAMBLE.size + _COUNT.size
 
 def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple[ProducerStateEntry, ...]:
     """The entries in the file's order; each knows at most its newest batch, the rest is lost."""
+    return tuple(_read_entry(fields) for fields in _ENTRY.iter_unpack(packed_entries(data, source=source)))
+
+
+def packed_entries(data: bytes | memoryview, *, source: str = "<bytes>") -> memoryview:
+    """The entries of a file that a broker would trust, still as bytes."""
     view = memoryview(data)
     if len(view) < _ENTRIES_START:
         raise _corrupt(source, 0, f"at least {_ENTRIES_START} bytes", len(view))
@@ -38,8 +43,7 @@ def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple
     (count,) = _COUNT.unpack_from(view, _PREAMBLE.size)
     if not 0 <= count <= (len(view) - _ENTRIES_START) // _ENTRY.size:
         raise _corrupt(source, _PREAMBLE.size, f"{count} entries", f"{len(view)} bytes")
-    entries = view[_ENTRIES_START : _ENTRIES_START + count * _ENTRY.size]
-    return tuple(_read_entry(fields) for fields in _ENTRY.iter_unpack(entries))
+    return view[_ENTRIES_START : _ENTRIES_START + count * _ENTRY.size]
 
 
 def _corrupt(source: str, position: int, expected: object, found: object) -> CorruptSnapshot:
@@ -72,8 +76,12 @@ def _read_entry(fields: tuple[int, ...]) -> ProducerStateEntry:
 
 def write_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The file of `entries`, in their order; all but each one's newest batch is left out."""
-    packed = [_write_entry(entry) for entry in entries]
-    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return seal_entries(b"".join(_write_entry(entry) for entry in entries))
+
+
+def seal_entries(packed: bytes) -> bytes:
+    """The file of entries that are bytes already."""
+    body = _COUNT.pack(len(packed) // _ENTRY.size) + packed
     return _PREAMBLE.pack(_VERSION, crc32c(body)) + body
 
 

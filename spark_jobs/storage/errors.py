@@ -63,3 +63,7 @@ class BrokenChain(StorageError):
 
 class BrokenRun(StorageError):
     """A run folder does not hold what its own records say."""
+
+
+class BrokenState(StorageError):
+    """A state file that is not what its name says, or of a version that this one cannot read."""

@@ -4,6 +4,7 @@ objects/ab/ab12…           staged bytes, named by their SHA-256
 staging/2024-05-01/        a night being staged: its journal, and its manifest once that is fixed
 runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
 chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
+state/ab/ab12…             what partitions hand from night to night, named by its SHA-256
 ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
 locks/0000000001.json      who works on the lake
 """
@@ -34,6 +35,11 @@ def run_key(run_id: str, *parts: str) -> str:
 
 def step_key(run_id: str, step: Step, *parts: str) -> str:
     return run_key(run_id, step.value, *parts)
+
+
+def state_key(sha256: str) -> str:
+    """A partition's state, or rows that it carries on."""
+    return join_key("state", sha256[:2], sha256)
 
 
 def chain_key(number: int) -> str:

@@ -1,0 +1,190 @@
+"""What a partition hands from night to night, as canonical bytes: equal states are equal files.
+
+A file is named by its SHA-256 and never changes. All numbers are big-endian:
+
+    magic "ONCE", version int16
+    log_start_offset, end_offset, published_offset int64
+    parked, held: 32 bytes each, the SHA-256 of a file of carried rows, zeros if there is none
+    leader epochs, producers, open transactions: int32 each, how many rows of each follow, in this order
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.kernels.producers import PRODUCER, Rows
+from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
+from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.layout import state_key
+from spark_jobs.storage.object_store import ObjectStore
+
+MAGIC = b"ONCE"
+VERSION = 1
+_PREAMBLE = Struct(">4sh")
+_HEADING = Struct(">qqq32s32siii")
+_NOTHING = bytes(32)
+
+_EPOCH = np.dtype([("epoch", ">i4"), ("start_offset", ">i8")])
+_PRODUCER = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("coordinator_epoch", ">i4"),
+        ("last_timestamp", ">i8"),
+        ("txn_first_offset", ">i8"),
+        ("batches", "i1"),
+        ("last_sequence", ">i4", 5),
+        ("offset_delta", ">i4", 5),
+        ("last_offset", ">i8", 5),
+        ("timestamp", ">i8", 5),
+    ]
+)
+_TRANSACTION = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("first_epoch", ">i2"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("batches", ">i8"),
+        ("records", ">i8"),
+        ("first_timestamp", ">i8"),
+        ("last_timestamp", ">i8"),
+    ]
+)
+
+
+def _no_producers() -> Rows:
+    return np.empty(0, dtype=PRODUCER)
+
+
+def _no_transactions() -> Rows:
+    return np.empty(0, dtype=TRANSACTION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartitionState:
+    """One partition up to (excluding) `end_offset`; compare states by their bytes.
+
+    `published_offset` is up to where records were published. `producers` are canonical rows of `PRODUCER`;
+    `open_transactions`, rows of `TRANSACTION` by first offset, are those that no marker of the partition has
+    closed. `parked` and `held` name files of carried rows, empty without any.
+    """
+
+    log_start_offset: int = 0
+    end_offset: int = 0
+    published_offset: int = 0
+    leader_epochs: tuple[EpochEntry, ...] = ()
+    producers: Rows = field(default_factory=_no_producers)
+    open_transactions: Rows = field(default_factory=_no_transactions)
+    parked: str = ""
+    held: str = ""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest; 0 before there is any."""
+        return self.leader_epochs[-1].epoch if self.leader_epochs else 0
+
+
+def write_state(state: PartitionState) -> bytes:
+    """The file of `state`."""
+    epochs = np.array([(e.epoch, e.start_offset) for e in state.leader_epochs], dtype=_EPOCH)
+    heading = _HEADING.pack(
+        state.log_start_offset,
+        state.end_offset,
+        state.published_offset,
+        bytes.fromhex(state.parked) or _NOTHING,
+        bytes.fromhex(state.held) or _NOTHING,
+        len(epochs),
+        len(state.producers),
+        len(state.open_transactions),
+    )
+    parts = (epochs, _packed(state.producers, _PRODUCER), _packed(state.open_transactions, _TRANSACTION))
+    return b"".join((_PREAMBLE.pack(MAGIC, VERSION), heading, *(part.tobytes() for part in parts)))
+
+
+def read_state(data: bytes, *, source: str = "<bytes>") -> PartitionState:
+    """The state in `data`; `source` names it in messages."""
+    if len(data) < _PREAMBLE.size:
+        raise BrokenState(f"{source}: {len(data)} bytes are no state file")
+    magic, version = _PREAMBLE.unpack_from(data)
+    if (magic, version) != (MAGIC, VERSION):
+        raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {VERSION}")
+    return _read_version_1(data, source)
+
+
+def _read_version_1(data: bytes, source: str) -> PartitionState:
+    start = _PREAMBLE.size + _HEADING.size
+    if len(data) < start:
+        raise BrokenState(f"{source}: a state file of {len(data)} bytes ends before its rows")
+    log_start, end, published, parked, held, *counts = _HEADING.unpack_from(data, _PREAMBLE.size)
+    tables = []
+    for kind, count in zip((_EPOCH, _PRODUCER, _TRANSACTION), counts, strict=True):
+        if count < 0 or start + count * kind.itemsize > len(data):
+            raise BrokenState(f"{source}: a state file of {len(data)} bytes has no room for {count} rows")
+        tables.append(np.frombuffer(data, dtype=kind, count=count, offset=start))
+        start += count * kind.itemsize
+    epochs, producers, transactions = tables
+    return PartitionState(
+        log_start_offset=log_start,
+        end_offset=end,
+        published_offset=published,
+        leader_epochs=tuple(EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in epochs),
+        producers=_unpacked(producers, PRODUCER),
+        open_transactions=_carried_on(_unpacked(transactions, TRANSACTION)),
+        parked="" if parked == _NOTHING else parked.hex(),
+        held="" if held == _NOTHING else held.hex(),
+    )
+
+
+def put_state(lake: ObjectStore, state: PartitionState) -> str:
+    """Keeps `state` in the lake; its digest is its name."""
+    return put_content(lake, write_state(state))
+
+
+def get_state(lake: ObjectStore, digest: str) -> PartitionState:
+    """The state of that name, proved by its digest."""
+    return read_state(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+
+
+def put_content(lake: ObjectStore, data: bytes) -> str:
+    """Keeps `data` beside the states, named by its SHA-256."""
+    digest = hashlib.sha256(data).hexdigest()
+    if lake.stat(state_key(digest)) is None:
+        lake.put(state_key(digest), data)
+    return digest
+
+
+def get_content(lake: ObjectStore, digest: str) -> bytes:
+    """The bytes of that name; raises `BrokenState` if they are others."""
+    data = lake.read(state_key(digest))
+    found = hashlib.sha256(data).hexdigest()
+    if found != digest:
+        raise BrokenState(f"{lake.url_of(state_key(digest))}: expected SHA-256 {digest}, found {found}")
+    return data
+
+
+def _packed(rows: Rows, kind: np.dtype[Any]) -> Rows:
+    packed = np.zeros(len(rows), dtype=kind)
+    for name in kind.names or ():
+        packed[name] = rows[name]
+    return packed
+
+
+def _unpacked(rows: Rows, kind: np.dtype[Any]) -> Rows:
+    unpacked = np.zeros(len(rows), dtype=kind)
+    for name in rows.dtype.names or ():
+        unpacked[name] = rows[name]
+    return unpacked
+
+
+def _carried_on(transactions: Rows) -> Rows:
+    """What a night finds open began before it, and has no marker yet."""
+    transactions["began_before"] = 1
+    for name in ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp"):
+        transactions[name] = NO_MARKER
+    return transactions
