@@ -25,7 +25,7 @@ MOST_ROWS = 1 << 17
 class WalkLimits:
     """`window_bytes` are read at a time; a batch of more than `max_batch_bytes` is never held."""
 
-    window_bytes: int = 8 * 2**20
+    window_bytes: int = 4 * 2**20
     max_batch_bytes: int = 100 * 2**20
 
 

@@ -1,6 +1,6 @@
 """What runs in a Spark task of `index`: bins in, index files in the lake, small summaries out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from spark_jobs.config.settings import S3Settings
@@ -48,8 +48,17 @@ def _index_bin(task: IndexTask, each: Bin) -> Summary:
 
 def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
     store = _store(piece.store, task.s3)
-    read_range = partial(store.read_range, piece.key, version=piece.version)
-    return scan_piece(StagedBytes(size=piece.size, read_range=read_range), piece, file, task.limits)
+    staged = StagedBytes(
+        size=piece.size, read_range=partial(store.read_range, piece.key, version=piece.version)
+    )
+    return scan_piece(staged, piece, file, _limits(task, store, piece))
+
+
+def _limits(task: IndexTask, store: ObjectStore, piece: Piece) -> WalkLimits:
+    """From afar larger windows, since each one is a request."""
+    if store.local_path(piece.key) is not None:
+        return task.limits
+    return replace(task.limits, window_bytes=task.s3.part_bytes)
 
 
 @cache

@@ -4,6 +4,9 @@ import pyarrow as pa
 
 from spark_jobs.tables.contract import Column, Contract
 
+LISTING = "files.parquet"
+"""Where the table stands below the folder of the step index."""
+
 INDEX_FILES = Contract(
     name="index_files",
     meaning="Every file of the run's index; those of one copy of a partition follow in arrival order.",

@@ -1,5 +1,6 @@
 """`index` through Spark: the rows of one reader of whole objects, whatever the objects hold."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +15,12 @@ from spark_jobs.steps.stage import open_run
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.parquet_file import iter_rows, read_table
+from spark_jobs.storage.stores import open_source
 from spark_jobs.tables.index import INDEX
-from spark_jobs.tables.index_files import INDEX_FILES
+from spark_jobs.tables.index_files import INDEX_FILES, LISTING
 from tests.indexing.objects import batch, marker, nested_object, plain_object
 from tests.indexing.reading import index_bytes
+from tests.s3_server import S3Server
 from tests.steps.nights import BROKER_LOG, CAPTURE, Place, place_at
 
 SMALL_RANGES = "limits: {range_bytes: 4096}\n"
@@ -31,7 +34,7 @@ def _context(place: Place, spark: Spark) -> RunContext:
 
 
 def _files(context: RunContext) -> pa.Table:
-    return read_table(context.lake, context.folder.key(Step.INDEX, index.FILES))
+    return read_table(context.lake, context.folder.key(Step.INDEX, LISTING))
 
 
 def _rows(context: RunContext) -> pa.Table:
@@ -97,7 +100,7 @@ def test_the_files_table_names_every_file_with_its_rows_and_bytes(night: Place, 
     assert files.schema.equals(INDEX_FILES.schema, check_metadata=True)
     assert pc.sum(files["bytes"]).as_py() == sum(map(len, objects.values()))
     assert pc.sum(files["rows"]).as_py() == 123
-    assert {output.path for output in result.outputs} == {index.FILES, *files["file"].to_pylist()}
+    assert {output.path for output in result.outputs} == {LISTING, *files["file"].to_pylist()}
     for output in result.outputs:
         stat = context.lake.stat(context.folder.key(Step.INDEX, output.path))
         assert stat is not None
@@ -178,3 +181,39 @@ def test_an_empty_night_has_an_empty_index(night: Place, spark: Spark) -> None:
 
     assert result.counts == {"objects": 0, "bytes": 0, "batches": 0, "problems": 0}
     assert _files(context).num_rows == 0
+
+
+@pytest.fixture
+def spark_with_keys(spark: Spark, s3_server: S3Server) -> Iterator[Spark]:
+    """Workers that know the credentials, which were made up after Spark had started."""
+    environment = spark.session.sparkContext.environment
+    environment.update(s3_server.environment)
+    yield spark
+    for name in s3_server.environment:
+        del environment[name]
+
+
+@pytest.mark.parametrize("immutable", [True, False])
+def test_a_bucket_gives_the_rows_of_a_directory(
+    tmp_path: Path, spark_with_keys: Spark, s3_server: S3Server, *, immutable: bool
+) -> None:
+    near = CAPTURE + SMALL_RANGES
+    bucket = f"s3://{s3_server.new_bucket()}"
+    far = near.replace("root: capture", f"root: {bucket}/capture").replace(
+        "lake: lake", f"lake: {bucket}/lake"
+    )
+    far = far.replace("kind: capture", f"kind: capture\n    immutable: {str(immutable).lower()}")
+    far += f"s3: {{endpoint_url: '{s3_server.endpoint_url}', addressing: path}}\n"
+    places = [place_at(tmp_path, config) for config in (near, far)]
+    for place in places:
+        source = open_source(place.settings, place.settings.sources[0])
+        source.put("dt=2024-05-01/orders-0/a", nested_object(30))
+        source.put("dt=2024-05-01/orders-0/b", plain_object(3))
+    contexts = [_context(place, spark_with_keys) for place in places]
+
+    for context in contexts:
+        index.run(context)
+
+    expected, found = map(_rows, contexts)
+    assert expected.num_rows == 33
+    assert found.equals(expected)

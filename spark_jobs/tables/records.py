@@ -1,0 +1,49 @@
+"""The table of a topic: each committed record exactly once, as a read_committed consumer sees it."""
+
+import pyarrow as pa
+
+from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.published import RUN_DATE
+from spark_jobs.tables.table_names import table_name
+
+HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
+
+RECORD_COLUMNS: tuple[Column, ...] = (
+    Column("partition", pa.int32(), "partition of the topic"),
+    Column("offset", pa.int64(), "offset in the partition"),
+    Column("timestamp", pa.int64(), "in ms since 1970; -1 for none"),
+    Column(
+        "timestamp_type", pa.string(), "CreateTime, LogAppendTime, or NoTimestampType of the oldest format"
+    ),
+    Column("key", pa.binary(), "the key's bytes; null is not the same as empty", True),
+    Column("value", pa.binary(), "the value's bytes; null marks a deleted key in a compacted topic", True),
+    Column("headers", HEADERS_TYPE, "headers in order; a key may come more than once"),
+    Column("producer_id", pa.int64(), "-1 without a producer id"),
+    Column("producer_epoch", pa.int32(), "-1 without a producer id"),
+    Column("sequence", pa.int32(), "number of the record in its producer's sequence; -1 for none"),
+    Column(
+        "transactional_id", pa.string(), "the transaction's producer, where the coordinator names it", True
+    ),
+    Column("partition_leader_epoch", pa.int32(), "leader epoch of the record's batch; -1 for none"),
+    RUN_DATE,
+)
+RECORD_KEY = ("partition", "offset")
+
+
+def records_contract(topic: str) -> Contract:
+    """The table of `topic`."""
+    return Contract(
+        name=table_name(topic),
+        meaning=f"Committed records of the topic {topic}, each exactly once.",
+        columns=RECORD_COLUMNS,
+        key=RECORD_KEY,
+    )
+
+
+RECORDS = Contract(
+    name="records",
+    meaning="Committed records of one topic, each exactly once.",
+    columns=RECORD_COLUMNS,
+    key=RECORD_KEY,
+)

@@ -1,0 +1,22 @@
+"""`unreadable`: committed batches whose header and checksum are right, and whose records are not."""
+
+import pyarrow as pa
+
+from spark_jobs.tables.contract import Column, Contract
+
+UNREADABLE = Contract(
+    name="unreadable",
+    meaning="Batches that were accepted by their headers, but hold no records that can be decoded.",
+    columns=(
+        Column("topic", pa.string(), "topic of the batch"),
+        Column("partition", pa.int32(), "partition of the batch"),
+        Column(
+            "object_order", pa.int32(), "the staged object within the run's manifest; negative if carried"
+        ),
+        Column("position", pa.int64(), "byte at which the batch starts in its object"),
+        Column("offset", pa.int64(), "first offset of the batch"),
+        Column("records", pa.int64(), "records that the header claims"),
+        Column("reason", pa.string(), "what is wrong, and at which byte"),
+    ),
+    key=("topic", "partition", "object_order", "position"),
+)

@@ -1,0 +1,71 @@
+"""One piece: objects that cannot be read, and guesses that cost no more than they may."""
+
+from dataclasses import replace
+
+import pyarrow.compute as pc
+import pytest
+
+from spark_jobs.indexing.synchronise import EFFORT, Searcher
+from spark_jobs.indexing.walk import WalkLimits
+from spark_jobs.indexing.window import ReadRange, StagedBytes
+from spark_jobs.protocol.record_batch import read_header, write_header
+from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, StorageError, StoreUnavailable
+from tests.indexing.objects import batch, plain_object
+from tests.indexing.reading import index_object
+
+SMALL = WalkLimits(window_bytes=500)
+DATA = plain_object(40)
+
+
+def _failing(error: StorageError, after: int) -> ReadRange:
+    """Reads `DATA` up to a position, and fails behind it."""
+
+    def read_range(start: int, length: int) -> bytes:
+        if start + length > after:
+            raise error
+        return DATA[start : start + length]
+
+    return read_range
+
+
+@pytest.mark.parametrize("error", [ObjectMissing("it is gone"), ObjectChanged("it is another one")])
+@pytest.mark.parametrize("cuts", [[], [1000], [1000, 2000, 3000]])
+def test_what_cannot_be_read_any_more_is_one_stretch_with_the_reason(
+    error: StorageError, cuts: list[int]
+) -> None:
+    _, rows = index_object(_failing(error, 1700), len(DATA), cuts, SMALL)
+
+    assert pc.sum(rows["size"]).as_py() == len(DATA)
+    assert rows["problem"].null_count == rows.num_rows - 1 > 10
+    assert rows["problem"].to_pylist()[-1] == f"cannot be read: {error}"
+
+
+def test_an_object_that_is_shorter_than_staged_is_one_stretch_with_both_sizes() -> None:
+    _, rows = index_object(lambda start, length: DATA[:1700][start : start + length], len(DATA), [], SMALL)
+
+    assert pc.sum(rows["size"]).as_py() == len(DATA)
+    assert rows["problem"].to_pylist()[-1] == f"cannot be read: expected {len(DATA)} bytes, found 1700"
+
+
+def test_a_store_that_fails_for_now_is_no_damage() -> None:
+    with pytest.raises(StoreUnavailable):
+        index_object(_failing(StoreUnavailable("no answer"), 1700), len(DATA), [], SMALL)
+
+
+def test_a_range_full_of_false_headers_costs_a_bounded_effort() -> None:
+    false = write_header(replace(read_header(batch(0)), batch_length=200_000))
+    data = batch(0, value=false * 10_000)
+    read = 0
+
+    def read_range(start: int, length: int) -> bytes:
+        nonlocal read
+        read += length
+        return data[start : start + length]
+
+    start, stop = 1000, 101_000
+    searcher = Searcher(
+        StagedBytes(size=len(data), read_range=read_range), start=start, stop=stop, limits=WalkLimits()
+    )
+
+    assert searcher.next_boundary(start) is None
+    assert read < (EFFORT + 3) * (stop - start) + 2 * 200_000
