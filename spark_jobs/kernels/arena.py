@@ -22,6 +22,10 @@ class Arena:
         content.flags.writeable = False
         return content
 
+    def clear(self) -> None:
+        """Forgets the payloads and keeps the memory; `content` of before must not be used any more."""
+        self.used = 0
+
     def reserve(self, size: int) -> None:
         """Makes sure that `size` bytes fit after those that are used; `view` may be another afterwards."""
         if self.used + size > len(self._memory):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.kernels.arena import Arena
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.decompress import (
     DEFAULT_BUDGET,
@@ -46,10 +47,12 @@ def decode_batches(
     `headers` are of a scan of `buffer`, which begins at byte `origin` of `source`; their checksums have been
     checked before.
     """
-    first = 0
+    first, arena = 0, Arena(2 * budget)
     while first < headers.rows:
         rest = headers.part(first, headers.rows)
-        payloads = decompress_batches(buffer, rest, limit=limit, budget=budget, source=source, origin=origin)
+        payloads = decompress_batches(
+            buffer, rest, limit=limit, budget=budget, source=source, origin=origin, arena=arena
+        )
         yield _decode(payloads, rest, first, source, origin)
         first += payloads.batches
 

@@ -121,11 +121,6 @@ class ProducerTable:
         return self._rows[: self.count]
 
     @property
-    def capacity(self) -> int:
-        """Producers that fit before the table must grow."""
-        return len(self._rows)
-
-    @property
     def room(self) -> Rows:
         """All rows, also those that are still free."""
         return self._rows
