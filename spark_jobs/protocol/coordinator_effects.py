@@ -10,7 +10,7 @@ from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from spark_jobs.protocol.topic_partition import TopicPartition
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class TxnMarker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effects(Generic[R]):
+class Effects(Generic[R_co]):
     """What a request leads to."""
 
-    reply: R
+    reply: R_co
     records: tuple[TransactionUpdate, ...] = ()
     markers: tuple[TxnMarker, ...] = ()
 

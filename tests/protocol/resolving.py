@@ -1,0 +1,78 @@
+"""Logs in, outcomes out: the steps around `resolve` that a run does on grouped rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_jobs.protocol.coordinator_history import CoordinatorEntry
+from spark_jobs.protocol.coordinator_history import fold as fold_coordinator
+from spark_jobs.protocol.partition_transactions import LogBatch, PartitionTransaction, fold
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
+from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction, is_unreadable, timelines
+from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext, resolve
+
+
+def parts_of(logs: Mapping[TopicPartition, Sequence[LogBatch]]) -> list[PartitionTransaction]:
+    """The transactions of every partition, each partition's in offset order."""
+    parts: list[PartitionTransaction] = []
+    for partition, log in logs.items():
+        closed, still_open = fold(log, partition)
+        parts += (*closed, *still_open.values())
+    return parts
+
+
+def batches_of(logs: Mapping[TopicPartition, Sequence[LogBatch]]) -> list[PartitionTransaction]:
+    """Every transactional batch by itself, as a capture has them."""
+    return [
+        txn
+        for partition, log in logs.items()
+        for batch in log
+        if batch[1] is None
+        for txn in fold([batch], partition)[1].values()
+    ]
+
+
+def resolve_all(
+    entries: Iterable[CoordinatorEntry], parts: Iterable[PartitionTransaction], context: ResolveContext
+) -> list[ResolvedTransaction]:
+    """Every transaction of every producer id."""
+    coordinator: dict[int, list[CoordinatorTransaction]] = {}
+    owners: dict[int, str] = {}
+    unreadable: set[int] = set()
+    for transactional_id, known in timelines(fold_coordinator(entries)).items():
+        owners |= dict.fromkeys(known.producer_ids, transactional_id)
+        unreadable |= set(known.producer_ids) if is_unreadable(known) else set()
+        for txn in known.transactions:
+            coordinator.setdefault(txn.producer_id, []).append(txn)
+    found: dict[int, list[PartitionTransaction]] = {}
+    for part in parts:
+        found.setdefault(part.producer_id, []).append(part)
+    return [
+        resolved
+        for producer_id in sorted(found.keys() | coordinator.keys())
+        for resolved in resolve(
+            ProducerTransactions(
+                producer_id=producer_id,
+                transactional_id=owners.get(producer_id),
+                parts=tuple(found.get(producer_id, ())),
+                coordinator=tuple(coordinator.get(producer_id, ())),
+                is_unreadable=producer_id in unreadable,
+            ),
+            context,
+        )
+    ]
+
+
+def outcome_of_batches(
+    resolved: Iterable[ResolvedTransaction], logs: Mapping[TopicPartition, Sequence[LogBatch]]
+) -> dict[tuple[TopicPartition, int], Outcome]:
+    """The outcome of each data batch, through the part that it belongs to."""
+    outcomes: dict[tuple[TopicPartition, int], Outcome] = {}
+    for txn in resolved:
+        for part in txn.parts:
+            for header, marker in logs[part.topic_partition]:
+                inside = part.first_offset <= header.last_offset <= part.last_offset
+                if inside and marker is None and header.producer_id == part.producer_id and part.batch_count:
+                    key = (part.topic_partition, header.last_offset)
+                    assert key not in outcomes, f"{key} has two outcomes"
+                    outcomes[key] = txn.outcome
+    return outcomes
