@@ -6,6 +6,7 @@ completed one of an older client proves nothing by its epoch, so order and time 
 
 from collections.abc import Iterable, Sequence
 
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.transaction_candidates import (
     NO_BOUND,
@@ -15,7 +16,6 @@ from spark_jobs.protocol.transaction_candidates import (
     decided_around,
     end_of,
 )
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
 
 def match_open(

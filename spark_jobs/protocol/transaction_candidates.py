@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import WrittenMarker
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
 NO_BOUND = 2**63
 

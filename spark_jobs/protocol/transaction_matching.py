@@ -7,6 +7,7 @@ log, a marker is written right after the decision, and an open transaction is th
 
 from collections.abc import Callable, Sequence
 
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.open_matching import match_open
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, WrittenMarker
@@ -18,7 +19,6 @@ from spark_jobs.protocol.transaction_candidates import (
     decided_around,
     end_of,
 )
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
 
 def match_partition(parts: Sequence[PartitionTransaction], known: Candidates) -> tuple[int, ...]:

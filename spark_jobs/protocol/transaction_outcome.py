@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
 
 class Outcome(StrEnum):

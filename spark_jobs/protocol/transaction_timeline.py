@@ -14,94 +14,17 @@ from spark_jobs.protocol.coordinator_history import (
     UnreadableRecord,
 )
 from spark_jobs.protocol.coordinator_log import (
-    TWO_PHASE_COMMIT_TIMEOUT_MS,
     TransactionLogValue,
     TransactionState,
 )
-from spark_jobs.protocol.end_txn import TransactionResult
+from spark_jobs.protocol.coordinator_transaction import RESULT_OF_STATE, CoordinatorTransaction
 from spark_jobs.protocol.record_batch import NO_PRODUCER_ID
-from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_metadata import MAX_PRODUCER_EPOCH
 
-_RESULTS = {
-    TransactionState.PREPARE_COMMIT: TransactionResult.COMMIT,
-    TransactionState.COMPLETE_COMMIT: TransactionResult.COMMIT,
-    TransactionState.PREPARE_ABORT: TransactionResult.ABORT,
-    TransactionState.COMPLETE_ABORT: TransactionResult.ABORT,
-}
-_RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(_RESULTS, 1)} | {
+_RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(RESULT_OF_STATE, 1)} | {
     TransactionState.COMPLETE_COMMIT: 2,
     TransactionState.COMPLETE_ABORT: 2,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorTransaction:
-    """One transaction as the coordinator recorded it; times in milliseconds of the coordinator's clock.
-
-    `producer_epoch` is its data's, `marker_epoch` its markers', `is_epoch_bumped` if no other transaction has
-    that one. `topic_partitions` is None if the records that listed them are gone, `end_timestamp_ms` is when
-    its end was decided. `is_cut` says that the id went on, or became unreadable, without a record of this
-    transaction's end; `has_known_past` that the id's state before this transaction is recorded too.
-    """
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int | None
-    marker_epoch: int | None
-    transaction_timeout_ms: int
-    start_timestamp_ms: int
-    last_update_timestamp_ms: int
-    end_timestamp_ms: int | None
-    state: TransactionState
-    topic_partitions: frozenset[TopicPartition] | None
-    client_transaction_version: int
-    is_epoch_bumped: bool
-    is_cut: bool
-    has_known_past: bool
-    first_record_offset: int
-    last_record_offset: int
-    coordinator_epochs: tuple[int, ...]
-
-    @property
-    def result(self) -> TransactionResult | None:
-        """What the coordinator decided, as soon as it was prepared."""
-        return _RESULTS.get(self.state)
-
-    @property
-    def is_clients_own(self) -> bool:
-        """A record shows what the client itself did: it began the transaction, or committed it."""
-        return self.producer_epoch is not None or self.result is TransactionResult.COMMIT
-
-    @property
-    def names_its_epoch(self) -> bool:
-        """A TV2 client uses each epoch for one transaction, so (producer id, epoch) names it."""
-        return self.client_transaction_version >= 2
-
-    @property
-    def is_two_phase_commit(self) -> bool:
-        return self.transaction_timeout_ms == TWO_PHASE_COMMIT_TIMEOUT_MS
-
-    @property
-    def possible_epochs(self) -> tuple[int, ...]:
-        """Epochs that its data can have; two where only an abort is left that may have been a fence."""
-        if self.producer_epoch is not None:
-            return (self.producer_epoch,)
-        marker = self.marker_epoch
-        if marker is None:
-            return ()
-        if self.is_epoch_bumped:
-            return (marker - 1,)
-        return (marker,) if self.result is TransactionResult.COMMIT else (marker, marker - 1)
-
-    def lists(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition belongs to it, or may as far as is known."""
-        return self.topic_partitions is None or topic_partition in self.topic_partitions
-
-    def is_timed_out(self, now: int) -> bool:
-        """Ongoing past its timeout; never with two-phase commit (facts §3.6)."""
-        late = self.start_timestamp_ms + self.transaction_timeout_ms < now
-        return self.state is TransactionState.ONGOING and not self.is_two_phase_commit and late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +104,7 @@ def _continues(txn: CoordinatorTransaction, value: TransactionLogValue) -> bool:
     same_producer = txn.producer_id in {value.producer_id, value.previous_producer_id} or rotated
     same_start = txn.start_timestamp_ms == value.transaction_start_timestamp_ms
     was, becomes = _RANK[txn.state], _RANK.get(status, -1)
-    same_result = txn.result is None or txn.result is _RESULTS.get(status)
+    same_result = txn.result is None or txn.result is RESULT_OF_STATE.get(status)
     return same_producer and same_start and same_result and (was < becomes or was == becomes == 0)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spark_jobs.protocol.capture_matching import match_batches
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import SEVERAL, candidates
 from spark_jobs.protocol.transaction_matching import match_partition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction
 
 _OUTCOMES = {TransactionResult.COMMIT: Outcome.COMMITTED, TransactionResult.ABORT: Outcome.ABORTED}
 Decision = tuple[Outcome, tuple[Evidence, ...]]

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry
 from spark_jobs.protocol.coordinator_history import fold as fold_coordinator
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import LogBatch, PartitionTransaction, fold
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
-from spark_jobs.protocol.transaction_timeline import CoordinatorTransaction, is_unreadable, timelines
+from spark_jobs.protocol.transaction_timeline import is_unreadable, timelines
 from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext, resolve
 
 

@@ -6,13 +6,9 @@ import pytest
 
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, UnreadableRecord
 from spark_jobs.protocol.coordinator_log import TransactionLogValue, TransactionState
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
-from spark_jobs.protocol.transaction_timeline import (
-    CoordinatorTransaction,
-    IdTimeline,
-    is_unreadable,
-    timeline,
-)
+from spark_jobs.protocol.transaction_timeline import IdTimeline, is_unreadable, timeline
 from tests.protocol.coordinator_values import NOW, ORDERS_0, ORDERS_1, history, value
 
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
