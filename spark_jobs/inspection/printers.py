@@ -30,7 +30,7 @@ class Printer(Protocol):
     def heading(self, text: str) -> None:
         """A line above a listing."""
 
-    def lines(self, piece: bytes) -> None:
+    def lines(self, piece: bytes | memoryview) -> None:
         """Some lines of a listing."""
 
 
@@ -51,7 +51,7 @@ class JsonPrinter:
     def heading(self, text: str) -> None:
         """Machines read names from every object."""
 
-    def lines(self, piece: bytes) -> None:
+    def lines(self, piece: bytes | memoryview) -> None:
         self._out.write(piece)
 
     def _object(self, kind: str, path: str, members: dict[str, Cell]) -> None:
@@ -78,7 +78,7 @@ class TextPrinter:
     def heading(self, text: str) -> None:
         self._print(Text(text, style="bold", no_wrap=True, overflow="ignore"))
 
-    def lines(self, piece: bytes) -> None:
+    def lines(self, piece: bytes | memoryview) -> None:
         self._out.write(piece)
 
     def _print(self, *shown: RenderableType) -> None:

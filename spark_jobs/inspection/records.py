@@ -34,8 +34,11 @@ class RecordStyle:
 
 def record_lines(
     segment: Segment, rows: Rows, style: RecordStyle, complain: Complain, *, fast: bool | None = None
-) -> Iterator[bytes]:
-    """Lines of all records of the batches at `rows`; a batch whose records are damaged goes to `complain`."""
+) -> Iterator[bytes | memoryview]:
+    """Lines of all records of the batches at `rows`; a batch whose records are damaged goes to `complain`.
+
+    A piece of lines is valid until the next one is asked for.
+    """
     if len(segment.data) >= FAST_FROM if fast is None else fast:
         from spark_jobs.inspection.fast_records import fast_lines  # noqa: PLC0415 — loads numba
 

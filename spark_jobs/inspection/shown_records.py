@@ -15,7 +15,7 @@ from spark_jobs.inspection.report import Remark, error
 from spark_jobs.inspection.segments import Segment
 from spark_jobs.protocol.errors import CorruptData
 
-_PART = 16 * 1024 * 1024
+_PART = 64 * 1024 * 1024
 """Bytes of batches between two steps of a progress bar."""
 
 
@@ -44,7 +44,7 @@ def style_of(log: PartitionLog, options: Options) -> RecordStyle:
 
 def _lines(
     segment: Segment, rows: Rows, style: RecordStyle, options: Options, complain: Complain
-) -> Iterator[bytes]:
+) -> Iterator[bytes | memoryview]:
     decode = DECODERS.get(style.topic)
     if decode is not None:
         return decoded_lines(segment, rows, style, complain, decode)

@@ -52,7 +52,7 @@ def lines(segment: Segment, *, as_json: bool, fast: bool) -> tuple[bytes, list[s
     style = RecordStyle(topic='to"pic', partition=3, as_json=as_json, first_offset=2)
     rows = np.flatnonzero(segment.batches.crc_ok & (segment.batches.control_type < 0))
     pieces = record_lines(segment, rows, style, lambda problem: complaints.append(str(problem)), fast=fast)
-    return b"".join(pieces), complaints
+    return b"".join(map(bytes, pieces)), complaints
 
 
 def expect_twins(path: Path) -> None:
