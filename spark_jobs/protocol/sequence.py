@@ -1,20 +1,23 @@
-"""Sequence numbers run from 0 to 2^31-1 and start again at 0 (facts §2.2)."""
+"""Sequence numbers run from 0 to 2^31-1 and start again at 0 (facts §2.2).
+
+A broker counts in 32 bits, so forged deltas and sequences wrap there; kernels compile these very functions.
+"""
 
 MAX_SEQUENCE = 2**31 - 1
+_HALF, _MASK = 2**31, 2**32 - 1
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
     """`sequence` + `increment`, wrapping from 2^31-1 to 0."""
-    if sequence > MAX_SEQUENCE - increment:
-        return increment - (MAX_SEQUENCE - sequence) - 1
-    return sequence + increment
+    limit = ((MAX_SEQUENCE - increment + _HALF) & _MASK) - _HALF
+    result = increment - (MAX_SEQUENCE - sequence) - 1 if sequence > limit else sequence + increment
+    return ((result + _HALF) & _MASK) - _HALF
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
     """`sequence` - `decrement`, wrapping from 0 to 2^31-1."""
-    if sequence < decrement:
-        return MAX_SEQUENCE - (decrement - sequence) + 1
-    return sequence - decrement
+    result = sequence - decrement if sequence >= decrement else MAX_SEQUENCE - (decrement - sequence) + 1
+    return ((result + _HALF) & _MASK) - _HALF
 
 
 def in_sequence(last_sequence: int, next_sequence: int) -> bool:

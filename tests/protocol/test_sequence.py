@@ -13,6 +13,7 @@ from spark_jobs.protocol.sequence import (
 )
 
 SEQUENCES = st.integers(0, MAX_SEQUENCE)
+INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,16 @@ def test_row_132_zero_minus_one_is_the_largest() -> None:
 )
 def test_in_sequence(last: int, following: int, result: bool) -> None:
     assert in_sequence(last, following) is result
+
+
+@given(INT32, INT32)
+def test_forged_numbers_wrap_at_32_bits_as_in_a_broker(sequence: int, delta: int) -> None:
+    for result in (increment_sequence(sequence, delta), decrement_sequence(sequence, delta)):
+        assert -(2**31) <= result < 2**31
+
+
+def test_a_negative_delta_overflows_the_limit_it_is_compared_with() -> None:
+    assert increment_sequence(5, -3) == -2147483646
 
 
 @given(SEQUENCES, SEQUENCES)
