@@ -69,8 +69,9 @@ class Visibility:
         if isolation is Isolation.READ_COMMITTED:
             hidden += [Outcome.ABORTED, Outcome.OPEN]
             end = self.last_stable_offset
-        shown: npt.NDArray[np.bool_] = ~np.isin(self.outcome, hidden) & (batches.base_offset < end)
-        shown &= last_offsets(batches) >= self.log_start_offset
+        last = last_offsets(batches)
+        shown: npt.NDArray[np.bool_] = ~np.isin(self.outcome, hidden) & (last < end)
+        shown &= last >= self.log_start_offset
         return shown
 
 
