@@ -3,9 +3,10 @@
 import hashlib
 import io
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +21,12 @@ ROWS_AT_A_TIME = 1 << 17
 class ParquetOutput:
     """A file in the making; nothing is visible in the store before `finish`. Use as a context manager."""
 
-    def __init__(self, store: ObjectStore, schema: pa.Schema) -> None:
+    def __init__(
+        self, store: ObjectStore, schema: pa.Schema, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """`options` are those of the Parquet writer; zstd unless they say otherwise."""
         self._store, self._schema = store, schema
+        self._options = {"compression": "zstd", **(options or {})}
         self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
         self._writer: pq.ParquetWriter | None = None
 
@@ -37,6 +42,11 @@ class ParquetOutput:
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
         self._open().write_table(table)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, except for what the writer still holds back."""
+        return self._path.stat().st_size if self._writer is not None else 0
 
     def forget(self) -> None:
         """Drop everything that was written so far."""
@@ -56,7 +66,7 @@ class ParquetOutput:
 
     def _open(self) -> pq.ParquetWriter:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._path, self._schema, **self._options)
         return self._writer
 
 
@@ -79,6 +89,27 @@ def iter_rows(
     """The rows in order, at most `rows` at a time; memory is that and one row group."""
     with _opened(store, key) as file:
         yield from file.iter_batches(rows, columns=columns)
+
+
+def iter_row_range(
+    store: ObjectStore, key: str, first: int, stop: int, *, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows `first` to `stop` (excluded), in parts; only the row groups that hold them are read."""
+    with _opened(store, key) as file:
+        groups, start = _groups_of(file, first, stop)
+        for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns):
+            part = batch.slice(max(first - start, 0), stop - max(first, start))
+            start += batch.num_rows
+            if part.num_rows:
+                yield part
+
+
+def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], int]:
+    """The row groups that overlap with the rows, and the first row of the first of them."""
+    ends = list(accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)))
+    starts = [0, *ends]
+    groups = [i for i, end in enumerate(ends) if starts[i] < stop and end > first]
+    return groups, starts[groups[0]] if groups else 0
 
 
 def _opened(store: ObjectStore, key: str) -> pq.ParquetFile:
