@@ -18,7 +18,8 @@ from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.record_batch import NO_PARTITION_LEADER_EPOCH
 from spark_jobs.protocol.topic_partition import TopicPartition
-from tests.recordings.log_directory import LogDirectory
+from tests.recordings.log_directory import LogDirectory, StoredBatch
+from tests.recordings.resent_markers import ResentMarkers
 from tests.recordings.settings import BrokerSettings, TopicSettings
 from tests.recordings.transaction_log import TransactionRecord, transaction_log_of
 
@@ -39,6 +40,7 @@ class Broker:
         self.coordinator = TransactionCoordinator(max_timeout_ms=settings.transaction_max_timeout_ms)
         self.transaction_log = transaction_log_of(recorded, settings.transaction_partitions)
         self._last_expiration_check = now
+        self._resent: list[ResentMarkers] = []
         self._become_leader()
 
     # -- time
@@ -46,6 +48,7 @@ class Broker:
     def advance(self, now: int) -> None:
         """Let the clock go on to `now`: idle producers expire, transactions time out."""
         self.now = max(self.now, now)
+        self._write_all_resent()
         interval = self.settings.expiration_check_interval_ms
         if interval <= FREQUENT_CHECK_MS or self.now - self._last_expiration_check >= interval:
             self._last_expiration_check = self.now
@@ -57,6 +60,7 @@ class Broker:
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLog:
         """The log about to be written, under the leader epoch that the recorded one had at this offset."""
+        self._write_resent(topic_partition)
         log = self.logs[topic_partition]
         log.leader_epoch = self._leader_epoch(topic_partition, log)
         return log
@@ -64,6 +68,16 @@ class Broker:
     def replicated(self, log: PartitionLog) -> None:
         """There are no followers to wait for."""
         log.update_high_watermark(log.log_end_offset)
+
+    def recorded_times(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """Timestamps of the recorded batch at the log's end: made, and on a LogAppendTime topic appended."""
+        batch = self._recorded_batch(topic_partition)
+        return (batch.header.base_timestamp, batch.header.max_timestamp) if batch else (self.now, self.now)
+
+    def _recorded_batch(self, topic_partition: TopicPartition) -> StoredBatch | None:
+        """What the recorded broker wrote where the replayed log ends."""
+        recorded = self.recorded.partitions.get(topic_partition)
+        return recorded.batch_at.get(self.logs[topic_partition].log_end_offset) if recorded else None
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> None:
         self.logs[topic_partition].delete_records(offset)
@@ -98,14 +112,42 @@ class Broker:
         transactional_id = marker.transactional_id
         marker = replace(marker, coordinator_epoch=self.transaction_log.coordinator_epoch(transactional_id))
         partitions = sorted(marker.topic_partitions & self.logs.keys())
-        written = [self._write_marker(topic_partition, marker) for topic_partition in partitions]
+        written = [self._write_marker(self.leader(tp), tp, marker) for tp in partitions]
         if all(written):
-            now = self.time_of_next(transactional_id)
-            self.apply(self.coordinator.complete(transactional_id, now=now))
+            self._complete(transactional_id)
 
-    def _write_marker(self, topic_partition: TopicPartition, marker: TxnMarker) -> bool:
-        log = self.leader(topic_partition)
-        created, appended = self._marker_times(topic_partition, log.log_end_offset)
+    def _complete(self, transactional_id: str) -> None:
+        now = self.time_of_next(transactional_id)
+        self.apply(self.coordinator.complete(transactional_id, now=now))
+
+    def _resend_markers(self, effects: Effects[None]) -> None:
+        """A restarted coordinator sends the markers of prepared transactions again, in its own time."""
+        self._resent = [
+            ResentMarkers(marker=marker, missing=set(marker.topic_partitions & self.logs.keys()))
+            for marker in effects.markers
+        ]
+        self._write_all_resent()
+
+    def _write_all_resent(self) -> None:
+        for resent in list(self._resent):
+            for topic_partition in sorted(resent.missing):
+                self._write_resent(topic_partition)
+
+    def _write_resent(self, topic_partition: TopicPartition) -> None:
+        """Write what the recorded broker wrote here next, if it is a marker that was sent again."""
+        for resent in list(self._resent):
+            batch = self._recorded_batch(topic_partition)
+            if topic_partition in resent.missing and batch is not None and resent.is_in(batch):
+                resent.missing.discard(topic_partition)
+                log = self.logs[topic_partition]
+                log.leader_epoch = self._leader_epoch(topic_partition, log)
+                self._write_marker(log, topic_partition, resent.as_in(batch))
+                if not resent.missing:
+                    self._resent.remove(resent)
+                    self._complete(resent.marker.transactional_id)
+
+    def _write_marker(self, log: PartitionLog, topic_partition: TopicPartition, marker: TxnMarker) -> bool:
+        created, appended = self.recorded_times(topic_partition)
         batch = write_marker(
             base_offset=0,
             partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
@@ -123,14 +165,6 @@ class Broker:
         )
         self.replicated(log)
         return result.kafka_error is KafkaError.NONE
-
-    def _marker_times(self, topic_partition: TopicPartition, offset: int) -> tuple[int, int]:
-        """When the recorded marker was made and, on a LogAppendTime topic, when it was appended."""
-        recorded = self.recorded.partitions.get(topic_partition)
-        batch = recorded.batch_at.get(offset) if recorded else None
-        if batch is None or not batch.header.is_control:
-            return self.now, self.now
-        return batch.header.base_timestamp, batch.header.max_timestamp
 
     # -- life
 
@@ -150,10 +184,11 @@ class Broker:
                 log_start_offset=self._log_start(topic_partition, log, log_starts, clean=clean),
             )
         self._become_leader()
-        self.apply(self.coordinator.reload(coordinator_epoch=0))
+        self._resend_markers(self.coordinator.reload(coordinator_epoch=0))
 
     def shut_down(self, *, clean: bool) -> None:
         """Leave the logs as they are found afterwards; a killed broker writes nothing more."""
+        self._write_all_resent()
         for topic_partition, log in self._logs_after_retention():
             if clean:
                 log.close()

@@ -91,6 +91,10 @@ FED_IN: tuple[Note, ...] = (
         reason="retention and checkpoints run on timers; what the directory shows in the end is taken",
     ),
     Note(
+        name="when markers are written that a restarted coordinator sends again",
+        reason="the broker's own threads; the recorded log shows between which batches they stand",
+    ),
+    Note(
         name="leader epochs",
         reason="assigned by the controller; taken from the recorded leader-epoch-checkpoint for the offset",
     ),

@@ -172,10 +172,13 @@ def _append(broker: Broker, event: Produce, part: ProducePart, guard: int) -> Pa
 
 
 def _append_time(broker: Broker, part: ProducePart) -> int:
-    """The recorded log append time is the broker's clock at this very append."""
-    log_append = broker.settings.topics[part.topic_partition].timestamp_type is TimestampType.LOG_APPEND_TIME
-    told = (part.reply or {}).get("log_append_time_ms", -1)
-    return told if log_append and told >= 0 else broker.now
+    """The recorded log append time is the broker's clock at this append; unanswered, the log tells it."""
+    if broker.settings.topics[part.topic_partition].timestamp_type is not TimestampType.LOG_APPEND_TIME:
+        return broker.now
+    if part.reply is None:
+        return broker.recorded_times(part.topic_partition)[1]
+    told = int(part.reply["log_append_time_ms"])
+    return told if told >= 0 else broker.now
 
 
 def _reply(result: AppendResult) -> PartitionReply:

@@ -59,10 +59,10 @@ class TransactionLog:
         return default if value is None else value.transaction_last_update_timestamp_ms
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The leader epoch of the partition that the id's next record goes to."""
+        """The leader epoch under which the newest record of the id's partition was written."""
         partition = self.partition_of(transactional_id)
         leader = self.leaders.get(partition)
-        return leader.leader_epoch_at(self.end_offsets.get(partition, 0)) if leader else 0
+        return leader.leader_epoch_at(self.end_offsets.get(partition, 0) - 1) if leader else 0
 
 
 def transaction_log_of(logs: LogDirectory, partitions: int) -> TransactionLog:
