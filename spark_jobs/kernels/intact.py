@@ -1,4 +1,4 @@
-"""Whether batches still stand where their rows say: size, format and checksum as noted, and the checksum holds."""
+"""Whether batches still stand where their rows say: format, size and checksum as noted, and right."""
 
 from typing import Any
 
