@@ -1,0 +1,1 @@
+"""What the workers of `materialise` do: choose committed batches, read them, decode them, write tables."""

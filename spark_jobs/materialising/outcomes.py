@@ -1,0 +1,70 @@
+"""What became of the transactions of one partition, ready to be looked up by where they began."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.materialising.rows import NONE, BatchRows
+from spark_jobs.storage.errors import BrokenRun
+
+
+def _no_offsets() -> npt.NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
+def _no_flags() -> npt.NDArray[np.bool_]:
+    return np.empty(0, dtype=np.bool_)
+
+
+def _no_names() -> "pa.Array[Any]":
+    return pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Transactions by ascending first offset on the partition; `transactional_id` is null where unknown."""
+
+    first_offset: npt.NDArray[np.int64] = field(default_factory=_no_offsets)
+    is_committed: npt.NDArray[np.bool_] = field(default_factory=_no_flags)
+    transactional_id: "pa.Array[Any]" = field(default_factory=_no_names)
+
+    def index_of(self, txn_first_offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The transaction of each batch, `NONE` for a batch outside of any."""
+        found = np.searchsorted(self.first_offset, txn_first_offset)
+        known = np.append(self.first_offset, NONE)[found] == txn_first_offset
+        missing = txn_first_offset[~known & (txn_first_offset != NONE)]
+        if missing.size:
+            raise BrokenRun(f"the transaction that began at offset {missing[0]} has no outcome")
+        return np.where(txn_first_offset == NONE, NONE, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a run publishes of one partition: committed records from `first_offset` to before `end_offset`.
+
+    `end_offset` is where a batch ends. `late` are first offsets of transactions that an earlier night took
+    for aborted: they are published whole, though they lie before `first_offset`.
+    """
+
+    first_offset: int
+    end_offset: int
+    outcomes: Outcomes
+    late: tuple[int, ...] = ()
+
+    def first_offsets(self, rows: BatchRows) -> npt.NDArray[np.int64]:
+        """For each batch the first offset that is published of it."""
+        is_late = np.isin(rows.txn_first_offset, np.array(self.late, dtype=np.int64))
+        return np.where(is_late, 0, self.first_offset)
+
+    def shows(self, rows: BatchRows) -> npt.NDArray[np.bool_]:
+        """Which batches hold records to publish."""
+        in_range = (rows.last_offset >= self.first_offsets(rows)) & (
+            rows.headers.base_offset < self.end_offset
+        )
+        chosen = rows.is_accepted & rows.is_data & in_range
+        indices = self.outcomes.index_of(np.where(chosen, rows.txn_first_offset, NONE))
+        committed: npt.NDArray[np.bool_] = np.append(self.outcomes.is_committed, True)[indices]
+        return chosen & committed

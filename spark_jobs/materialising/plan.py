@@ -1,0 +1,79 @@
+"""Which records become which file: neighbours of one topic together, whatever machine the run is on."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeVar
+
+from spark_jobs.materialising.summaries import Chunk, FilePlan, PartitionPlan, Share
+from spark_jobs.tables.table_names import table_name
+
+FILES_AT_LEAST = 8
+SMALLEST_FILE = 32 * 2**20
+"""A topic is divided so that several workers have something to do, unless its files became tiny by it."""
+
+TASKS_PER_SLOT = 4
+SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
+FILE_COST = 2**20
+"""What finishing a file costs, in bytes that could be decoded meanwhile."""
+
+Item = TypeVar("Item")
+Piece = tuple[PartitionPlan, Chunk]
+
+
+def plan_files(
+    surveyed: Iterable[tuple[PartitionPlan, Sequence[Chunk]]], *, file_bytes: int
+) -> list[FilePlan]:
+    """The files of all topics; a partition's chunks stay in order, and partitions too."""
+    in_order = sorted(surveyed, key=lambda each: each[0].partition)
+    plans: list[FilePlan] = []
+    for topic, partitions in groupby(in_order, key=lambda each: each[0].partition.topic):
+        pieces = [(plan, chunk) for plan, chunks in partitions for chunk in chunks]
+        most = size_of_files(sum(chunk.bytes for _, chunk in pieces), file_bytes)
+        for number, together in enumerate(pack(pieces, cost=lambda piece: piece[1].bytes, most=most)):
+            plans.append(FilePlan(table=table_name(topic), number=number, shares=tuple(_shares(together))))
+    return plans
+
+
+def size_of_files(total: int, file_bytes: int) -> int:
+    """Bytes of batches in one file of a topic that has `total`."""
+    return min(max(total // FILES_AT_LEAST, SMALLEST_FILE), file_bytes)
+
+
+def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[FilePlan, ...]]:
+    """Neighbouring files together: a few tasks per slot of Spark's, none too small to be worth its start."""
+    share = sum(map(_cost, plans)) // (TASKS_PER_SLOT * parallelism)
+    return pack(plans, cost=_cost, most=min(max(share, SMALLEST_TASK), LARGEST_TASK))
+
+
+def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
+    """Neighbours together as long as they cost at most `most`."""
+    together: list[Item] = []
+    total = 0
+    for item in items:
+        if together and total + cost(item) > most:
+            yield tuple(together)
+            together, total = [], 0
+        together.append(item)
+        total += cost(item)
+    if together:
+        yield tuple(together)
+
+
+def _cost(plan: FilePlan) -> int:
+    return FILE_COST + plan.bytes
+
+
+def _shares(pieces: Iterable[Piece]) -> Iterator[Share]:
+    for _, group in groupby(pieces, key=lambda piece: piece[0].partition):
+        together = list(group)
+        plan, chunks = together[0][0], tuple(chunk for _, chunk in together)
+        yield Share(plan=_with_needed_objects(plan, chunks), chunks=chunks)
+
+
+def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> PartitionPlan:
+    """A partition may have thousands of objects, a file needs a few of them."""
+    tonight = [chunk for chunk in chunks if not chunk.held]
+    first = min((chunk.first_object for chunk in tonight), default=0)
+    last = max((chunk.last_object for chunk in tonight), default=-1)
+    return replace(plan, objects=tuple(place for place in plan.objects if first <= place.order <= last))

@@ -1,0 +1,93 @@
+"""Files of records: written in row groups of a bounded size, and a new file when one is large enough."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from spark_jobs.materialising.summaries import TableFile
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import ParquetOutput
+from spark_jobs.storage.run_folder import OutputFile
+
+GROUP_BYTES = 64 * 2**20
+"""Bytes of records in memory that become one row group."""
+
+_COUNTING = ("offset", "timestamp", "sequence")
+OPTIONS: dict[str, Any] = {
+    "write_statistics": ["partition", "offset", "timestamp", "producer_id", "run_date"],
+    "write_page_index": True,
+    "store_schema": False,
+    "use_dictionary": [
+        "partition",
+        "timestamp_type",
+        "producer_id",
+        "producer_epoch",
+        "transactional_id",
+        "partition_leader_epoch",
+        "run_date",
+        "headers.list.element.key",
+    ],
+    "column_encoding": dict.fromkeys(_COUNTING, "DELTA_BINARY_PACKED"),
+}
+"""Statistics are what readers skip files by; those of keys and values would be their bytes once more."""
+
+
+class RecordFiles:
+    """Takes tables in order and writes them below `folder`; use as a context manager."""
+
+    def __init__(
+        self, store: ObjectStore, folder: str, name: Callable[[int], str], schema: pa.Schema, file_bytes: int
+    ) -> None:
+        """`name` gives the path of the first, second, … file; a file ends at `file_bytes`, roughly."""
+        self._store, self._folder, self._name = store, folder, name
+        self._schema, self._file_bytes = schema, file_bytes
+        self._held: list[pa.Table] = []
+        self._held_bytes = self._rows = 0
+        self._output: ParquetOutput | None = None
+        self.files: list[TableFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._output is not None:
+            self._output.__exit__(kind, error, trace)
+
+    def add(self, table: pa.Table) -> None:
+        """Append rows; they are written once there are enough of them."""
+        if not table.num_rows:
+            return
+        self._held.append(table)
+        self._held_bytes += table.nbytes
+        if self._held_bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def finish(self) -> tuple[TableFile, ...]:
+        """Write what is still held; the files in order, none where there were no rows."""
+        self._write_group()
+        self._close()
+        return tuple(self.files)
+
+    def _write_group(self) -> None:
+        if not self._held:
+            return
+        group = pa.concat_tables(self._held).combine_chunks()
+        self._held, self._held_bytes = [], 0
+        if self._output is None:
+            self._output, self._rows = ParquetOutput(self._store, self._schema, OPTIONS), 0
+        self._output.write(group)
+        self._rows += group.num_rows
+        if self._output.size >= self._file_bytes:
+            self._close()
+
+    def _close(self) -> None:
+        if self._output is None:
+            return
+        with self._output as output:
+            written: OutputFile = output.finish(self._folder, self._name(len(self.files)))
+        self.files.append(TableFile(output=written, rows=self._rows))
+        self._output = None

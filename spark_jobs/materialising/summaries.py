@@ -1,0 +1,119 @@
+"""What workers of `materialise` are asked and what they answer: small values that travel."""
+
+from dataclasses import dataclass
+from datetime import date
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectPlace:
+    """Where the bytes of a staged object lie; `name` is for messages."""
+
+    order: int
+    store: str
+    key: str
+    version: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One partition: where its rows and outcomes are, and which offsets the run publishes.
+
+    `batches` and `outcomes` are keys in the lake, empty without any; `held` names files of carried rows, by
+    ascending offset. `late` are first offsets of transactions whose held rows are published though they lie
+    before `first_offset`. `objects` are those that `batches` may speak of.
+    """
+
+    partition: TopicPartition
+    first_offset: int
+    end_offset: int
+    batches: str = ""
+    outcomes: str = ""
+    held: tuple[str, ...] = ()
+    late: tuple[int, ...] = ()
+    objects: tuple[ObjectPlace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Neighbouring rows of a partition, and what the committed ones among them hold.
+
+    The rows are those of a file of carried rows that `held` names, or of the table `batches`. Objects are a
+    range of orders.
+    """
+
+    held: str
+    first_row: int
+    stop_row: int
+    batches: int
+    records: int
+    bytes: int
+    first_object: int
+    last_object: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The chunks of one partition that go into one file."""
+
+    plan: PartitionPlan
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """One file of a topic's table, or several if it grows too large; `number` counts in the table."""
+
+    table: str
+    number: int
+    shares: tuple[Share, ...]
+
+    @property
+    def name(self) -> str:
+        """Names the plan among all of the run."""
+        return f"{self.table}-{self.number:05d}"
+
+    def path(self, part: int) -> str:
+        """Where the plan's files go below the step's folder, the first one as part 0."""
+        return f"records/{self.table}/{self.number:05d}-{part:03d}.parquet"
+
+    @property
+    def bytes(self) -> int:
+        return sum(chunk.bytes for share in self.shares for chunk in share.chunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What every worker of a run needs; `folder` is the key of the step's folder in the lake."""
+
+    lake: ObjectStore
+    folder: str
+    settings: Settings
+    run_date: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A file for a table, and how many rows it has."""
+
+    output: OutputFile
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a file plan; `unreadable` lists batches without decodable records, if there are any.
+
+    `hidden` counts records that lie before the first offset to publish, in a batch that reaches beyond it.
+    """
+
+    plan: FilePlan
+    files: tuple[TableFile, ...]
+    unreadable: TableFile | None
+    unreadable_records: int
+    hidden: int

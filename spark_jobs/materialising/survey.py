@@ -1,0 +1,58 @@
+"""How much of a partition is to be published, in chunks that files can be planned with."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_jobs.materialising.outcome_files import view_of
+from spark_jobs.materialising.outcomes import View
+from spark_jobs.materialising.rows import BatchRows
+from spark_jobs.materialising.sources import held_rows, rows_of_night
+from spark_jobs.materialising.summaries import Chunk, PartitionPlan
+from spark_jobs.storage.object_store import ObjectStore
+
+CHUNK_BYTES = 8 * 2**20
+"""Committed bytes of one chunk: what planning files is exact to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyTask:
+    """Some partitions for one worker."""
+
+    plans: tuple[PartitionPlan, ...]
+    lake: ObjectStore
+
+
+def survey_partitions(task: SurveyTask) -> tuple[tuple[Chunk, ...], ...]:
+    """The chunks of each partition by ascending offset; none where there is nothing to publish."""
+    return tuple(tuple(_survey(task.lake, plan)) for plan in task.plans)
+
+
+def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
+    view = view_of(lake, plan)
+    for held in plan.held:
+        yield from chunks_of(held_rows(lake, held), view, first_row=0, held=held)
+    first_row = 0
+    for rows in rows_of_night(lake, plan):
+        yield from chunks_of(rows, view, first_row=first_row)
+        first_row += rows.rows
+
+
+def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[Chunk]:
+    """`rows` cut where their shown bytes fill a chunk; rows that are not shown come along or fall between."""
+    shown = np.flatnonzero(view.shows(rows))
+    filled = np.cumsum(rows.headers.size[shown]) // CHUNK_BYTES
+    for part in np.split(shown, np.flatnonzero(np.diff(filled)) + 1):
+        if part.size:
+            objects = rows.object_order[part]
+            yield Chunk(
+                held=held,
+                first_row=first_row + int(part[0]),
+                stop_row=first_row + int(part[-1]) + 1,
+                batches=part.size,
+                records=int(np.maximum(rows.headers.record_count[part], 0).sum()),
+                bytes=int(rows.headers.size[part].sum()),
+                first_object=int(objects.min()),
+                last_object=int(objects.max()),
+            )
