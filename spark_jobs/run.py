@@ -4,6 +4,7 @@ Whoever asks again for the same night finds the same run, and goes on where it s
 beyond becomes final at its end, by one entry of the chain; the next night starts from its state.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -18,9 +19,10 @@ from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.steps.stage import open_run, stage
-from spark_jobs.storage.chain import make_final, read_chain
+from spark_jobs.storage.chain import Chain, make_final, read_chain
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.lock import LakeLock, lake_lock
+from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
 from spark_jobs.storage.stores import open_lake
 
@@ -28,7 +30,7 @@ FIRST_FINAL = Step.ADMIT
 """Before it a run has no state to hand on, so no night could follow it."""
 MESSAGES = "messages.json"
 """What a step has to say to people: a JSON list of sentences in its folder."""
-
+MOST_REMARKS = 20
 
 StepFunction = Callable[[RunContext], StepResult]
 
@@ -39,11 +41,11 @@ class UnknownStep(OnceoverError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """A run that went as far as it was asked to; `worked` are the steps that were not done before."""
+    """A run that went as far as it was asked to; `worked` says whether anything was left to do."""
 
     run_id: str
     done: tuple[StepDone, ...]
-    worked: tuple[Step, ...]
+    worked: bool
     is_final: bool
 
 
@@ -52,41 +54,62 @@ def run_night(settings: Settings, day: date, *, until: Step, spark: Spark, narra
     lake = open_lake(settings)
     with lake_lock(lake, purpose=f"run of {day}") as lock:
         chain = read_chain(lake)
-        manifest = stage(settings, day, lake=lake, chain=chain)
-        folder = open_run(settings, manifest, lake=lake, chain=chain)
+        folder = _stage(settings, day, lake, chain, narrator)
         context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
-        pending = _pending(folder, until)
-        is_final = chain.is_final(folder.run_id, until)
-        if pending or (not is_final and until_is_final(until)):
-            _work(context, pending, until, lock, narrator)
-        done = tuple(each for each in folder.steps_done() if each.step in steps_until(until))
-        return RunOutcome(run_id=folder.run_id, done=done, worked=pending, is_final=until_is_final(until))
+        is_over = _is_over(context, until)
+        if not is_over:
+            _work(context, until, lock, narrator)
+        return RunOutcome(
+            run_id=folder.run_id,
+            done=_done(folder, until),
+            worked=not is_over,
+            is_final=becomes_final(until),
+        )
 
 
-def until_is_final(until: Step) -> bool:
-    """Whether a run that ends with `until` becomes final."""
+def becomes_final(until: Step) -> bool:
+    """Whether a run that ends with `until` can be followed by the next night's."""
     return STEPS.index(until) >= STEPS.index(FIRST_FINAL)
 
 
-def _pending(folder: RunFolder, until: Step) -> tuple[Step, ...]:
-    """The steps from the first that is not done on."""
-    done = {each.step for each in folder.steps_done()}
-    return tuple(step for step in steps_until(until) if step not in done)
+def _stage(settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator) -> RunFolder:
+    """`stage` comes before the run has a name: the name follows from the manifest."""
+    started = time.monotonic()
+    manifest = stage(settings, day, lake=lake, chain=chain)
+    folder = open_run(settings, manifest, lake=lake, chain=chain)
+    counts = {"objects": len(manifest.entries), "set_aside": len(manifest.problems)}
+    narrator.done(Step.STAGE, counts, time.monotonic() - started)
+    problems = manifest.problems[:MOST_REMARKS]
+    narrator.remark([f"{each.source}/{each.path} is set aside: {each.detail}" for each in problems])
+    return folder
 
 
-def _work(
-    context: RunContext, pending: tuple[Step, ...], until: Step, lock: LakeLock, narrator: Narrator
-) -> None:
+def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
+    return tuple(each for each in folder.steps_done() if each.step in steps_until(until))
+
+
+def _is_over(context: RunContext, until: Step) -> bool:
+    """Whether all is done, written down, and final if it should be."""
+    run_id = context.folder.run_id
+    return (
+        len(_done(context.folder, until)) == len(steps_until(until))
+        and Ledger(context.lake).read(run_id) is not None
+        and (context.chain.is_final(run_id, until) or not becomes_final(until))
+    )
+
+
+def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator) -> None:
+    """Do what is left. A failure is written down; of a killed process the ledger says "interrupted"."""
     ledger, run_id = Ledger(context.lake), context.folder.run_id
     ledger.started(context.folder.inputs)
     try:
-        for step in pending:
+        for step in steps_until(until)[len(_done(context.folder, until)) :]:
             lock.check()
             ledger.step_started(run_id, step)
             done = _do(step, context, narrator)
             ledger.step_finished(run_id, step, done.counts)
         lock.check()
-        if until_is_final(until):
+        if becomes_final(until):
             _make_final(context, until)
     except Exception as error:
         ledger.failed(run_id, str(error))
@@ -95,14 +118,15 @@ def _work(
 
 
 def _do(step: Step, context: RunContext, narrator: Narrator) -> StepDone:
+    run = _load(step)
     context.folder.begin(step)
     with narrator.step(step) as finished:
-        result = _load(step)(context)
+        result = run(context)
         finished(result.counts)
+    narrator.remark(result.messages)
     outputs = result.outputs
     if result.messages:
-        outputs = (*outputs, context.folder.put(step, MESSAGES, canonical_json(list(result.messages))))
-    narrator.remark(result.messages)
+        outputs += (context.folder.put(step, MESSAGES, canonical_json(list(result.messages))),)
     return context.folder.finish(step, outputs=outputs, counts=result.counts, state=result.state)
 
 
@@ -116,7 +140,7 @@ def _load(step: Step) -> StepFunction:
 
 
 def _make_final(context: RunContext, until: Step) -> None:
-    done = [each for each in context.folder.steps_done() if each.step in steps_until(until)]
+    done = _done(context.folder, until)
     make_final(
         context.lake,
         context.chain,

@@ -1,6 +1,7 @@
 """`onceover runs`: the ledger."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spark_jobs.storage.ledger import LedgerLine
+
+WIDTH_OF_A_FILE = 180
+"""Columns to use where no terminal says."""
 
 
 def runs(
@@ -33,7 +37,7 @@ def runs(
         for line in lines:
             typer.echo(json.dumps(asdict(line), default=str))
     else:
-        Console(soft_wrap=True).print(_table(lines))
+        Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(_table(lines))
 
 
 def _table(lines: "tuple[LedgerLine, ...]") -> "Table":
@@ -46,6 +50,12 @@ def _table(lines: "tuple[LedgerLine, ...]") -> "Table":
         last = line.steps[-1].step if line.steps else "stage"
         batches = f"{counts['batches']:,}" if "batches" in counts else ""
         table.add_row(
-            line.run_id, line.status, last, batches, line.started_at, str(line.attempts), line.message
+            line.run_id,
+            line.status,
+            last,
+            batches,
+            line.started_at[: len("2024-05-01T12:00:00")],
+            str(line.attempts),
+            line.message,
         )
     return table

@@ -12,7 +12,7 @@ from spark_jobs.indexing.window import StagedBytes
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.stores import open_store
-from spark_jobs.tables.index import INDEX
+from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ def index_bins(task: IndexTask) -> tuple[Summary, ...]:
 
 
 def _index_bin(task: IndexTask, each: Bin) -> Summary:
-    with ParquetOutput(task.lake, INDEX.schema) as output:
+    with ParquetOutput(task.lake, INDEX.schema, PARQUET_OPTIONS) as output:
         file = IndexFile(output)
         extents = [_index_piece(task, piece, file) for piece in each.pieces]
         file.flush()

@@ -22,15 +22,14 @@ class Narrator:
     def step(self, step: Step) -> Iterator[Finished]:
         """Shows that `step` is worked on; yields what to call with the step's counts once it is done."""
         started = time.monotonic()
-
-        def finished(counts: Mapping[str, int]) -> None:
-            seconds = f"{time.monotonic() - started:.1f} s"
-            told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
-            self._console.print(f"{step:<11} {seconds:>8}  {told}", markup=False)
-
         self._status.update(f"{step} …")
         with self._status:
-            yield finished
+            yield lambda counts: self.done(step, counts, time.monotonic() - started)
+
+    def done(self, step: Step, counts: Mapping[str, int], seconds: float) -> None:
+        """One line about a step that is done."""
+        told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        self._console.print(f"{step:<11} {seconds:>6.1f} s  {told}", markup=False)
 
     def tell(self, what: str) -> None:
         """What goes on inside the step, for a moment."""

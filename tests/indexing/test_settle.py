@@ -10,6 +10,7 @@ from spark_jobs.indexing.walk import WalkLimits
 from spark_jobs.protocol.legacy_builder import write_message
 from tests.indexing.objects import batch, nested_object, plain_object
 from tests.indexing.reading import index_bytes, index_object, parts, summary
+from tests.protocol.strategies import BATCHES, MARKERS, MESSAGES, damaged
 
 
 def _damaged_object() -> bytes:
@@ -63,6 +64,19 @@ def test_random_cuts_of_nested_batches_change_no_row(data: st.DataObject) -> Non
 
     _, rows = index_bytes(bytes_, cuts)
 
+    assert rows.equals(whole)
+
+
+@given(data=damaged(st.lists(BATCHES | MARKERS | MESSAGES, max_size=5).map(b"".join)), drawn=st.data())
+def test_whatever_the_bytes_are_none_is_lost_and_cuts_change_no_row(
+    data: bytes, drawn: st.DataObject
+) -> None:
+    _, whole = index_bytes(data)
+    cuts = drawn.draw(st.sets(st.integers(1, max(len(data) - 1, 1)), max_size=4).map(sorted))
+
+    _, rows = index_bytes(data, [cut for cut in cuts if cut < len(data)])
+
+    assert (pc.sum(whole["size"]).as_py() or 0) == len(data)
     assert rows.equals(whole)
 
 
