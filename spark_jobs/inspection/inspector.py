@@ -22,7 +22,7 @@ from spark_jobs.inspection.progress import progress
 from spark_jobs.inspection.records import RecordStyle
 from spark_jobs.inspection.report import Remark, Report
 from spark_jobs.inspection.rows import as_json, as_text, format_rows, heading
-from spark_jobs.inspection.segments import Segment, read_segment
+from spark_jobs.inspection.segments import FAST_FROM, Segment, read_segment
 from spark_jobs.inspection.shown_records import show_records, style_of
 from spark_jobs.inspection.target import Kind, NotKafka, is_partition, recognise
 from spark_jobs.inspection.visibility import Outcome, decide
@@ -100,12 +100,13 @@ def _segment_style(path: Path, options: Options) -> RecordStyle:
 
 
 def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
+    fast = segment.size >= FAST_FROM if options.fast is None else options.fast
     if options.as_json:
         columns = as_json(all_fields(segment.batches), kind="batch", path=str(segment.path))
     else:
         columns = as_text(reading_fields(segment.batches))
         printer.heading(heading(columns))
-    for piece in format_rows(columns, "}\n" if options.as_json else "\n", fast=options.fast):
+    for piece in format_rows(columns, "}\n" if options.as_json else "\n", fast=fast):
         printer.lines(piece)
 
 

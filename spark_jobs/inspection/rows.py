@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from spark_jobs.inspection.timestamps import iso_timestamp
 
-FAST_FROM = 20_000
-"""Rows from which the compiled writer is worth its loading time."""
 _ROWS_AT_A_TIME = 1 << 15
 
 
@@ -93,10 +91,10 @@ def heading(columns: Sequence[Column]) -> str:
     return "".join(column.before + _pad(column.name, column.width) for column in columns)
 
 
-def format_rows(columns: Sequence[Column], after: str, *, fast: bool | None = None) -> Iterator[bytes]:
+def format_rows(columns: Sequence[Column], after: str, *, fast: bool) -> Iterator[bytes]:
     """One line per row, `after` at the end of each; many rows per piece."""
     rows = columns[0].values.size
-    if rows >= FAST_FROM if fast is None else fast:
+    if fast:
         from spark_jobs.inspection.fast_rows import format_part  # noqa: PLC0415 — loads numba
     else:
         format_part = format_part_plainly

@@ -39,14 +39,15 @@ class Case:
 
 def cases(megabytes: int, segments: int) -> tuple[Case, ...]:
     several = Data(megabytes=megabytes, segments=segments)
+    single = Data(records_per_batch=1, megabytes=megabytes, segments=2)
     return (
         Case(title="headers, batches of 16 KiB", data=several, goal=2),
         Case(title="headers as JSON", data=several, inspect=("--json",), goal=2),
-        Case(title="headers, 1-record batches", data=Data(records_per_batch=1, megabytes=megabytes), goal=2),
+        Case(title="headers, 1-record batches", data=single, goal=2),
         *(
             Case(
                 title=f"records as JSON, {codec.name.lower()}",
-                data=Data(codec=codec, megabytes=megabytes),
+                data=Data(codec=codec, megabytes=megabytes, segments=(segments + 1) // 2),
                 inspect=("--records", "--json"),
                 dump_log=("--print-data-log",),
                 goal=10,
@@ -55,7 +56,7 @@ def cases(megabytes: int, segments: int) -> tuple[Case, ...]:
         ),
         Case(
             title="records as text, none",
-            data=Data(megabytes=megabytes),
+            data=Data(megabytes=megabytes, segments=(segments + 1) // 2),
             inspect=("--records",),
             dump_log=("--print-data-log",),
             goal=10,
