@@ -1,22 +1,16 @@
-"""`python -m tests.bench [--quick]`: every benchmark of this package, one table each."""
+"""`python -m tests.bench [--quick]`: every benchmark, one table each."""
 
-import pkgutil
 import sys
 from importlib import import_module
 
-import tests.bench
+QUICK_ARGUMENTS = {"kernels": ["--quick"], "inspect": ["--quick"], "night": ["--batches", "20000"]}
+"""The benchmarks in order, and what makes each a matter of seconds."""
 
 
-def main(arguments: list[str]) -> None:
-    """Run `main(arguments)` of each module that has one."""
-    names = [
-        module.name for module in pkgutil.iter_modules(tests.bench.__path__) if module.name != "__main__"
-    ]
-    for name in sorted(names):
-        run = getattr(import_module(f"tests.bench.{name}"), "main", None)
-        if run is not None:
-            run(arguments)
+def main(*, quick: bool) -> None:
+    for name, arguments in QUICK_ARGUMENTS.items():
+        import_module(f"tests.bench.{name}").main(arguments if quick else [])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(quick="--quick" in sys.argv[1:])
