@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
+from spark_jobs.protocol.segment import scan_result
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import index
 from spark_jobs.steps.context import RunContext
@@ -15,6 +17,7 @@ from spark_jobs.steps.stage import open_run
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.parquet_file import iter_rows, read_table
+from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.stores import open_source
 from spark_jobs.tables.index import INDEX
 from spark_jobs.tables.index_files import INDEX_FILES, LISTING
@@ -171,6 +174,18 @@ def test_captures_of_a_partition_are_one_copy_whatever_their_directories(night: 
     index.run(context)
 
     assert set(_files(context)["copy"].to_pylist()) == {0}
+
+
+def test_the_documented_example_is_indexed_to_the_last_batch(tmp_path: Path, spark: Spark) -> None:
+    example = Path(__file__).parents[2] / "infra" / "example" / "onceover.yaml"
+    place = Place(tmp_path, load_settings(example).model_copy(update={"lake": str(tmp_path / "lake")}))
+    context = _context(place, spark)
+
+    result = index.run(context)
+
+    segments = [StagedObjects(place.settings).read(entry) for entry in context.manifest.batches]
+    assert result.counts["batches"] == sum(len(scan_result(segment).batches) for segment in segments) > 100
+    assert result.counts["problems"] == 0
 
 
 def test_an_empty_night_has_an_empty_index(night: Place, spark: Spark) -> None:
