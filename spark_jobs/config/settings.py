@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
 from spark_jobs.protocol.limits import Limits as ProtocolLimits
@@ -112,6 +113,7 @@ class Settings(Frozen):
     limits: Limits = Limits()
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
+    catalog: CatalogSettings = CatalogSettings()
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:

@@ -67,3 +67,17 @@ class BrokenRun(StorageError):
 
 class BrokenState(StorageError):
     """A state file that is not what its name says, or of a version that this one cannot read."""
+
+
+class CatalogUnfit(StorageError):
+    """The catalog that the settings name cannot serve this lake: a person has to act."""
+
+
+class PublishFailed(StorageError):
+    """The catalog did not take a commit, or did not say so."""
+
+    transient: ClassVar[bool] = True
+
+
+class PublishedDiffers(StorageError):
+    """A table read back is not what was published."""

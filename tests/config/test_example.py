@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import (
     KafkaSettings,
@@ -35,7 +36,13 @@ def test_it_stages_a_night(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "defaults"),
-    [("s3", S3Settings()), ("kafka", KafkaSettings()), ("limits", Limits()), ("spark", SparkSettings())],
+    [
+        ("s3", S3Settings()),
+        ("kafka", KafkaSettings()),
+        ("limits", Limits()),
+        ("spark", SparkSettings()),
+        ("catalog", CatalogSettings()),
+    ],
 )
 def test_what_it_shows_are_the_defaults(key: str, defaults: BaseModel) -> None:
     assert getattr(load_settings(EXAMPLE), key) == defaults

@@ -1,0 +1,181 @@
+"""Commits that can be repeated: a table is brought to what a run wants it to hold, wherever it stands.
+
+Each commit is one snapshot with the run's tag on it, or nothing. Whether a run's files are in a table is read
+from the table itself, so it does not matter where an earlier attempt ended, nor whether its answer arrived.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import DateLiteral
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.utils.datetime import date_to_days
+
+from spark_jobs.storage.errors import PublishedDiffers, PublishFailed
+from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
+from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
+from spark_jobs.tables.published import RUN_DATE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What has to be added to a table, by address, and what removed, until it holds what is wanted."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[IcebergFile, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A table that holds what the run wants; `snapshot_id` is the one that its tag names."""
+
+    table: tuple[str, str]
+    snapshot_id: int
+    rows: int
+    change: Change
+
+
+def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Published:
+    """Brings the table to hold exactly the target's files of the run's date, tagged by the run id.
+
+    Raises `PublishFailed` if the catalog did not do it, which can be tried again.
+    """
+    table = open_table(catalog, target)
+    change = change_to(table, target, stamp.day)
+    if change or stamp.run_id not in table.refs():
+        _commit(catalog, table, target, stamp, change)
+        table.refresh()
+    check_published(table, target, stamp)
+    snapshot_id = table.refs()[stamp.run_id].snapshot_id
+    return Published(table=target.name, snapshot_id=snapshot_id, rows=target.rows, change=change)
+
+
+def open_table(catalog: Catalog, target: TableTarget) -> Table:
+    """The table, made if there is none."""
+    table = find_table(catalog, target.name)
+    if table is not None:
+        return table
+    try:
+        return _create(catalog, target)
+    except Exception as error:  # likewise: a table that is there was made
+        table = find_table(catalog, target.name)
+        if table is None:
+            raise PublishFailed(f"{'.'.join(target.name)}: the table was not made: {error}") from error
+        return table
+
+
+def find_table(catalog: Catalog, name: tuple[str, str]) -> Table | None:
+    """The table as the catalog has it now, if it has one."""
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        return None
+    except Exception as error:
+        raise PublishFailed(f"{'.'.join(name)}: the catalog does not show the table: {error}") from error
+
+
+def _create(catalog: Catalog, target: TableTarget) -> Table:
+    schema = iceberg_schema(target.contract)
+    properties = {
+        TableProperties.DEFAULT_NAME_MAPPING: name_mapping(schema),
+        TableProperties.COMMIT_NUM_RETRIES: "0",  # we look at the table ourselves before we try again
+        **target.properties(),
+    }
+    return catalog.create_table(target.name, schema, partition_spec=division(schema), properties=properties)
+
+
+def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[str, IcebergFile]:
+    """The table's files of a run date by address, as of a snapshot or now."""
+    of_date = EqualTo(term=Reference(RUN_DATE.name), value=DateLiteral(date_to_days(day)))
+    scan = table.scan(row_filter=of_date, snapshot_id=snapshot_id)
+    return {task.file.file_path: task.file for task in scan.plan_files()}
+
+
+def change_to(table: Table, target: TableTarget, day: date) -> Change:
+    """From what the table holds of `day` to what it should."""
+    standing = files_of(table, day)
+    wanted = {file.location for file in target.files}
+    return Change(
+        added=tuple(sorted(wanted - standing.keys())),
+        removed=tuple(standing[path] for path in sorted(standing.keys() - wanted)),
+    )
+
+
+def check_published(table: Table, target: TableTarget, stamp: RunStamp) -> None:
+    """Reads the table back as the run's tag shows it."""
+    ref = table.refs().get(stamp.run_id)
+    found = files_of(table, stamp.day, ref.snapshot_id) if ref else {}
+    rows = {path: file.record_count for path, file in found.items()}
+    if ref is None or rows != {file.location: file.rows for file in target.files}:
+        raise PublishedDiffers(
+            f"{'.'.join(target.name)}: expected {len(target.files)} files with {target.rows} rows of "
+            f"{stamp.day} under the tag {stamp.run_id}, found {len(rows)} with {sum(rows.values())}"
+        )
+
+
+def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp, change: Change) -> None:
+    summary = {**stamp.summary(), **target.summary()}
+    try:
+        with table.transaction() as transaction:
+            _evolve(transaction, target)
+            added = [_described(table.io, transaction, path, stamp.day) for path in change.added]
+            snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
+            with ManageSnapshots(transaction) as refs:
+                refs.create_tag(snapshot_id, stamp.run_id)
+    except PublishedDiffers:
+        raise
+    except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
+        now = find_table(catalog, target.name)
+        if now is None or stamp.run_id not in now.refs() or change_to(now, target, stamp.day):
+            name = ".".join(target.name)
+            raise PublishFailed(f"{name}: run {stamp.run_id} was not committed: {error}") from error
+
+
+def _evolve(transaction: Transaction, target: TableTarget) -> None:
+    """New columns of the contract are added; those that it no longer has stay, empty from now on."""
+    wanted = iceberg_schema(target.contract)
+    known = set(transaction.table_metadata.schema().column_names)
+    if not set(wanted.column_names) - known:
+        return
+    with transaction.update_schema() as update:
+        update.union_by_name(wanted)
+    mapping = name_mapping(transaction.table_metadata.schema())
+    transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+
+
+def _described(io: FileIO, transaction: Transaction, path: str, day: date) -> IcebergFile:
+    """The file as manifests describe it; its statistics must say that all of it is of `day`.
+
+    Where they say nothing, Iceberg takes the date for null, and readers of the date would miss the rows.
+    """
+    file = parquet_file_to_data_file(io, transaction.table_metadata, path)
+    if file.partition[0] != date_to_days(day):
+        raise PublishedDiffers(f"{path}: its statistics do not say that its rows are of {day}")
+    return file
+
+
+def _add_snapshot(
+    transaction: Transaction,
+    added: Sequence[IcebergFile],
+    removed: Sequence[IcebergFile],
+    summary: dict[str, str],
+) -> int:
+    """One snapshot: an append where nothing goes, so that readers of changes can follow it."""
+    update = transaction.update_snapshot(snapshot_properties=summary)
+    with update.overwrite() if removed else update.merge_append() as snapshot:
+        for file in removed:
+            snapshot.delete_data_file(file)
+        for file in added:
+            snapshot.append_data_file(file)
+        return snapshot.snapshot_id

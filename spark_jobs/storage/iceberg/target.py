@@ -1,0 +1,73 @@
+"""What a run wants a table to hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from spark_jobs.config.canonical import canonical_json
+from spark_jobs.tables.contract import Contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStamp:
+    """The run in whose name tables change; what it says stands in every snapshot's summary."""
+
+    run_id: str
+    day: date
+    manifest: str
+    config: str
+    state_in: str
+    state_out: str
+
+    def summary(self) -> dict[str, str]:
+        """Keys and values of a snapshot's summary."""
+        return {
+            "onceover.run-id": self.run_id,
+            "onceover.run-date": self.day.isoformat(),
+            "onceover.manifest": self.manifest,
+            "onceover.config": self.config,
+            "onceover.state-in": self.state_in,
+            "onceover.state-out": self.state_out,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One file of a table by its address."""
+
+    location: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTarget:
+    """All that a table holds of the run's date: these files and no others.
+
+    `next_offsets` are, by partition, where the next night's records begin; only topics have them.
+    """
+
+    namespace: str
+    contract: Contract
+    files: tuple[DataFile, ...] = ()
+    topic: str | None = None
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.namespace, self.contract.name
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def summary(self) -> dict[str, str]:
+        """What a snapshot says of the table itself."""
+        if self.topic is None:
+            return {}
+        offsets = canonical_json({str(partition): offset for partition, offset in self.next_offsets.items()})
+        return {"onceover.topic": self.topic, "onceover.next-offsets": offsets.decode()}
+
+    def properties(self) -> dict[str, str]:
+        """What is said of the table when it is made."""
+        topic = {} if self.topic is None else {"onceover.topic": self.topic}
+        return {"comment": self.contract.meaning, "onceover.key": ",".join(self.contract.key), **topic}

@@ -1,0 +1,183 @@
+"""Publishing is adding once: again, after a crash, after a lost answer, or in place of an earlier run."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.storage.errors import CatalogUnfit, PublishedDiffers, PublishFailed
+from spark_jobs.storage.iceberg.catalog import catalog_properties, open_catalog
+from spark_jobs.storage.iceberg.commits import publish_table
+from spark_jobs.tables.contract import Column
+from tests.storage.iceberg.places import CONTRACT, numbers_in, settings_at, stamp_of, target_of
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_at(tmp_path)
+
+
+@pytest.fixture
+def catalog(settings: Settings) -> Iterator[Catalog]:
+    with open_catalog(settings) as opened:
+        yield opened
+
+
+def _table(catalog: Catalog) -> Table:
+    return catalog.load_table(("topics", "things"))
+
+
+def test_a_run_s_files_become_the_table_in_one_snapshot(catalog: Catalog, settings: Settings) -> None:
+    stamp = stamp_of("r1")
+    published = publish_table(catalog, target_of(settings, stamp, [1, 2], [3]), stamp)
+    assert numbers_in(catalog) == [1, 2, 3]
+    assert len(_table(catalog).snapshots()) == 1
+    assert (published.rows, len(published.change.added)) == (3, 2)
+
+
+def test_the_snapshot_says_which_run_made_it_from_what(catalog: Catalog, settings: Settings) -> None:
+    stamp = stamp_of("r1")
+    publish_table(catalog, target_of(settings, stamp, [1]), stamp)
+    snapshot = _table(catalog).current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    said = {key: value for key, value in snapshot.summary.additional_properties.items() if "onceover" in key}
+    assert said == {
+        "onceover.run-id": "r1",
+        "onceover.run-date": "2024-05-01",
+        "onceover.manifest": "manifest of r1",
+        "onceover.config": "config of r1",
+        "onceover.state-in": "state_in of r1",
+        "onceover.state-out": "state_out of r1",
+        "onceover.topic": "things",
+        "onceover.next-offsets": '{"0":7}',
+    }
+
+
+def test_columns_carry_their_meaning_and_the_table_its_own(catalog: Catalog, settings: Settings) -> None:
+    stamp = stamp_of("r1")
+    publish_table(catalog, target_of(settings, stamp), stamp)
+    table = _table(catalog)
+    assert table.schema().find_field("number").doc == "what was counted"
+    assert table.schema().find_field("number").required
+    assert table.properties["comment"] == "Things that were counted."
+
+
+def test_publishing_again_changes_nothing(catalog: Catalog, settings: Settings) -> None:
+    stamp = stamp_of("r1")
+    target = target_of(settings, stamp, [1, 2])
+    first = publish_table(catalog, target, stamp)
+    before = _table(catalog).metadata
+    again = publish_table(catalog, target, stamp)
+    assert again.snapshot_id == first.snapshot_id
+    assert not again.change
+    assert _table(catalog).metadata == before
+
+
+def test_nights_add_up_and_each_tag_shows_its_own_cut(catalog: Catalog, settings: Settings) -> None:
+    for day in (1, 2, 3):
+        stamp = stamp_of(f"r{day}", day)
+        publish_table(catalog, target_of(settings, stamp, [day]), stamp)
+    assert numbers_in(catalog) == [1, 2, 3]
+    assert [numbers_in(catalog, f"r{day}") for day in (1, 2, 3)] == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_a_night_without_news_is_tagged_too(catalog: Catalog, settings: Settings) -> None:
+    for day, numbers in ((1, [[1]]), (2, [])):
+        stamp = stamp_of(f"r{day}", day)
+        publish_table(catalog, target_of(settings, stamp, *numbers), stamp)
+    assert numbers_in(catalog, "r2") == [1]
+
+
+def test_another_run_of_the_date_replaces_the_first_in_one_snapshot(
+    catalog: Catalog, settings: Settings
+) -> None:
+    for run_id, day, numbers in (("r1", 1, [1]), ("r2", 2, [2]), ("r1b", 1, [10, 11])):
+        stamp = stamp_of(run_id, day)
+        publish_table(catalog, target_of(settings, stamp, numbers), stamp)
+    assert numbers_in(catalog) == [2, 10, 11]
+    assert numbers_in(catalog, "r2") == [1, 2]
+    assert len(_table(catalog).snapshots()) == 3
+
+
+def test_a_run_that_was_replaced_can_come_back(catalog: Catalog, settings: Settings) -> None:
+    for run_id, numbers in (("r1", [1]), ("r1b", [10]), ("r1", [1])):
+        stamp = stamp_of(run_id)
+        publish_table(catalog, target_of(settings, stamp, numbers), stamp)
+    assert numbers_in(catalog) == numbers_in(catalog, "r1") == [1]
+
+
+def test_a_new_column_of_the_contract_is_added_and_old_rows_have_none(
+    catalog: Catalog, settings: Settings
+) -> None:
+    wider = replace(CONTRACT, columns=(*CONTRACT.columns, Column("note", pa.string(), "a remark", True)))
+    for day, contract in ((1, CONTRACT), (2, wider), (3, CONTRACT)):
+        stamp = stamp_of(f"r{day}", day)
+        publish_table(catalog, target_of(settings, stamp, [day], contract=contract), stamp)
+    rows = _table(catalog).scan().to_arrow().sort_by("number").to_pylist()
+    assert [row["note"] for row in rows] == [None, "2", None]
+    assert numbers_in(catalog) == [1, 2, 3]
+
+
+class LostAnswer(Exception):
+    """What a client sees when the connection breaks."""
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("call", ["create_table", "commit_table"])
+def test_a_lost_answer_is_settled_by_what_the_table_says(
+    catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch, call: str, landed: bool
+) -> None:
+    stamp = stamp_of("r1")
+    target = target_of(settings, stamp, [1, 2])
+    original = getattr(catalog, call)
+
+    def broken(*arguments: Any, **named: Any) -> Any:
+        if landed:
+            original(*arguments, **named)
+        raise LostAnswer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, call, broken)
+        if landed:
+            publish_table(catalog, target, stamp)
+        else:
+            with pytest.raises(PublishFailed):
+                publish_table(catalog, target, stamp)
+    publish_table(catalog, target, stamp)
+    assert numbers_in(catalog) == [1, 2]
+    assert len(_table(catalog).snapshots()) == 1
+
+
+def test_a_file_without_statistics_on_its_run_date_is_noticed(catalog: Catalog, settings: Settings) -> None:
+    """Iceberg would take its date for null, and readers of the date would miss its rows."""
+    stamp = stamp_of("r1")
+    target = target_of(settings, stamp, [1, 2])
+    path = Path(target.files[0].location)
+    table = pa.parquet.read_table(path)
+    pa.parquet.write_table(table, path, write_statistics=False)
+    with pytest.raises(PublishedDiffers, match="statistics do not say that its rows are of 2024-05-01"):
+        publish_table(catalog, target, stamp)
+
+
+def test_a_sqlite_catalog_wants_a_lake_that_is_a_path(settings: Settings) -> None:
+    with pytest.raises(CatalogUnfit, match="make 'catalog' sql, rest or glue"):
+        catalog_properties(settings.model_copy(update={"lake": "s3://bucket/lake"}))
+
+
+def test_other_catalogs_are_a_matter_of_configuration(tmp_path: Path) -> None:
+    settings = settings_at(
+        tmp_path, "catalog: {kind: rest, uri: 'https://catalog', properties: {oauth2-server-uri: x}}\n"
+    )
+    found = catalog_properties(settings)
+    assert {key: found[key] for key in ("type", "uri", "oauth2-server-uri")} == {
+        "type": "rest",
+        "uri": "https://catalog",
+        "oauth2-server-uri": "x",
+    }
