@@ -5,12 +5,20 @@ import pyarrow as pa
 from spark_jobs.tables.contract import Column, Contract
 from spark_jobs.tables.index import HEADER_COLUMNS
 
+MARKER_OBJECT = -(2**31)
+"""`object_order` of a marker that stands in no object: the coordinator's log gave it."""
+
 BATCHES = Contract(
     name="batches",
-    meaning="Every batch of the run with exactly one verdict.",
+    meaning=(
+        "Every batch of the run, and every one that waited for it, with exactly one verdict; accepted ones "
+        "ascend by offset."
+    ),
     columns=(
         Column("topic", pa.string(), "topic of the batch"),
         Column("partition", pa.int32(), "partition of the batch"),
+        Column("source", pa.string(), "name of the source that the batch came from"),
+        Column("copy", pa.int32(), "which copy of the partition's log: 0 for captures, else one per replica"),
         *HEADER_COLUMNS,
         Column("verdict", pa.string(), "what became of the batch"),
         Column("kafka_error", pa.string(), "name of the error that a broker answers; NONE if it would not"),
@@ -26,5 +34,5 @@ BATCHES = Contract(
             "reason", pa.string(), "the verdict as a sentence; null when the batch was simply taken", True
         ),
     ),
-    key=("topic", "partition", "object_order", "position"),
+    key=("topic", "partition", "copy", "object_order", "position"),
 )
