@@ -122,7 +122,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "aborted transaction": (_forget_aborted, "216.txnindex"),
     "leader epoch": (
         lambda root: _edit_lines(root / "data/orc-0/leader-epoch-checkpoint", lambda _: ["0", "1", "1 0"]),
-        "orc-0: 0.log",
+        "orc-0: leader-epoch-checkpoint: recorded [(1, 0)], replayed [(0, 0)]",
     ),
     "coordinator's records": (_cut_transaction_log, "__transaction_state tx"),
     "committed record": (_edit_record("truth.jsonl", "value", None), "value: recorded None"),
