@@ -45,8 +45,8 @@ class Broker:
 
     # -- time
 
-    def advance(self, now: int) -> None:
-        """Let the clock go on to `now`: idle producers expire, transactions time out."""
+    def advance(self, now: int, *, is_told: bool) -> None:
+        """Let the clock go on to `now`: idle producers expire and, if it is no guess, transactions time out."""
         self.now = max(self.now, now)
         self._write_all_resent()
         interval = self.settings.expiration_check_interval_ms
@@ -54,7 +54,8 @@ class Broker:
             self._last_expiration_check = self.now
             for log in self.logs.values():
                 log.manager.remove_expired_producers(self.now)
-        self.apply(self.coordinator.abort_timed_out(now=self.now - TIMEOUT_SCAN_INTERVAL_MS))
+        if is_told:
+            self.apply(self.coordinator.abort_timed_out(now=self.now - TIMEOUT_SCAN_INTERVAL_MS))
 
     # -- partitions
 

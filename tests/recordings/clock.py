@@ -24,6 +24,7 @@ class Clock:
 
     def __init__(self, events: Sequence[Event], log_append_topics: frozenset[str]) -> None:
         facts = [(place, ms) for place, event in enumerate(events) for ms in _told(event, log_append_topics)]
+        self.is_told = bool(facts)
         facts = facts or list(_guess(events))
         self._places = [place for place, _ in facts]
         self._times = list(accumulate((ms for _, ms in facts), max))

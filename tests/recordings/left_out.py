@@ -107,6 +107,10 @@ FED_IN: tuple[Note, ...] = (
         reason="the time between two requests is not recorded; such a check is taken to run between any two",
     ),
     Note(
+        name="the moment at which a transaction times out",
+        reason="its scan runs every ten seconds; a transaction ends when no scan can have missed it",
+    ),
+    Note(
         name="topic settings without a meta event",
         reason="LogAppendTime shows in the recorded log; compaction and size limits go by the topic's name",
     ),

@@ -47,7 +47,7 @@ class Replay:
         for place, event in enumerate(self.conversation.events):
             where = f"{self.conversation.name} {event.name}"
             try:
-                self.broker.advance(self.clock.at(place))
+                self.broker.advance(self.clock.at(place), is_told=self.clock.is_told)
                 yield from self._answer(event, where)
             except Exception as error:  # noqa: BLE001 - whatever breaks here is a difference to report, not the end
                 yield failure(where, error)
