@@ -46,7 +46,7 @@ class Broker:
     # -- time
 
     def advance(self, now: int, *, is_told: bool) -> None:
-        """Let the clock go on to `now`: idle producers expire and, if it is no guess, transactions time out."""
+        """Let the clock go on to `now`: idle producers expire; if it is no guess, transactions time out."""
         self.now = max(self.now, now)
         self._write_all_resent()
         interval = self.settings.expiration_check_interval_ms

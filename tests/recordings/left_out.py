@@ -37,7 +37,7 @@ LEFT_OUT: tuple[Note, ...] = (
     ),
     Note(
         name="roll points of __transaction_state",
-        reason="the segment size of internal topics is not recorded; offsets, keys and values are compared",
+        reason="the segment size of internal topics is not recorded; keys and values are compared",
     ),
     Note(
         name="place of one transactional id's records among another's in __transaction_state",
@@ -88,7 +88,7 @@ FED_IN: tuple[Note, ...] = (
     ),
     Note(
         name="deleted segments, and the log start after a kill",
-        reason="retention and checkpoints run on timers; what the directory shows in the end is taken",
+        reason="both depend on timers; taken from the directory as it is in the end, and from later replies",
     ),
     Note(
         name="when markers are written that a restarted coordinator sends again",
@@ -96,7 +96,7 @@ FED_IN: tuple[Note, ...] = (
     ),
     Note(
         name="leader epochs",
-        reason="assigned by the controller; taken from the recorded leader-epoch-checkpoint for the offset",
+        reason="assigned by the controller; taken from the recorded batch or leader-epoch-checkpoint",
     ),
     Note(
         name="the clock against which timestamps and expiry are judged",
@@ -109,6 +109,10 @@ FED_IN: tuple[Note, ...] = (
     Note(
         name="the moment at which a transaction times out",
         reason="its scan runs every ten seconds; a transaction ends when no scan can have missed it",
+    ),
+    Note(
+        name="the largest transaction timeout that the broker allows",
+        reason="its setting is not recorded; at least what it accepted",
     ),
     Note(
         name="topic settings without a meta event",
