@@ -1,14 +1,15 @@
 """`python -m tests.bench.night`: how the time of a run's steps grows with the number of batches.
 
-Nights of 1, 4 and 16 times as many batches, each run once in a fresh lake; one Spark session, warm, for all.
+Nights of 1, 4 and 16 times as many batches, each run several times in a fresh lake, the shortest time counts.
+One Spark session, warm, for all.
 """
 
 import argparse
-import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Self
@@ -27,9 +28,9 @@ from tests.bench.night_data import Night, write_night
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
-lake: lake
+lake: {lake}
 sources:
-  - {name: gateway, kind: capture, root: capture, dates: "dt=%Y-%m-%d", immutable: true}
+  - {{name: gateway, kind: capture, root: capture, dates: "dt=%Y-%m-%d", immutable: true}}
 """
 DAY = date(2024, 5, 1)
 FACTORS = (1, 4, 16)
@@ -48,16 +49,25 @@ class Measured:
 def measure(directory: Path, night: Night, until: Step, spark: Spark | None = None) -> Measured:
     """Run `night` in a fresh lake below `directory`."""
     size = write_night(directory / "capture", night)
-    shutil.rmtree(directory / "lake", ignore_errors=True)
-    settings = parse_settings(CONFIG, name="bench.yaml", base=directory)
-    with WorkerMemory() as memory:
+    with tempfile.TemporaryDirectory(prefix="lake-", dir=directory) as lake, WorkerMemory() as memory:
+        settings = parse_settings(CONFIG.format(lake=lake), name="bench.yaml", base=directory)
         outcome = run_night(
             settings, DAY, until=until, spark=spark or spark_for(settings.spark), narrator=Narrator()
         )
-    line = Ledger(open_lake(settings)).read(outcome.run_id)
+        line = Ledger(open_lake(settings)).read(outcome.run_id)
     assert line is not None
     seconds = {step.step: _seconds(step) for step in line.steps}
     return Measured(batches=night.batches, size=size, seconds=seconds, worker_megabytes=memory.megabytes)
+
+
+def measure_best(directory: Path, night: Night, until: Step, times: int) -> Measured:
+    """The shortest time of each step, and the most memory."""
+    tries = [measure(directory, night, until) for _ in range(times)]
+    return replace(
+        tries[0],
+        seconds={step: min(each.seconds[step] for each in tries) for step in tries[0].seconds},
+        worker_megabytes=max(each.worker_megabytes for each in tries),
+    )
 
 
 def _seconds(step: StepLine) -> float:
@@ -120,12 +130,15 @@ def table(measured: Sequence[Measured]) -> Table:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=3_000_000, help="batches of the first night")
+    parser.add_argument("--times", type=int, default=3, help="how often each night is run")
     parser.add_argument("--until", type=Step, default=Step.INDEX, help="the last step to measure")
     parser.add_argument("--data", type=Path, default=ROOT / ".cache" / "bench" / "night")
     chosen = parser.parse_args(arguments)
     measure(chosen.data / "warm", Night(batches=1600), chosen.until)
     nights = [Night(batches=chosen.batches * factor) for factor in FACTORS]
-    found = [measure(chosen.data / f"{night.batches}", night, chosen.until) for night in nights]
+    found = [
+        measure_best(chosen.data / f"{night.batches}", night, chosen.until, chosen.times) for night in nights
+    ]
     Console(width=None if sys.stdout.isatty() else 140).print(table(found))
 
 
