@@ -9,6 +9,7 @@ import typer
 from spark_jobs.commands.inspect import inspect
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
+from spark_jobs.commands.sample import sample
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -29,6 +30,7 @@ def onceover(
 app.command()(inspect)
 app.command()(run)
 app.command()(runs)
+app.command()(sample)
 
 
 def main() -> None:
