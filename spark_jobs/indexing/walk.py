@@ -14,7 +14,7 @@ from spark_jobs.indexing.window import StagedBytes, Window
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.headers import HeaderScan, scan_chunk
 from spark_jobs.kernels.stop import StopReason
-from spark_jobs.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD
+from spark_jobs.protocol.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD
 
 SMALLEST_BATCH = 26
 """Bytes of the shortest legacy message: no window holds more rows than this allows."""
@@ -41,11 +41,6 @@ class Stretch:
     damage: Damage | None
     end: int
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the walk ended here because nothing says where the next batch begins."""
-        return self.damage is not None and self.damage.lost
-
 
 def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> Iterator[Stretch]:
     """Every batch that begins in `start`..`stop`, whole, where `start` is a boundary of the walk."""
@@ -55,8 +50,7 @@ def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> I
         window = window.move(start, min(end, staged.size))
         stretch = _next_stretch(window, start, stop, limits)
         yield stretch
-        needed = _needed(window, stretch.end)
-        start = stretch.end
+        start, needed = stretch.end, _needed(window, stretch.end, limits.max_batch_bytes)
 
 
 def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits) -> Stretch:
@@ -110,8 +104,9 @@ def _is_stuck(scan: HeaderScan, end: int, stop: int) -> bool:
     return end < stop and scan.stop.reason not in {StopReason.END, StopReason.FULL}
 
 
-def _needed(window: Window, position: int) -> int:
-    """Bytes that the batch at `position` takes, if the window shows its length; else those of a header."""
-    length = window.data[position - window.start + 8 : position - window.start + LOG_OVERHEAD]
-    claimed = int.from_bytes(length, signed=True) if len(length) == 4 else 0
-    return max(HEADER_SIZE, LOG_OVERHEAD + claimed)
+def _needed(window: Window, position: int, max_batch_bytes: int) -> int:
+    """Bytes of the batch at `position`, if the window shows a length that may be held; else of a header."""
+    place = position - window.start
+    length = window.data[place + LENGTH_OFFSET : place + LOG_OVERHEAD]
+    size = LOG_OVERHEAD + int.from_bytes(length, signed=True)
+    return size if HEADER_SIZE < size <= max_batch_bytes else HEADER_SIZE

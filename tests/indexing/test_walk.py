@@ -9,7 +9,7 @@ from spark_jobs.protocol.legacy_builder import write_message
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.segment import scan
 from tests.indexing.objects import batch, marker, plain_object
-from tests.indexing.reading import LIMITS, index_bytes
+from tests.indexing.reading import LIMITS, index_bytes, index_object
 
 
 def _problems(data: bytes, limits: WalkLimits = LIMITS) -> list[tuple[int, int, str]]:
@@ -142,3 +142,21 @@ def test_the_window_changes_nothing(window_bytes: int) -> None:
     _, seen = index_bytes(data, limits=WalkLimits(window_bytes=window_bytes))
 
     assert seen.equals(whole)
+
+
+def test_no_claimed_length_makes_a_reader_hold_more_than_its_limits() -> None:
+    strange, vast = bytearray(batch(0)), bytearray(batch(1))
+    strange[16], vast[8] = 3, 0x70
+    start = batch(0) + bytes(strange) + bytes(vast)
+    size, longest = 2**31, 0
+
+    def read_range(position: int, length: int) -> bytes:
+        nonlocal longest
+        longest = max(longest, length)
+        return start[position : position + length].ljust(length, b"\0")
+
+    limits = WalkLimits(window_bytes=1000, max_batch_bytes=5000)
+    _, rows = index_object(read_range, size, [], limits)
+
+    assert longest <= 5000
+    assert rows["size"].to_pylist() == [len(batch(0)), len(strange), size - len(batch(0)) - len(strange)]
