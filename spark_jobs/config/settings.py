@@ -145,7 +145,7 @@ class Settings(Frozen):
         by_name = sorted(self.sources, key=lambda source: source.name)
         return {
             "sources": [
-                source.model_dump(mode="json", include={"name", "kind", "markers", "on_gap"})
+                source.model_dump(mode="json", include={"name", "kind", "markers", "on_gap", "seed"})
                 for source in by_name
             ],
             "topics": [[name, settings.model_dump(mode="json")] for name, settings in self.topics.items()],

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, refuse
 
-INTERNAL_TOPICS = ("__transaction_state", "__consumer_offsets")
+TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
+INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 """The coordinators' logs: staged with every source that has them, whatever its topic filter says."""
 CAPTURE_ONLY = ("markers", "on_gap")
 
@@ -46,6 +47,8 @@ class Source(Frozen):
     `dates` are the directories right below the root that spell a date; without it every object is of no date.
     `lookback_days` bounds how far back late objects are looked for. `immutable` objects are referenced where
     they lie instead of copied. `markers` says that control batches in a capture are the coordinator's own.
+    `seed` says that this broker's log of a captured partition is the partition's past: on its first night the
+    capture goes on where that log ends, with the producers that it knew.
     """
 
     name: Name
@@ -57,12 +60,15 @@ class Source(Frozen):
     immutable: Flag = False
     markers: Flag = False
     on_gap: OnGap = OnGap.REJECT
+    seed: Flag = False
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
         wrong = [key for key in CAPTURE_ONLY if key in self.model_fields_set]
         if self.kind is SourceKind.BROKER_LOG and wrong:
             raise refuse(f"'{wrong[0]}' only where kind is capture: a broker's log is already decided")
+        if self.kind is SourceKind.CAPTURE and "seed" in self.model_fields_set:
+            raise refuse("'seed' only where kind is broker-log: a broker's log knows its producers")
         if self.lookback_days is not None and self.dates is None:
             raise refuse("'lookback_days' only together with 'dates'")
         return self

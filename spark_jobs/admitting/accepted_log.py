@@ -1,0 +1,136 @@
+"""The log that a captured partition becomes: segments, snapshots, aborted transactions, leader epochs.
+
+A night begins a new segment at the partition's log end, and rolls as a broker does: before a batch that finds
+no room, whatever becomes of that batch (facts §2.3).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from spark_jobs.admitting.aborted import aborted_transactions
+from spark_jobs.admitting.batch_bytes import BatchCopier
+from spark_jobs.admitting.judging import OPEN, Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.segment_file import SegmentFile
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.kernels.snapshots import write_snapshot
+from spark_jobs.protocol.checkpoint import EpochEntry, write_leader_epochs
+from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
+from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET
+from spark_jobs.protocol.txn_index import AbortedTxn, write_txn_index
+from spark_jobs.storage.index_rows import values
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile
+
+
+class AcceptedLog:
+    """One partition's night; a night in which nothing is accepted writes nothing."""
+
+    def __init__(
+        self,
+        lake: ObjectStore,
+        folder: str,
+        directory: str,
+        *,
+        memory: PartitionMemory,
+        copier: BatchCopier,
+        segment_bytes: int,
+    ) -> None:
+        """`directory` is the partition's, below the key `folder`."""
+        self._lake, self._folder, self._directory = lake, folder, directory
+        self._memory, self._copier, self._segment_bytes = memory, copier, segment_bytes
+        self._segment: SegmentFile | None = None
+        self._aborted: list[AbortedTxn] = []
+        self._outputs: list[OutputFile] = []
+        self._roll()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._segment is not None:
+            self._segment.__exit__(kind, error, trace)
+
+    def fitting(self, chunk: Chunk) -> Iterator[Chunk]:
+        """`chunk` in parts that find room in one segment each; between them the log has rolled.
+
+        The caller judges and appends each part before it asks for the next.
+        """
+        start, rows = 0, chunk.rows.num_rows
+        sizes = np.where(chunk.preset == OPEN, values(chunk.rows, "size"), 0)
+        offsets = np.where(
+            chunk.preset == OPEN, values(chunk.rows, "last_offset_delta").astype(np.int64) + 1, 0
+        )
+        while start < rows:
+            count = self._room(sizes[start:], offsets[start:])
+            if not count:
+                self._roll()
+                continue
+            yield Chunk(
+                rows=chunk.rows.slice(start, count),
+                copy=chunk.copy[start : start + count],
+                preset=chunk.preset[start : start + count],
+            )
+            start += count
+
+    def append(self, judged: Judged, closed: Rows) -> None:
+        """The accepted batches of a part, and the transactions that it closed."""
+        for data in self._copier.copy(judged):
+            if self._segment is None:
+                self._segment = self._begin()
+            self._segment.append(data)
+        self._aborted += aborted_transactions(closed, self._memory.transactions)
+
+    def finish(self, leader_epochs: tuple[EpochEntry, ...]) -> tuple[OutputFile, ...]:
+        """The files of the night."""
+        self._end_segment()
+        if self._outputs:
+            end_offset = self._memory.producers.end_offset
+            self._put_snapshot(end_offset, write_snapshot(self._memory.producers.canonical()))
+            self._put(LEADER_EPOCH_CHECKPOINT, write_leader_epochs(leader_epochs))
+        return tuple(self._outputs)
+
+    def _room(
+        self,
+        sizes: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+        offsets: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    ) -> int:
+        """How many of the next rows fit even if all are accepted."""
+        size = self._segment.size if self._segment else 0
+        used = self._memory.producers.end_offset - self._base_offset
+        by_size = np.searchsorted(np.cumsum(sizes), self._segment_bytes - size, side="right")
+        by_offset = np.searchsorted(np.cumsum(offsets), MAX_RELATIVE_OFFSET + 1 - used, side="right")
+        return int(min(by_size, by_offset))
+
+    def _roll(self) -> None:
+        """The next accepted batch begins a segment; a snapshot holds what is known before it."""
+        self._end_segment()
+        self._base_offset = self._memory.producers.end_offset
+        self._snapshot = write_snapshot(self._memory.producers.canonical())
+
+    def _begin(self) -> SegmentFile:
+        if self._base_offset:
+            self._put_snapshot(self._base_offset, self._snapshot)
+        return SegmentFile(self._lake, self._base_offset)
+
+    def _end_segment(self) -> None:
+        if self._segment is None:
+            return
+        self._outputs.append(self._segment.finish(self._folder, self._directory))
+        if self._aborted:
+            name = segment_file_name(self._segment.base_offset, LogFileKind.TXN_INDEX)
+            self._put(name, write_txn_index(self._aborted))
+        self._segment, self._aborted = None, []
+
+    def _put_snapshot(self, offset: int, data: bytes) -> None:
+        self._put(segment_file_name(offset, LogFileKind.SNAPSHOT), data)
+
+    def _put(self, name: str, data: bytes) -> None:
+        path = f"{self._directory}/{name}"
+        self._lake.put(f"{self._folder}/{path}", data)
+        self._outputs.append(OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest()))

@@ -1,0 +1,86 @@
+"""What a worker of `admit` is asked, and what it answers: small values, no batches."""
+
+from dataclasses import dataclass, field
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import SourceKind
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.storage.index_files import IndexedCopy
+from spark_jobs.storage.manifest import ManifestEntry
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionJob:
+    """One partition: its state file at the start, the copies to judge, and copies that have no say.
+
+    `unused` are brokers' logs of a captured partition. `objects` are the staged objects of a capture, from
+    which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold the
+    leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
+    capture brings its own or nobody knows any.
+    """
+
+    partition: TopicPartition
+    kind: SourceKind
+    state: str
+    copies: tuple[IndexedCopy, ...]
+    unused: tuple[IndexedCopy, ...] = ()
+    objects: tuple[ManifestEntry, ...] = ()
+    checkpoints: tuple[ManifestEntry, ...] = ()
+    markers: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(copy.rows for copy in (*self.copies, *self.unused))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitTask:
+    """Some partitions for one worker; `folder` is the key of the step's folder in the lake."""
+
+    number: int
+    jobs: tuple[PartitionJob, ...]
+    lake: ObjectStore
+    folder: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedPartition:
+    """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
+
+    `carried` rows came from earlier nights; `markers` from the coordinator's log, and are not in `verdicts`.
+    """
+
+    partition: TopicPartition
+    kind: SourceKind
+    verdicts: dict[Verdict, int]
+    carried: int
+    markers: int
+    start_offset: int
+    end_offset: int
+    log_start_offset: int
+    first_unstable_offset: int | None
+    leader_epoch: int
+    producers: int
+    gaps: int
+    critical: int
+    transactions: int
+    state: str
+    batches: str
+    outputs: tuple[OutputFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(self.verdicts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitSummary:
+    """What a task did: its partitions, and the files that they share, empty if there was nothing to write."""
+
+    partitions: tuple[AdmittedPartition, ...]
+    transactions: str = ""
+    outputs: tuple[OutputFile, ...] = field(default=())

@@ -1,0 +1,96 @@
+"""A chunk of index rows under the rules: what is decided already stays, everything else meets the fold."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, allocate_decisions, batch_columns
+from spark_jobs.kernels.producers import ProducerTable, Rows
+from spark_jobs.kernels.transactions import TransactionTable
+from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.verdict import VERDICTS, Verdict
+from spark_jobs.storage.index_rows import batches_of
+from spark_jobs.storage.state_file import PartitionState
+
+OPEN = -1
+"""In a chunk's preset verdicts: the rules have to decide."""
+NONE = -1
+ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
+CORRUPT = VERDICTS.index(Verdict.CORRUPT)
+INVALID_RECORD = VERDICTS.index(Verdict.INVALID_RECORD)
+OVERLAP = VERDICTS.index(Verdict.OVERLAP)
+
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows of the contract `index`, which copy each is of, and the verdicts that are already known."""
+
+    rows: pa.RecordBatch
+    copy: npt.NDArray[np.int32]
+    preset: Codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A chunk with a decision for every row; `astray` are plain batches inside open transactions."""
+
+    rows: pa.RecordBatch
+    copy: npt.NDArray[np.int32]
+    decisions: DecisionColumns
+    astray: npt.NDArray[np.bool_]
+
+    @property
+    def is_accepted(self) -> npt.NDArray[np.bool_]:
+        accepted: npt.NDArray[np.bool_] = self.decisions.verdict == ACCEPTED
+        return accepted
+
+
+class PartitionMemory:
+    """What a partition remembers while its batches come by: producers, and open transactions."""
+
+    def __init__(self, state: PartitionState, rules: Rules) -> None:
+        self.producers = ProducerTable(state.producers, end_offset=state.end_offset)
+        self.transactions = TransactionTable(state.open_transactions)
+        self.rules = rules
+
+    def judge(self, chunk: Chunk) -> tuple[Judged, Rows]:
+        """Decisions for the chunk, and the transactions that it closed."""
+        is_open = chunk.preset == OPEN
+        batches = batches_of(chunk.rows)
+        judged = batches if is_open.all() else _select(batches, is_open)
+        found = fold(judged, self.producers, rules=self.rules)
+        tracked = self.transactions.track(judged, found)
+        if judged is batches:
+            decisions, astray = found, tracked.astray
+        else:
+            decisions = _scatter(found, is_open, chunk.preset, batches.base_offset)
+            astray = np.zeros(chunk.rows.num_rows, dtype=np.bool_)
+            astray[is_open] = tracked.astray
+        return Judged(rows=chunk.rows, copy=chunk.copy, decisions=decisions, astray=astray), tracked.closed
+
+
+def _select(batches: BatchColumns, wanted: npt.NDArray[np.bool_]) -> BatchColumns:
+    return batch_columns(column[wanted] for column in batches)
+
+
+def _scatter(
+    found: DecisionColumns,
+    places: npt.NDArray[np.bool_],
+    preset: Codes,
+    base_offset: npt.NDArray[np.int64],
+) -> DecisionColumns:
+    """Decisions in their places among rows that were decided before; of those an overlap has an offset."""
+    decisions = allocate_decisions(len(preset))
+    for name in DecisionColumns._fields:
+        column = getattr(decisions, name)
+        column[:] = NONE
+        column[places] = getattr(found, name)
+    decisions.verdict[~places] = preset[~places]
+    is_overlap = preset == OVERLAP
+    decisions.base_offset[is_overlap] = base_offset[is_overlap]
+    return decisions

@@ -1,0 +1,83 @@
+"""Small tables that all partitions of a task share: a file only if there is a row."""
+
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import ParquetOutput
+from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.contract import Contract
+from spark_jobs.tables.gaps import GAPS
+from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
+
+MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
+
+
+class SharedFile:
+    """Rows of one contract from several partitions, one after the other."""
+
+    def __init__(self, lake: ObjectStore, contract: Contract, name: str) -> None:
+        self._output = ParquetOutput(lake, contract.schema)
+        self._contract, self._name, self.rows = contract, name, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._output.__exit__(kind, error, trace)
+
+    def add(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._output.write(self._contract.cast(table))
+            self.rows += table.num_rows
+
+    def finish(self, folder: str) -> tuple[OutputFile, ...]:
+        """The file, if it has rows."""
+        return (self._output.finish(folder, self._name),) if self.rows else ()
+
+    @property
+    def name(self) -> str:
+        """Path of the file below the step's folder; empty without rows."""
+        return self._name if self.rows else ""
+
+
+def transactions_table(partition: TopicPartition, rows: Rows) -> pa.Table:
+    """Rows of dtype `TRANSACTION` as the table `partition_transactions`."""
+    is_open = rows["marker_type"] == NO_MARKER
+    columns: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
+    columns |= {name: pa.array(columns[name], mask=is_open) for name in MARKER_COLUMNS}
+    columns["began_before"] = rows["began_before"] == 1
+    return _of_partition(partition, columns, len(rows)).select(PARTITION_TRANSACTIONS.schema.names)
+
+
+def gaps_table(
+    partition: TopicPartition,
+    gaps: Rows,
+    object_order: npt.NDArray[np.int32],
+    position: npt.NDArray[np.int64],
+) -> pa.Table:
+    """Rows of dtype `GAP` as the table `gaps`; order and position are those of the batches after them."""
+    columns = {
+        "first_offset": np.ascontiguousarray(gaps["first_offset"]),
+        "last_offset": np.ascontiguousarray(gaps["last_offset"]),
+        "object_order": object_order,
+        "position": position,
+    }
+    return _of_partition(partition, columns, len(gaps)).select(GAPS.schema.names)
+
+
+def _of_partition(partition: TopicPartition, columns: dict[str, Any], rows: int) -> pa.Table:
+    of_all = {
+        "topic": pa.array([partition.topic] * rows, pa.string()),
+        "partition": np.full(rows, partition.partition, dtype=np.int32),
+    }
+    return pa.table({**of_all, **columns})

@@ -1,0 +1,28 @@
+"""What runs in a Spark task of `admit`: partitions in, their tables, logs and states in the lake."""
+
+from contextlib import ExitStack
+
+from spark_jobs.admitting.broker_log import admit_broker_log
+from spark_jobs.admitting.capture import admit_capture
+from spark_jobs.admitting.job import AdmitSummary, AdmitTask
+from spark_jobs.admitting.partition import TaskFiles
+from spark_jobs.admitting.shared_file import SharedFile
+from spark_jobs.config.sources import SourceKind
+from spark_jobs.tables.gaps import GAPS
+from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
+
+ADMIT = {SourceKind.CAPTURE: admit_capture, SourceKind.BROKER_LOG: admit_broker_log}
+
+
+def admit_partitions(task: AdmitTask) -> AdmitSummary:
+    """Admits one partition after the other; the same task again writes the same bytes."""
+    name = f"{task.number:05d}.parquet"
+    with ExitStack() as stack:
+        transactions = stack.enter_context(
+            SharedFile(task.lake, PARTITION_TRANSACTIONS, f"transactions/{name}")
+        )
+        gaps = stack.enter_context(SharedFile(task.lake, GAPS, f"gaps/{name}"))
+        files = TaskFiles(task=task, transactions=transactions, gaps=gaps)
+        partitions = tuple(ADMIT[job.kind](job, files) for job in task.jobs)
+        outputs = (*transactions.finish(task.folder), *gaps.finish(task.folder))
+    return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)

@@ -1,0 +1,74 @@
+"""Snapshots that were staged with a log, newest first; what a broker would not trust is passed over."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_jobs.kernels.producers import PRODUCER, Rows
+from spark_jobs.kernels.snapshots import read_snapshot
+from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
+from spark_jobs.protocol.errors import CorruptSnapshot
+from spark_jobs.protocol.log_files import parse_file_name
+from spark_jobs.protocol.producer_state import NO_OFFSET
+from spark_jobs.storage.errors import StorageError
+from spark_jobs.storage.manifest import ManifestEntry
+from spark_jobs.storage.staged import StagedObjects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSnapshot:
+    """The producers before `offset`; without a `name` there was none, and nothing is known."""
+
+    offset: int = 0
+    name: str | None = None
+    producers: Rows
+    skipped: tuple[str, ...] = ()
+
+
+def offset_of(entry: ManifestEntry) -> int:
+    """The offset in a segment file's name."""
+    file = parse_file_name(entry.name)
+    return NO_OFFSET if file is None else file.offset
+
+
+def newest_snapshot(entries: Iterable[ManifestEntry], staged: StagedObjects) -> FoundSnapshot:
+    """The newest of `entries` that can be read, and why newer ones cannot."""
+    skipped: list[str] = []
+    for entry in sorted(entries, key=lambda entry: (-offset_of(entry), entry.path)):
+        name = f"{entry.source}/{entry.path}"
+        try:
+            producers = read_snapshot(staged.read(entry), source=name)
+        except (CorruptSnapshot, StorageError) as error:
+            if error.transient:
+                raise
+            skipped.append(str(error))
+            continue
+        return FoundSnapshot(offset=offset_of(entry), name=name, producers=producers, skipped=tuple(skipped))
+    return FoundSnapshot(producers=np.empty(0, dtype=PRODUCER), skipped=tuple(skipped))
+
+
+def without_expired(producers: Rows, *, now: int, expiration_ms: int) -> Rows:
+    """Those that a broker would not have forgotten: idle for less, or in a transaction (facts §2.10)."""
+    is_open = producers["txn_first_offset"] != NO_OFFSET
+    kept: Rows = producers[is_open | (now - producers["last_timestamp"] < expiration_ms)]
+    return kept
+
+
+def open_transactions_of(producers: Rows) -> Rows:
+    """What a snapshot tells of open transactions: where they begin, and that they hold a batch at least."""
+    is_open = producers["txn_first_offset"] != NO_OFFSET
+    opened = producers[is_open]
+    rows = np.zeros(len(opened), dtype=TRANSACTION)
+    newest = (opened["oldest"] + np.maximum(opened["batches"], 1) - 1)[:, np.newaxis] % 5
+    last_offset = np.take_along_axis(opened["last_offset"], newest, axis=1)[:, 0]
+    rows["producer_id"] = opened["producer_id"]
+    rows["first_offset"] = opened["txn_first_offset"]
+    rows["last_offset"] = np.where(opened["batches"] > 0, last_offset, opened["txn_first_offset"])
+    rows["batches"] = 1
+    rows["first_timestamp"] = rows["last_timestamp"] = opened["last_timestamp"]
+    rows["producer_epoch"] = rows["first_epoch"] = opened["producer_epoch"]
+    rows["began_before"] = 1
+    for name in ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp"):
+        rows[name] = NO_MARKER
+    return rows[np.argsort(rows["first_offset"])]

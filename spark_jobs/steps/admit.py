@@ -1,0 +1,196 @@
+"""`admit`: a verdict for every batch, an offset for every accepted one, the state for the next night."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
+from spark_jobs.admitting.worker import admit_partitions
+from spark_jobs.config.sources import SourceKind
+from spark_jobs.flow import Step
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, VerdictGroup
+from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.night_partitions import NightPartition, night_partitions
+from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.states import digest_of_states, put_states, read_states
+from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
+
+PARTITIONS = "partitions.parquet"
+CARRIED = "carried_objects.parquet"
+MARKERS = "markers.parquet"
+ROWS_PER_TASK = 1 << 20
+PARTITION_COST = 4096
+"""What opening a partition and writing its files costs, in rows that could be judged meanwhile."""
+MOST_MESSAGES = 20
+
+
+class CountsDoNotAddUp(OnceoverError):
+    """Batches without a verdict, or with two: a mistake in Onceover, and nothing may be published on it."""
+
+
+def run(context: RunContext) -> StepResult:
+    """Admit every partition that has objects tonight; the others keep their state."""
+    partitions = night_partitions(context.folder, context.manifest, context.settings)
+    states = read_states(context.lake, context.folder.run_id, Step.REBUILD)
+    summaries = context.run_tasks(admit_partitions, _tasks(context, partitions, states))
+    admitted = tuple(chain.from_iterable(summary.partitions for summary in summaries))
+    check_conservation(partitions, admitted)
+    after = states | {each.partition: each.state for each in admitted}
+    listing = put_table(
+        context.lake, context.folder.key(Step.ADMIT), PARTITIONS, _partitions_table(summaries)
+    )
+    return StepResult(
+        outputs=(
+            listing,
+            put_states(context.folder, Step.ADMIT, after),
+            *chain.from_iterable(summary.outputs for summary in summaries),
+            *chain.from_iterable(each.outputs for each in admitted),
+        ),
+        counts=_counts(admitted),
+        state=digest_of_states(after),
+        messages=tuple(islice(_messages(admitted), MOST_MESSAGES)),
+    )
+
+
+def check_conservation(partitions: Sequence[NightPartition], admitted: Sequence[AdmittedPartition]) -> None:
+    """Every indexed batch, and every one that waited, has exactly one verdict."""
+    rows = {each.partition: each.rows for each in partitions}
+    for each in admitted:
+        expected = rows[each.partition] + each.carried
+        if each.rows != expected:
+            raise CountsDoNotAddUp(
+                f"{each.partition}: expected {expected} verdicts, found {each.rows} ({each.verdicts})"
+            )
+
+
+def _tasks(
+    context: RunContext, partitions: Sequence[NightPartition], states: dict[TopicPartition, str]
+) -> list[AdmitTask]:
+    carried, markers = _carried_entries(context), _marker_files(context)
+    jobs = [
+        _job(each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, ""))
+        for each in partitions
+    ]
+    return [
+        AdmitTask(
+            number=number,
+            jobs=together,
+            lake=context.lake,
+            folder=context.folder.key(Step.ADMIT),
+            settings=context.settings,
+        )
+        for number, together in enumerate(_packed(jobs))
+    ]
+
+
+def _packed(jobs: Iterable[PartitionJob]) -> Iterator[tuple[PartitionJob, ...]]:
+    """Small partitions together, so that a task is worth its start; a large one has its own."""
+    together: list[PartitionJob] = []
+    cost = 0
+    for job in jobs:
+        own = job.rows + PARTITION_COST
+        if together and cost + own > ROWS_PER_TASK:
+            yield tuple(together)
+            together, cost = [], 0
+        together.append(job)
+        cost += own
+    if together:
+        yield tuple(together)
+
+
+def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
+    captured = tuple(entry for entry in found.entries if entry.role is ObjectRole.CAPTURE)
+    return PartitionJob(
+        partition=found.partition,
+        kind=found.kind,
+        state=state,
+        copies=found.copies,
+        unused=found.others,
+        objects=(*carried, *captured) if found.kind is SourceKind.CAPTURE else (),
+        checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
+        markers=markers,
+    )
+
+
+def _carried_entries(context: RunContext) -> dict[TopicPartition, list[ManifestEntry]]:
+    found: dict[TopicPartition, list[ManifestEntry]] = {}
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED)).to_pylist():
+        order, topic, partition = row.pop("object_order"), row.pop("topic"), row.pop("partition")
+        entry = manifest_entry(CarriedObject(**row), order=order, topic=topic, partition=partition)
+        found.setdefault(TopicPartition(topic, partition), []).append(entry)
+    return found
+
+
+def _marker_files(context: RunContext) -> dict[TopicPartition, str]:
+    """Keys of the markers that the coordinator's log gave, for partitions whose capture has none."""
+    key = context.folder.key(Step.REBUILD, MARKERS)
+    if context.lake.stat(key) is None:
+        return {}
+    return {
+        TopicPartition(row["topic"], row["partition"]): context.folder.key(Step.REBUILD, row["file"])
+        for row in read_table(context.lake, key).to_pylist()
+    }
+
+
+def _groups(each: AdmittedPartition) -> dict[VerdictGroup, int]:
+    groups = dict.fromkeys(VerdictGroup, 0)
+    for verdict, count in each.verdicts.items():
+        groups[GROUP_OF[verdict]] += count
+    return groups
+
+
+def _partitions_table(summaries: Sequence[AdmitSummary]) -> pa.Table:
+    rows = [_partition_row(each, summary) for summary in summaries for each in summary.partitions]
+    return ADMITTED_PARTITIONS.cast(pa.Table.from_pylist(rows, schema=ADMITTED_PARTITIONS.schema))
+
+
+def _partition_row(each: AdmittedPartition, summary: AdmitSummary) -> dict[str, Any]:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "kind": each.kind.value,
+        "batches": each.batches,
+        "rows": each.rows,
+        **{group.value: count for group, count in _groups(each).items()},
+        "markers": each.markers,
+        "start_offset": each.start_offset,
+        "end_offset": each.end_offset,
+        "log_start_offset": each.log_start_offset,
+        "first_unstable_offset": each.first_unstable_offset,
+        "leader_epoch": each.leader_epoch,
+        "producers": each.producers,
+        "gaps": each.gaps,
+        "critical": each.critical,
+        "transactions": summary.transactions if each.transactions else None,
+        "state": each.state,
+    }
+
+
+def _counts(admitted: Sequence[AdmittedPartition]) -> dict[str, int]:
+    verdicts = {
+        verdict.value: sum(each.verdicts.get(verdict, 0) for each in admitted) for verdict in VERDICTS
+    }
+    return {
+        "partitions": len(admitted),
+        "batches": sum(each.rows for each in admitted),
+        **{name: count for name, count in verdicts.items() if count},
+        "gaps": sum(each.gaps for each in admitted),
+        "critical": sum(each.critical for each in admitted),
+    }
+
+
+def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
+    for each in admitted:
+        if each.critical:
+            yield (
+                f"critical: {each.partition} holds {each.critical} plain batches inside open transactions of "
+                "their producers; no broker could load this log again"
+            )
+        if each.gaps:
+            yield f"{each.partition} misses {each.gaps} ranges of offsets; see the table gaps"

@@ -1,0 +1,169 @@
+"""`rebuild`: the state that every partition starts the night with, and where it came from."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+import pyarrow as pa
+
+from spark_jobs.config.sources import SourceKind
+from spark_jobs.flow import Step
+from spark_jobs.protocol.checkpoint import read_offsets
+from spark_jobs.protocol.errors import CorruptCheckpoint
+from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
+from spark_jobs.rebuilding.snapshots import offset_of
+from spark_jobs.rebuilding.worker import rebuild_partitions
+from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.night_partitions import NightPartition, night_partitions
+from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.staged import StagedObjects
+from spark_jobs.storage.states import put_states, states_before
+from spark_jobs.tables.carried_objects import CARRIED_OBJECTS
+from spark_jobs.tables.state_origins import STATE_ORIGINS
+
+ORIGINS = "origins.parquet"
+CARRIED = "carried_objects.parquet"
+PARTITIONS_PER_TASK = 64
+DAY_MS = 86_400_000
+MOST_MESSAGES = 20
+
+LogStarts = dict[tuple[str, str], dict[TopicPartition, int]]
+"""Log start offsets by source and log directory."""
+
+
+def run(context: RunContext) -> StepResult:
+    """State files for all partitions with objects tonight; the others keep theirs."""
+    run_id, before = states_before(context.lake, context.chain, context.folder.inputs.state_in)
+    rebuilt = _rebuild_all(context, run_id, before)
+    states = before | {each.partition: each.state for each in rebuilt}
+    folder, lake = context.folder, context.lake
+    return StepResult(
+        outputs=(
+            put_states(folder, Step.REBUILD, states),
+            put_table(lake, folder.key(Step.REBUILD), ORIGINS, _origins_table(rebuilt)),
+            put_table(lake, folder.key(Step.REBUILD), CARRIED, _carried_table(rebuilt)),
+        ),
+        counts={
+            "partitions": len(states),
+            "rebuilt": len(rebuilt),
+            "producers": sum(each.producers for each in rebuilt),
+            "expired": sum(each.expired for each in rebuilt),
+        },
+        messages=tuple(islice(_messages(rebuilt), MOST_MESSAGES)),
+    )
+
+
+def _rebuild_all(context: RunContext, run_id: str, before: dict[TopicPartition, str]) -> tuple[Rebuilt, ...]:
+    log_starts = _read_log_starts(context)
+    partitions = night_partitions(context.folder, context.manifest, context.settings)
+    jobs = [
+        _job(context, each, run_id if each.partition in before else "", before, log_starts)
+        for each in partitions
+    ]
+    tasks = [
+        RebuildTask(
+            jobs=tuple(jobs[start : start + PARTITIONS_PER_TASK]),
+            lake=context.lake,
+            settings=context.settings,
+            day_start=context.now_ms - DAY_MS,
+        )
+        for start in range(0, len(jobs), PARTITIONS_PER_TASK)
+    ]
+    return tuple(chain.from_iterable(context.run_tasks(rebuild_partitions, tasks)))
+
+
+def _job(
+    context: RunContext,
+    found: NightPartition,
+    run_id: str,
+    before: dict[TopicPartition, str],
+    log_starts: LogStarts,
+) -> RebuildJob:
+    segments = [offset_of(entry) for entry in found.entries if entry.role is ObjectRole.LOG]
+    starts = [
+        log_starts.get((entry.source, entry.log_directory), {}).get(found.partition, 0)
+        for entry in found.entries
+        if entry.role is ObjectRole.LOG
+    ]
+    return RebuildJob(
+        partition=found.partition,
+        kind=found.kind,
+        state=before.get(found.partition, ""),
+        run_id=run_id,
+        has_news=not all(entry.seen for entry in found.entries),
+        first_offset=min(segments, default=0) if found.kind is SourceKind.BROKER_LOG else 0,
+        log_start_offset=max(starts, default=0),
+        seeds=tuple(copy for copy in found.others if context.settings.source(copy.source).seed),
+        snapshots=tuple(entry for entry in found.entries if entry.role is ObjectRole.SNAPSHOT),
+    )
+
+
+def _read_log_starts(context: RunContext) -> LogStarts:
+    """Of every staged log directory, from where on its partitions still promise their records."""
+    staged = StagedObjects(context.settings)
+    return {
+        (entry.source, entry.log_directory): dict(_read_log_start(staged, entry))
+        for entry in context.manifest.entries
+        if entry.role is ObjectRole.LOG_DIRECTORY and entry.name == LOG_START_OFFSET_CHECKPOINT
+    }
+
+
+def _read_log_start(staged: StagedObjects, entry: ManifestEntry) -> Iterator[tuple[TopicPartition, int]]:
+    try:
+        found = read_offsets(staged.read(entry), source=f"{entry.source}/{entry.path}")
+    except CorruptCheckpoint:
+        return  # a broker takes the first segment's base then, and so do we
+    yield from ((TopicPartition(each.topic, each.partition), each.offset) for each in found)
+
+
+def _origins_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
+    rows = [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "origin": each.provenance.origin.value,
+            "run_id": each.run_id or None,
+            "snapshot": each.provenance.snapshot,
+            "snapshot_offset": each.provenance.snapshot_offset,
+            "tail_first_offset": each.provenance.tail_first_offset,
+            "tail_last_offset": each.provenance.tail_last_offset,
+            "skipped": list(each.provenance.skipped),
+            "producers": each.producers,
+            "expired": each.expired,
+            "state": each.state,
+            "message": each.provenance.message,
+        }
+        for each in rebuilt
+    ]
+    return STATE_ORIGINS.cast(pa.Table.from_pylist(rows, schema=STATE_ORIGINS.schema))
+
+
+def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
+    """Objects of earlier nights, numbered so that they come before every object of this one."""
+    found = [(each.partition, carried) for each in rebuilt for carried in each.carried]
+    rows = [
+        {
+            "object_order": order - len(found),
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "source": carried.source,
+            "path": carried.path,
+            "role": carried.role,
+            "size": carried.size,
+            "sha256": carried.sha256,
+            "version": carried.version,
+            "referenced": carried.referenced,
+        }
+        for order, (partition, carried) in enumerate(found)
+    ]
+    return CARRIED_OBJECTS.cast(pa.Table.from_pylist(rows, schema=CARRIED_OBJECTS.schema))
+
+
+def _messages(rebuilt: Sequence[Rebuilt]) -> Iterator[str]:
+    """What a person should know: states that could not be had, and snapshots that could not be read."""
+    for each in rebuilt:
+        if each.provenance.message is not None:
+            yield f"{each.partition} {each.provenance.message}"
+        yield from (f"{each.partition}: passed over {reason}" for reason in each.provenance.skipped)
