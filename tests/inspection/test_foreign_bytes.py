@@ -1,0 +1,53 @@
+"""Whatever bytes stand in a file, `inspect` shows it or says why not; it never fails in any other way."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.inspection.conftest import Inspect
+from tests.sample.log_directory import write_sample
+
+NAMES = (
+    "00000000000000000000.log",
+    "00000000000000000000.snapshot",
+    "00000000000000000000.txnindex",
+    "00000000000000000000.index",
+    "00000000000000000000.timeindex",
+    "leader-epoch-checkpoint",
+    "replication-offset-checkpoint",
+    "partition.metadata",
+    "anything",
+)
+ways = st.sampled_from([(), ("--records",), ("--json",), ("--json", "--records")])
+patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+@patient
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.binary(max_size=200), way=ways)
+def test_random_bytes_under_any_name(
+    inspect: Inspect, tmp_path: Path, name: str, data: bytes, way: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    result = inspect(tmp_path / name, *way)
+    assert result.exit_code in {0, 1}, result.exception
+    assert result.exit_code == 0 or result.stderr.startswith("error: ")
+
+
+@patient
+@given(chance=st.randoms(use_true_random=False), way=ways)
+def test_a_log_directory_with_damage_anywhere(
+    inspect: Inspect, tmp_path: Path, chance: random.Random, way: list[str]
+) -> None:
+    write_sample(tmp_path)
+    for path in sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size):
+        damaged = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(4)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path.write_bytes(damaged[: chance.randrange(len(damaged) + 1)])
+    for target in (tmp_path, tmp_path / "orders-0", tmp_path / "__transaction_state-0"):
+        result = inspect(target, *way, "--isolation", "read_committed")
+        assert result.exit_code == 0, result.exception
