@@ -37,6 +37,11 @@ class Piece:
     records: pa.RecordBatch
     problems: tuple[PayloadProblem, ...]
 
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the batches are messages of magic 0 and 1; pieces do not mix formats."""
+        return bool(self.rows.headers.magic[0] < MAGIC_V2)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:

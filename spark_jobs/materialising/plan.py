@@ -14,6 +14,7 @@ SMALLEST_FILE = 32 * 2**20
 
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
+SMALLEST_SURVEY = 32
 FILE_COST = 2**20
 """What finishing a file costs, in bytes that could be decoded meanwhile."""
 
@@ -40,6 +41,12 @@ def size_of_files(total: int, file_bytes: int) -> int:
     return min(max(total // FILES_AT_LEAST, SMALLEST_FILE), file_bytes)
 
 
+def pack_surveys(plans: Sequence[PartitionPlan], parallelism: int) -> Iterator[tuple[PartitionPlan, ...]]:
+    """Partitions with about as many objects each, some for every slot of Spark's."""
+    share = sum(map(_cost_of_survey, plans)) // (TASKS_PER_SLOT * parallelism)
+    return pack(plans, cost=_cost_of_survey, most=max(share, SMALLEST_SURVEY))
+
+
 def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[FilePlan, ...]]:
     """Neighbouring files together: a few tasks per slot of Spark's, none too small to be worth its start."""
     share = sum(map(_cost, plans)) // (TASKS_PER_SLOT * parallelism)
@@ -58,6 +65,10 @@ def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> It
         total += cost(item)
     if together:
         yield tuple(together)
+
+
+def _cost_of_survey(plan: PartitionPlan) -> int:
+    return 1 + len(plan.objects) + len(plan.held)
 
 
 def _cost(plan: FilePlan) -> int:

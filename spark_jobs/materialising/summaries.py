@@ -109,7 +109,8 @@ class TableFile:
 class Written:
     """What became of a file plan; `unreadable` lists batches without decodable records, if there are any.
 
-    `hidden` counts records that lie before the first offset to publish, in a batch that reaches beyond it.
+    `hidden` counts records that lie before the first offset to publish, in a batch that reaches beyond it,
+    `legacy` records of the older formats, whose number no header says.
     """
 
     plan: FilePlan
@@ -117,3 +118,8 @@ class Written:
     unreadable: TableFile | None
     unreadable_records: int
     hidden: int
+    legacy: int
+
+    @property
+    def records(self) -> int:
+        return sum(file.rows for file in self.files)

@@ -32,9 +32,11 @@ class _Findings:
 
     unreadable: list[dict[str, Any]] = field(default_factory=list)
     decoded: int = 0
+    legacy: int = 0
 
     def add(self, partition: TopicPartition, piece: Piece) -> None:
         self.decoded += piece.records.num_rows
+        self.legacy += piece.records.num_rows if piece.is_legacy else 0
         headers = piece.rows.headers
         for problem in piece.problems:
             row = problem.batch
@@ -70,6 +72,7 @@ def _write(workshop: Workshop, plan: FilePlan) -> Written:
         unreadable=_put_unreadable(workshop, plan, findings),
         unreadable_records=sum(row["records"] for row in findings.unreadable),
         hidden=findings.decoded - sum(file.rows for file in files),
+        legacy=findings.legacy,
     )
 
 

@@ -1,6 +1,6 @@
 """Partitions of a log directory as `admit` and `resolve` hand them on, made the plain way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain
@@ -20,6 +20,7 @@ from spark_jobs.materialising.worker import DecodeTask, decode_files
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.file_store import FileStore
+from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.tables.batches import BATCHES
 
@@ -64,16 +65,30 @@ def night_of(directories: list[Path], place: Path, more: str = "") -> Night:
     """The partitions in `directories`, each a broker's, for a lake in `place`."""
     settings = settings_at(place, more)
     lake = FileStore(settings.lake)
-    plans = tuple(_plan(lake, directory) for directory in sorted(directories))
-    return Night(lake=lake, settings=settings, plans=plans)
+    plans = []
+    for directory in sorted(directories):
+        segments = sorted(directory.glob("*.log"))
+        plan = plan_partition(lake, "runs/r", directory, segments.index)
+        places = tuple(
+            ObjectPlace(order=order, store=str(directory), key=path.name, version="", name=path.name)
+            for order, path in enumerate(segments)
+        )
+        plans.append(replace(plan, objects=places))
+    return Night(lake=lake, settings=settings, plans=tuple(plans))
 
 
-def _plan(lake: FileStore, directory: Path) -> PartitionPlan:
+def plan_partition(
+    lake: ObjectStore, run: str, directory: Path, order_of: Callable[[Path], int]
+) -> PartitionPlan:
+    """Writes verdicts and outcomes below the key `run`; `order_of` numbers the segments."""
     log = read_partition(directory)
     assert log.topic is not None
     assert log.partition is not None
     name = f"{directory.name}.parquet"
-    orders = np.repeat(np.arange(len(log.segments)), [segment.batches.rows for segment in log.segments])
+    orders = np.repeat(
+        [order_of(segment.path) for segment in log.segments],
+        [segment.batches.rows for segment in log.segments],
+    )
     first_offsets, outcomes = _transactions(log.batches)
     columns: dict[str, Any] = log.batches._asdict() | {
         "object_order": orders,
@@ -87,25 +102,15 @@ def _plan(lake: FileStore, directory: Path) -> PartitionPlan:
     }
     nulls = pa.nulls(orders.size)
     table = pa.table({field.name: columns.get(field.name, nulls) for field in BATCHES.schema})
-    put_table(lake, "runs/r/admit", f"batches/{name}", table.cast(_nullable(BATCHES.schema)))
-    put_table(
-        lake,
-        "runs/r/resolve",
-        f"outcomes/{name}",
-        pa.Table.from_pylist(outcomes, schema=pa.schema(_OUTCOMES)),
-    )
+    put_table(lake, f"{run}/admit", f"batches/{name}", table.cast(_nullable(BATCHES.schema)))
+    outcome_table = pa.Table.from_pylist(outcomes, schema=pa.schema(_OUTCOMES))
+    put_table(lake, f"{run}/resolve", f"outcomes/{name}", outcome_table)
     return PartitionPlan(
         partition=TopicPartition(log.topic, log.partition),
         first_offset=log.visibility.log_start_offset,
         end_offset=log.visibility.last_stable_offset,
-        batches=f"runs/r/admit/batches/{name}",
-        outcomes=f"runs/r/resolve/outcomes/{name}",
-        objects=tuple(
-            ObjectPlace(
-                order=order, store=str(directory), key=segment.path.name, version="", name=segment.path.name
-            )
-            for order, segment in enumerate(log.segments)
-        ),
+        batches=f"{run}/admit/batches/{name}",
+        outcomes=f"{run}/resolve/outcomes/{name}",
     )
 
 

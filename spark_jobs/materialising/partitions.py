@@ -1,0 +1,63 @@
+"""The partitions of a run as `resolve` left them, with the objects that their batches lie in."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.flow import Step
+from spark_jobs.materialising.sources import place_of
+from spark_jobs.materialising.summaries import ObjectPlace, PartitionPlan
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.run_folder import RunFolder
+from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+
+PARTITIONS = "partitions.parquet"
+CARRIED_OBJECTS = "carried_objects.parquet"
+
+Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
+
+
+def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, ...]:
+    """Every partition of users' topics, whether it has news or not."""
+    table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
+    rows = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist()
+    return tuple(_plan(folder, row, places) for row in rows if row["topic"] not in INTERNAL_TOPICS)
+
+
+def find_places(folder: RunFolder, manifest: Manifest, settings: Settings) -> Places:
+    """The staged objects of each partition: the night's own, and those that batches have waited in."""
+    found: dict[TopicPartition, list[ObjectPlace]] = defaultdict(list)
+    for entry in (*_carried_entries(folder), *manifest.batches):
+        found[TopicPartition(entry.topic, entry.partition)].append(place_of(settings, entry))
+    return found
+
+
+def _plan(folder: RunFolder, row: dict[str, Any], places: Places) -> PartitionPlan:
+    partition = TopicPartition(row["topic"], row["partition"])
+    return PartitionPlan(
+        partition=partition,
+        first_offset=row["first_offset"],
+        end_offset=row["end_offset"],
+        batches=_key(folder, Step.ADMIT, row["batches"]),
+        outcomes=_key(folder, Step.RESOLVE, row["outcomes"]),
+        held=tuple(row["held"]),
+        late=tuple(row["late"]),
+        objects=tuple(places.get(partition, ())),
+    )
+
+
+def _key(folder: RunFolder, step: Step, path: str | None) -> str:
+    return folder.key(step, path) if path else ""
+
+
+def _carried_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
+    key = folder.key(Step.REBUILD, CARRIED_OBJECTS)
+    if folder.lake.stat(key) is not None:
+        rows: Iterable[dict[str, Any]] = read_table(folder.lake, key).to_pylist()
+        for row in rows:
+            order, role = row.pop("object_order"), ObjectRole(row.pop("role"))
+            yield ManifestEntry(order=order, role=role, **row)

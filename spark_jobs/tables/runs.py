@@ -1,0 +1,31 @@
+"""`runs`: one row per published run; a run whose row is there has all its tables."""
+
+import pyarrow as pa
+
+from spark_jobs.tables.contract import Column, Contract
+
+COUNT_TYPE = pa.struct(
+    [
+        pa.field("step", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+
+RUNS = Contract(
+    name="runs",
+    meaning="Every published run: what it was made of, and what its steps counted. Written after all tables.",
+    columns=(
+        Column("run_id", pa.string(), "the run; also the tag of its cut in every table"),
+        Column("manifest", pa.string(), "SHA-256 of what was staged"),
+        Column("config", pa.string(), "SHA-256 of the settings that decide what a run yields"),
+        Column("state_in", pa.string(), "SHA-256 of the state that the run started from"),
+        Column("state_out", pa.string(), "SHA-256 of the state that the next night starts from"),
+        Column(
+            "counts",
+            pa.list_(pa.field("element", COUNT_TYPE, nullable=False)),
+            "what each step counted, in the order of the steps",
+        ),
+    ),
+    key=("run_id",),
+)

@@ -1,0 +1,126 @@
+"""Runs that stand right before `materialise`: a log directory, judged and resolved in the plain way."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.materialising.summaries import PartitionPlan
+from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.steps import materialise, publish
+from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
+from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.run_folder import EMPTY_STATE, MANIFEST, RunFolder, RunInputs
+from spark_jobs.storage.stores import open_lake
+from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+from tests.materialising.logs import plan_partition
+
+
+class Here(Spark):
+    """Runs tasks in this process; what travels is pickled all the same."""
+
+    @property
+    def parallelism(self) -> int:
+        return 2
+
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
+    ) -> list[Summary]:
+        return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
+
+
+def resolved_run(
+    settings: Settings,
+    directories: Sequence[Path],
+    *,
+    day: date,
+    spark: Spark | None = None,
+    change: Callable[[PartitionPlan], PartitionPlan] = lambda plan: plan,
+) -> RunContext:
+    """A run of `directories`, each a broker's partition below the source's root, up to `resolve`."""
+    lake = open_lake(settings)
+    manifest = _manifest(settings, directories, day)
+    inputs = RunInputs(day=day, manifest=manifest.digest, config=settings.digest, state_in=EMPTY_STATE)
+    folder = RunFolder(lake, inputs)
+    folder.create()
+    folder.finish(Step.STAGE, outputs=[folder.put(Step.STAGE, MANIFEST, manifest.to_bytes())])
+    orders = {entry.path: entry.order for entry in manifest.entries}
+    root = Path(settings.sources[0].root)
+    plans = [
+        change(
+            plan_partition(
+                lake, f"runs/{folder.run_id}", directory, lambda path: orders[str(path.relative_to(root))]
+            )
+        )
+        for directory in sorted(directories)
+    ]
+    rows = [_row(folder, plan) for plan in plans]
+    table = pa.Table.from_pylist(rows, schema=_nullable(RESOLVED_PARTITIONS.schema))
+    for step in (Step.INDEX, Step.REBUILD, Step.ADMIT):
+        folder.finish(step, outputs=())
+    resolved = put_table(lake, folder.key(Step.RESOLVE), "partitions.parquet", table)
+    folder.finish(Step.RESOLVE, outputs=[resolved], state="resolved")
+    return context_of(settings, folder, spark or Here())
+
+
+def context_of(settings: Settings, folder: RunFolder, spark: Spark) -> RunContext:
+    return RunContext(settings=settings, folder=folder, chain=Chain(), spark=spark)
+
+
+def do(context: RunContext, step: Step, function: Callable[[RunContext], StepResult]) -> StepResult:
+    """One step as the driver does it."""
+    context.folder.begin(step)
+    result = function(context)
+    context.folder.finish(step, outputs=result.outputs, counts=result.counts, state=result.state)
+    return result
+
+
+def do_until_published(context: RunContext) -> dict[Step, StepResult]:
+    """`materialise` and `publish`, with an audit that has no objection."""
+    made = do(context, Step.MATERIALISE, materialise.run)
+    do(context, Step.AUDIT, lambda _: StepResult(outputs=()))
+    return {Step.MATERIALISE: made, Step.PUBLISH: do(context, Step.PUBLISH, publish.run)}
+
+
+def _manifest(settings: Settings, directories: Sequence[Path], day: date) -> Manifest:
+    root = Path(settings.sources[0].root)
+    files = sorted(file for directory in directories for file in directory.glob("*.log"))
+    entries = tuple(
+        ManifestEntry(
+            order=order,
+            source=settings.sources[0].name,
+            role=ObjectRole.LOG,
+            topic=file.parent.name.rpartition("-")[0],
+            partition=int(file.parent.name.rpartition("-")[2]),
+            path=str(file.relative_to(root)),
+            size=file.stat().st_size,
+            sha256="",
+            referenced=True,
+        )
+        for order, file in enumerate(files)
+    )
+    return Manifest(day=day, entries=entries)
+
+
+def _row(folder: RunFolder, plan: PartitionPlan) -> dict[str, Any]:
+    return {
+        "topic": plan.partition.topic,
+        "partition": plan.partition.partition,
+        "first_offset": plan.first_offset,
+        "end_offset": plan.end_offset,
+        "batches": plan.batches.removeprefix(folder.key(Step.ADMIT) + "/"),
+        "outcomes": plan.outcomes.removeprefix(folder.key(Step.RESOLVE) + "/"),
+        "held": list(plan.held),
+        "late": list(plan.late),
+    }
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
