@@ -49,21 +49,27 @@ class RunOutcome:
     is_final: bool
 
 
-def run_night(settings: Settings, day: date, *, until: Step, spark: Spark, narrator: Narrator) -> RunOutcome:
-    """The run of `day` up to and including `until`; raises `LakeBusy` while another one works on the lake."""
+def run_night(
+    settings: Settings, day: date, *, until: Step, spark: Spark, narrator: Narrator, goes_on: bool = False
+) -> RunOutcome:
+    """The run of `day` up to and including `until`; raises `LakeBusy` while another one works on the lake.
+
+    A run that `goes_on` with another call does not become final yet.
+    """
     lake = open_lake(settings)
     with lake_lock(lake, purpose=f"run of {day}") as lock:
         chain = read_chain(lake)
         folder = _stage(settings, day, lake, chain, narrator)
         context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
-        is_over = _is_over(context, until)
+        final = becomes_final(until) and not goes_on
+        is_over = _is_over(context, until, final=final)
         if not is_over:
-            _work(context, until, lock, narrator)
+            _work(context, until, lock, narrator, final=final)
         return RunOutcome(
             run_id=folder.run_id,
             done=_done(folder, until),
             worked=not is_over,
-            is_final=becomes_final(until),
+            is_final=final,
         )
 
 
@@ -88,17 +94,17 @@ def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
     return tuple(each for each in folder.steps_done() if each.step in steps_until(until))
 
 
-def _is_over(context: RunContext, until: Step) -> bool:
+def _is_over(context: RunContext, until: Step, *, final: bool) -> bool:
     """Whether all is done, written down, and final if it should be."""
     run_id = context.folder.run_id
     return (
         len(_done(context.folder, until)) == len(steps_until(until))
         and Ledger(context.lake).read(run_id) is not None
-        and (context.chain.is_final(run_id, until) or not becomes_final(until))
+        and (context.chain.is_final(run_id, until) or not final)
     )
 
 
-def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator) -> None:
+def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator, *, final: bool) -> None:
     """Do what is left. A failure is written down; of a killed process the ledger says "interrupted"."""
     ledger, run_id = Ledger(context.lake), context.folder.run_id
     ledger.started(context.folder.inputs)
@@ -109,7 +115,7 @@ def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator) 
             done = _do(step, context, narrator)
             ledger.step_finished(run_id, step, done.counts)
         lock.check()
-        if becomes_final(until):
+        if final:
             _make_final(context, until)
     except Exception as error:
         ledger.failed(run_id, str(error))

@@ -50,7 +50,7 @@ class StepLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One run; `attempts` counts how often it was started."""
+    """One run; `attempts` counts how often it was started, going on after a step that was done aside."""
 
     run_id: str
     day: date
@@ -73,8 +73,10 @@ class Ledger:
     clock: Clock = utc_now
 
     def started(self, inputs: RunInputs) -> None:
-        """A run begins, or begins again."""
+        """A run begins, begins again, or goes on after it did what it was asked for before."""
         before = self.read(inputs.run_id)
+        if before is not None and before.status is RunStatus.DONE:
+            return self._write(replace(before, status=RunStatus.RUNNING, finished_at=""))
         fresh = LedgerLine(
             run_id=inputs.run_id,
             day=inputs.day,
@@ -83,7 +85,8 @@ class Ledger:
             state_in=inputs.state_in,
             started_at=self._now(),
         )
-        self._write(replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh)
+        again = replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh
+        return self._write(again)
 
     def step_started(self, run_id: str, step: Step) -> None:
         line = self._line(run_id)

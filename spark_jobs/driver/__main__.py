@@ -1,0 +1,11 @@
+"""`python -m spark_jobs.driver SOCKET` serves there; tasks start it themselves."""
+
+import sys
+from pathlib import Path
+
+from spark_jobs.driver.place import Place
+from spark_jobs.driver.server import Driver
+
+if __name__ == "__main__":
+    socket = Path(sys.argv[1])
+    Driver(Place(socket.parent, socket.stem)).serve()

@@ -1,0 +1,121 @@
+"""The task's side: finds the driver or starts one, asks for a step, and hears what becomes of it.
+
+Imports nothing heavy, so that a task costs what Airflow costs and no more.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from spark_jobs.driver.messages import (
+    Failure,
+    Said,
+    StepAnswer,
+    StepRequest,
+    StopRequest,
+    read_message,
+    write_message,
+)
+from spark_jobs.driver.place import Place, place_of
+from spark_jobs.protocol.errors import OnceoverError
+
+SECONDS_TO_START = 120.0
+SECONDS_BETWEEN_LOOKS = 0.05
+LOG_TAIL_BYTES = 4000
+NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
+
+Log = Callable[[str], None]
+
+
+class StepFailed(OnceoverError):
+    """The step failed for a reason that stays: the message says what to change."""
+
+
+class StepInterrupted(OnceoverError):
+    """The step failed for a reason that can pass."""
+
+    transient = True
+
+
+def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
+    """Has the driver do one step; what it says on the way goes to `log`."""
+    place = _place(request)
+    with (
+        suppress(ConnectionResetError, BrokenPipeError),
+        _connect(place) as connection,
+        connection.makefile("rb") as lines,
+    ):
+        connection.sendall(write_message(request))
+        for line in lines:
+            match read_message(line):
+                case Said(text=text):
+                    log(text)
+                case StepAnswer() as answer:
+                    return answer
+                case Failure() as failure:
+                    raise _error(failure, log)
+    raise StepInterrupted(f"the driver ended in the middle of '{request.step}': {_last_words(place)}")
+
+
+def stop_driver(request: StepRequest) -> None:
+    """Ends the driver that would serve `request`, if there is one."""
+    with socket.socket(socket.AF_UNIX) as connection, suppress(*NOBODY_LISTENS):
+        connection.connect(str(_place(request).socket))
+        connection.sendall(write_message(StopRequest()))
+
+
+def _place(request: StepRequest) -> Place:
+    return place_of(request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items())))
+
+
+def _error(failure: Failure, log: Log) -> OnceoverError:
+    if failure.trace:
+        log(failure.trace)
+    return StepInterrupted(failure.message) if failure.transient else StepFailed(failure.message)
+
+
+def _connect(place: Place) -> socket.socket:
+    """A connection to the driver, which is started if nobody listens; one task at a time does that."""
+    with place.locked():
+        connection = _try(place)
+        return connection or _start(place)
+
+
+def _try(place: Place) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(place.socket))
+    except NOBODY_LISTENS:
+        connection.close()
+        return None
+    return connection
+
+
+def _start(place: Place) -> socket.socket:
+    """Starts a driver apart from this task: it outlives the task, and shares no file with it."""
+    command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
+    with place.log.open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 — our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=place.directory,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < deadline and process.poll() is None:
+        if connection := _try(place):
+            return connection
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    raise StepInterrupted(f"the driver did not start: {_last_words(place)}")
+
+
+def _last_words(place: Place) -> str:
+    with place.log.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+        return log.read().decode(errors="replace").strip() or "it left no word"

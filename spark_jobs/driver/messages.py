@@ -1,0 +1,83 @@
+"""What a task and the driver tell each other: one JSON object per line, nothing that could run code.
+
+A task sends one request. The driver answers with any number of sentences and, at the end, with what the step
+has done or why it failed. Whoever closes the connection earlier is gone.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any
+
+from spark_jobs.flow import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """One step of one night; `master` and `conf` stand over what the configuration says about Spark.
+
+    `goes_on` says that more steps of the same run will follow, so it does not become final with this one.
+    """
+
+    config: str
+    day: date
+    step: Step
+    goes_on: bool
+    master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """The driver shall end: nothing more will be asked of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Something for the task's log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAnswer:
+    """The step is done; `worked` is false if it had been done before."""
+
+    run_id: str
+    worked: bool
+    is_final: bool
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The step failed; `transient` says whether trying again can help, `trace` is for bug reports."""
+
+    message: str
+    transient: bool
+    trace: str = ""
+
+
+Message = StepRequest | StopRequest | Said | StepAnswer | Failure
+_TYPES: dict[str, type[Any]] = {
+    each.__name__: each for each in (StepRequest, StopRequest, Said, StepAnswer, Failure)
+}
+
+
+def write_message(message: Message) -> bytes:
+    """One line."""
+    fields = {
+        name: str(value) if isinstance(value, date) else value for name, value in asdict(message).items()
+    }
+    return json.dumps({"is": type(message).__name__, **fields}).encode() + b"\n"
+
+
+def read_message(line: bytes) -> Message:
+    """The message in one line; both ends are of the same version, so nothing else can stand there."""
+    fields = json.loads(line)
+    kind = _TYPES[fields.pop("is")]
+    if kind is StepRequest:
+        fields |= {"day": date.fromisoformat(fields["day"]), "step": Step(fields["step"])}
+    message: Message = kind(**fields)
+    return message

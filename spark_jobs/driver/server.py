@@ -1,0 +1,165 @@
+"""The driver: one step at a time, with one Spark session for all of them.
+
+It ends when nobody has asked for a while, when it is told to, and at once when the task it works for is gone:
+a task that was killed shall not go on behind everybody's back. Ending at any moment is safe, since a run is.
+"""
+
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from spark_jobs.config.load import load_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.driver.messages import (
+    Failure,
+    Message,
+    Said,
+    StepAnswer,
+    StepRequest,
+    StopRequest,
+    read_message,
+    write_message,
+)
+from spark_jobs.driver.place import Place
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.spark_session import Spark, spark_for
+
+IDLE_SECONDS = 60.0
+"""Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
+EXIT_ABANDONED = 3
+WIDTH = 160
+
+
+class Driver:
+    """Serves the tasks of one lake at `place`; the Spark of the first request serves all."""
+
+    def __init__(self, place: Place, *, idle_s: float = IDLE_SECONDS) -> None:
+        self._place, self._idle_s = place, idle_s
+        self._spark: Spark | None = None
+
+    def serve(self) -> None:
+        """Until nobody asks any more."""
+        with socket.socket(socket.AF_UNIX) as listener:
+            self._place.socket.unlink(missing_ok=True)
+            listener.bind(str(self._place.socket))
+            listener.listen()
+            while (connection := self._next(listener)) and self._serve(connection):
+                pass
+            self._place.socket.unlink(missing_ok=True)
+        if self._spark is not None:
+            self._spark.stop()
+
+    def _next(self, listener: socket.socket) -> socket.socket | None:
+        """Whoever connects next; None if nobody did for a while and, the place being locked, nobody will."""
+        listener.settimeout(self._idle_s)
+        with suppress(TimeoutError):
+            return listener.accept()[0]
+        with self._place.locked():
+            listener.setblocking(False)
+            with suppress(BlockingIOError):
+                return listener.accept()[0]
+            self._place.socket.unlink()
+            return None
+
+    def _serve(self, connection: socket.socket) -> bool:
+        """Answers one request; whether to wait for more."""
+        connection.settimeout(None)
+        with connection, connection.makefile("rb") as lines:
+            request = read_message(lines.readline())
+            if isinstance(request, StepRequest):
+                with _Attended(connection):
+                    answer = self._answer(request, connection)
+                _tell(connection, answer)
+            return not isinstance(request, StopRequest)
+
+    def _answer(self, request: StepRequest, connection: socket.socket) -> Message:
+        try:
+            return self._do(request, Narrator(_console(connection)))
+        except OnceoverError as error:
+            return Failure(message=str(error), transient=error.transient)
+        except Exception as error:  # noqa: BLE001 — a bug ends the step and is told, not the driver
+            return Failure(message=repr(error), transient=False, trace=traceback.format_exc())
+
+    def _do(self, request: StepRequest, narrator: Narrator) -> StepAnswer:
+        settings = _settings(request)
+        self._spark = self._spark or spark_for(settings.spark)
+        outcome = run_night(
+            settings,
+            request.day,
+            until=request.step,
+            spark=self._spark,
+            narrator=narrator,
+            goes_on=request.goes_on,
+        )
+        counts: Mapping[str, int] = {
+            name: count
+            for done in outcome.done
+            if done.step is request.step
+            for name, count in done.counts.items()
+        }
+        return StepAnswer(
+            run_id=outcome.run_id, worked=outcome.worked, is_final=outcome.is_final, counts=counts
+        )
+
+
+def _settings(request: StepRequest) -> Settings:
+    """The configuration, on the Spark that the request names."""
+    settings = load_settings(Path(request.config))
+    spark = settings.spark.model_copy(
+        update={
+            "master": request.master or settings.spark.master,
+            "conf": {**settings.spark.conf, **request.conf},
+        }
+    )
+    return settings.model_copy(update={"spark": spark})
+
+
+class _Attended:
+    """While a step is worked on: ends the whole process if the one who asked goes away."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._is_done = threading.Event()
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+
+    def _watch(self) -> None:
+        with suppress(OSError):
+            self._connection.recv(1)
+        if not self._is_done.is_set():
+            os._exit(EXIT_ABANDONED)
+
+
+class _Lines(StringIO):
+    """A text file whose lines become messages."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def write(self, text: str) -> int:
+        for line in filter(None, map(str.rstrip, text.split("\n"))):
+            _tell(self._connection, Said(text=line))
+        return len(text)
+
+
+def _console(connection: socket.socket) -> Console:
+    return Console(file=_Lines(connection), highlight=False, width=WIDTH, soft_wrap=True)
+
+
+def _tell(connection: socket.socket, message: Message) -> None:
+    with suppress(OSError):  # gone: the watch has seen it, too
+        connection.sendall(write_message(message))
