@@ -1,0 +1,83 @@
+"""Nights run up to `admit`, and what stands in the lake afterwards."""
+
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.state_file import PartitionState, get_state
+from spark_jobs.storage.states import read_states
+from tests.steps.nights import Place
+from tests.steps.nights import day as day_of
+from tests.steps.resolved import Here
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def admit(place: Place, day: int | date, *, spark: Spark | None = None) -> "AdmittedNight":
+    """The night of that day, up to `admit`; in this process unless told otherwise."""
+    outcome = run_night(
+        place.settings,
+        day_of(day) if isinstance(day, int) else day,
+        until=Step.ADMIT,
+        spark=spark or Here(),
+        narrator=Narrator(Console(quiet=True)),
+    )
+    return AdmittedNight(place, outcome.run_id)
+
+
+class AdmittedNight:
+    """What a run left behind."""
+
+    def __init__(self, place: Place, run_id: str) -> None:
+        self.lake, self.run_id = place.lake, run_id
+
+    def key(self, step: Step, *parts: str) -> str:
+        return step_key(self.run_id, step, *parts)
+
+    def table(self, step: Step, name: str) -> pa.Table:
+        return read_table(self.lake, self.key(step, name))
+
+    def partitions(self) -> dict[TopicPartition, dict[str, Any]]:
+        rows = self.table(Step.ADMIT, "partitions.parquet").to_pylist()
+        return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+
+    def batches(self, partition: TopicPartition = ORDERS) -> list[dict[str, Any]]:
+        """The verdicts in the order of their file."""
+        rows: list[dict[str, Any]] = self.table(Step.ADMIT, f"batches/{partition}.parquet").to_pylist()
+        return rows
+
+    def verdicts(self, partition: TopicPartition = ORDERS) -> list[str]:
+        return [row["verdict"] for row in self.batches(partition)]
+
+    def offsets(self, partition: TopicPartition = ORDERS) -> list[int | None]:
+        return [row["offset"] for row in self.batches(partition)]
+
+    def transactions(self) -> list[dict[str, Any]]:
+        found = {row["transactions"] for row in self.partitions().values() if row["transactions"]}
+        tables = [self.table(Step.ADMIT, name).to_pylist() for name in sorted(found)]
+        return [row for rows in tables for row in rows]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        keys = [found.key for found in self.lake.list(self.key(Step.ADMIT, "gaps"))]
+        rows = [row for key in keys for row in read_table(self.lake, key).to_pylist()]
+        return [(row["first_offset"], row["last_offset"]) for row in rows]
+
+    def states(self) -> dict[TopicPartition, str]:
+        return read_states(self.lake, self.run_id, Step.ADMIT)
+
+    def state(self, partition: TopicPartition = ORDERS) -> PartitionState:
+        return get_state(self.lake, self.states()[partition])
+
+    def log(self, partition: TopicPartition = ORDERS) -> dict[str, bytes]:
+        """The files of the accepted log, by name."""
+        found = self.lake.list(self.key(Step.ADMIT, "log", str(partition)))
+        return {each.key.rpartition("/")[2]: self.lake.read(each.key) for each in found}

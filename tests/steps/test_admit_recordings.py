@@ -1,0 +1,126 @@
+"""Recordings through the steps: the broker's own answers, its log byte for byte, its producers."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
+from spark_jobs.protocol import snapshot
+from spark_jobs.protocol.errors import KafkaError
+from spark_jobs.protocol.log_loader import load
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.spark_session import Spark
+from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.nights import Place, place_at
+from tests.steps.recorded_captures import (
+    DATA,
+    CapturedBatch,
+    log_of,
+    newest_snapshot,
+    produced,
+    with_markers,
+)
+
+DAY = date(2026, 11, 16)
+CAPTURE = """
+lake: lake
+sources:
+  - {name: gateway, kind: capture, root: capture, dates: dt=%Y-%m-%d, markers: true}
+topics:
+  lat: {message_timestamp_type: LogAppendTime}
+"""
+RECORDED_LOGS = sorted(path.parent.name for path in DATA.glob("*/data"))
+
+
+def arrive(place: Place, batches: Iterable[CapturedBatch], day: date = DAY) -> None:
+    """Each batch as an object of its own, named by its place."""
+    for number, batch in enumerate(batches):
+        place.arrive(f"dt={day}/{batch.topic_partition}/{number:06d}", batch.records)
+
+
+def by_partition(batches: Iterable[CapturedBatch]) -> dict[TopicPartition, list[CapturedBatch]]:
+    found: dict[TopicPartition, list[CapturedBatch]] = defaultdict(list)
+    for batch in batches:
+        found[batch.topic_partition].append(batch)
+    return found
+
+
+def differences(night: AdmittedNight, batches: Iterable[CapturedBatch]) -> list[str]:
+    """Answers that are not the broker's."""
+    found = []
+    for partition, sent in by_partition(batches).items():
+        for batch, row in zip(sent, night.batches(partition), strict=True):
+            expected = (batch.error or KafkaError.NONE).name, batch.offset
+            answer = row["kafka_error"], -1 if row["offset"] is None else row["offset"]
+            if answer != expected:
+                found.append(f"{partition} {row['object_order']}: {expected} {answer} {row['reason']}")
+    return found
+
+
+def test_producers_get_the_brokers_answers_through_spark(tmp_path: Path, spark: Spark) -> None:
+    place, batches = place_at(tmp_path, CAPTURE), produced("oracle_A")
+    arrive(place, batches)
+
+    night = admit(place, DAY, spark=spark)
+
+    assert differences(night, batches) == []
+    given = {verdict for partition in night.partitions() for verdict in night.verdicts(partition)}
+    assert given >= {"accepted", "duplicate", "stale_duplicate", "out_of_order", "fenced", "corrupt"}
+
+
+@pytest.mark.parametrize(
+    ("recording", "version"), [("oracle_A", "TV0"), ("oracle_D", "TV1"), ("oracle_E", "TV2")]
+)
+def test_a_capture_becomes_the_log_and_the_producers_of_the_broker(
+    tmp_path: Path, recording: str, version: str
+) -> None:
+    place = place_at(tmp_path, f"{CAPTURE}kafka: {{transaction_version: {version}}}\n")
+    batches = list(with_markers(recording, produced(recording)))
+    arrive(place, batches)
+
+    night = admit(place, DAY)
+
+    assert differences(night, batches) == []
+    for partition in by_partition(batches):
+        if partition.topic == "lat":
+            continue  # the broker has stamped its own clock's time on everything
+        log = night.log(partition)
+        segments = [log[name] for name in sorted(log) if name.endswith(".log")]
+        assert b"".join(segments) == log_of(recording, partition)
+        assert snapshot_of(night, partition) == in_order(newest_snapshot(recording, partition))
+
+
+def in_order(data: bytes) -> bytes:
+    """A broker writes producers in any order."""
+    return write_snapshot(ProducerTable(read_snapshot(data)).canonical())
+
+
+def snapshot_of(night: AdmittedNight, partition: TopicPartition) -> bytes:
+    return write_snapshot(night.state(partition).producers)
+
+
+@pytest.mark.parametrize("recording", RECORDED_LOGS)
+def test_a_brokers_log_gives_the_producers_of_its_newest_snapshot(tmp_path: Path, recording: str) -> None:
+    logs = DATA / recording / "data"
+    place = place_at(tmp_path, f"lake: lake\nsources:\n  - {{name: kafka, kind: broker-log, root: {logs}}}\n")
+
+    night = admit(place, DAY)
+
+    for partition, row in night.partitions().items():
+        assert set(night.verdicts(partition)) <= {Verdict.ACCEPTED, Verdict.CORRUPT}
+        assert snapshot_of(night, partition) == snapshot_at_end(logs / str(partition), row["end_offset"])
+
+
+def snapshot_at_end(directory: Path, end_offset: int) -> bytes:
+    """The broker's own, or, after a kill, the one that it would write once it has recovered the log."""
+    newest = max(directory.glob("*.snapshot"), default=None)
+    if newest is not None and int(newest.stem) == end_offset:
+        return in_order(newest.read_bytes())
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    producers = load(files, clean=False, now=0).manager.producers
+    return in_order(snapshot.write_snapshot(producers.values()))
