@@ -14,6 +14,9 @@ from spark_jobs.kernels.utf8 import character_size
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _PAIRS = (_BASE64.astype(np.uint16)[:, None] << 8 | _BASE64).reshape(-1)
 """Both characters for twelve bits at once."""
+_TWO_DIGITS = np.frombuffer("".join(f"{number:02d}" for number in range(100)).encode(), dtype=np.uint8)
+_POWERS = np.array([10**exponent for exponent in range(19)], dtype=np.int64)
+_HUNDRED = np.uint64(100)
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _SMALLEST = np.frombuffer(b"-9223372036854775808", dtype=np.uint8)
 
@@ -41,17 +44,32 @@ def write_byte(out: Bytes, at: int, byte: int) -> int:
 
 @helper
 def write_number(out: Bytes, at: int, value: int) -> int:
-    """Decimal digits of an int64."""
+    """Decimal digits of an int64, two at a time."""
     if value == -9_223_372_036_854_775_808:
         return write_bytes(out, at, _SMALLEST)
     if value < 0:
         at = write_byte(out, at, MINUS)
         value = -value
-    size, rest = 1, value // 10
-    while rest > 0:
+    size = 1
+    while size < _POWERS.size and value >= _POWERS[size]:
         size += 1
-        rest //= 10
-    return _write_digits(out, at, value, size)
+    place, rest = at + size, np.uint64(value)
+    while rest >= _HUNDRED:
+        shorter = rest // _HUNDRED
+        place -= 2
+        _write_two_digits(out, place, int(rest - shorter * _HUNDRED))
+        rest = shorter
+    if place - at == 2:
+        _write_two_digits(out, at, int(rest))
+    else:
+        out[at] = ZERO + rest
+    return at + size
+
+
+@helper
+def _write_two_digits(out: Bytes, at: int, value: int) -> None:
+    out[at] = _TWO_DIGITS[2 * value]
+    out[at + 1] = _TWO_DIGITS[2 * value + 1]
 
 
 @helper
