@@ -104,6 +104,32 @@ def iter_row_range(
                 yield part
 
 
+def read_groups(store: ObjectStore, key: str, column: str, first: int, last: int) -> pa.Table:
+    """The row groups in which the number `column` may lie from `first` to `last`, by their statistics."""
+    with _opened(store, key) as file:
+        return file.read_row_groups(_groups_within(file, column, first, last))
+
+
+def iter_groups(
+    store: ObjectStore, key: str, column: str, first: int, last: int, *, columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The same in parts; memory is that of a part and one row group."""
+    with _opened(store, key) as file:
+        groups = _groups_within(file, column, first, last)
+        yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns)
+
+
+def _groups_within(file: pq.ParquetFile, column: str, first: int, last: int) -> list[int]:
+    place = file.schema_arrow.get_field_index(column)
+    return [i for i in range(file.num_row_groups) if _overlaps(file, i, place, first, last)]
+
+
+def _overlaps(file: pq.ParquetFile, group: int, place: int, first: int, last: int) -> bool:
+    statistics = file.metadata.row_group(group).column(place).statistics
+    low, high = (statistics.min, statistics.max) if statistics is not None else (None, None)
+    return low is not None and high is not None and bool(low <= last and high >= first)
+
+
 def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], int]:
     """The row groups that overlap with the rows, and the first row of the first of them."""
     ends = list(accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)))

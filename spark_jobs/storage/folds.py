@@ -1,0 +1,84 @@
+"""The table of files that `resolve` carries from night to night, and where the next night finds it."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from spark_jobs.config.canonical import digest_of
+from spark_jobs.flow import STEPS, Step
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.chain import Chain, ChainEntry
+from spark_jobs.storage.errors import BrokenState, OutOfTurn
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
+from spark_jobs.tables.folds import FOLDS, FoldKind
+
+FOLD_TABLE = "folds.parquet"
+
+FoldName = tuple[FoldKind, TopicPartition]
+Folds = Mapping[FoldName, str]
+"""Digest of each folded partition's file."""
+
+
+def put_folds(folder: RunFolder, folds: Folds) -> OutputFile:
+    """Writes the table of `folds` as an output of `resolve`."""
+    rows = [
+        {"kind": kind.value, "topic": partition.topic, "partition": partition.partition, "digest": digest}
+        for (kind, partition), digest in sorted(folds.items())
+    ]
+    table = FOLDS.cast(pa.Table.from_pylist(rows, schema=FOLDS.schema))
+    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLD_TABLE, table)
+
+
+def digest_of_folds(folds: Folds) -> str:
+    """What `resolve` reports as its state."""
+    return digest_of(
+        [[kind.value, *partition, digest] for (kind, partition), digest in sorted(folds.items())]
+    )
+
+
+def folds_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[FoldName, str]:
+    """What the run that ended in `state_in` carried on: nothing on a first night, or without `resolve`."""
+    entry = _run_before(lake, chain, state_in)
+    if entry is None or not _has_resolved(entry):
+        return {}
+    return read_folds(lake, entry.run_id)
+
+
+def check_resolved(lake: ObjectStore, chain: Chain, state_in: str) -> None:
+    """Raises `OutOfTurn` if the night before left no word on what became of what it admitted."""
+    entry = _run_before(lake, chain, state_in)
+    if entry is not None and not _has_resolved(entry):
+        raise OutOfTurn(
+            f"{entry.run_id} ended with {entry.last_step}, so its transactions are not resolved; "
+            f"run {entry.day} until {Step.RESOLVE} first"
+        )
+
+
+def run_before(lake: ObjectStore, chain: Chain, state_in: str) -> str:
+    """The run that ended in `state_in` and has resolved its night; empty without one."""
+    entry = _run_before(lake, chain, state_in)
+    return entry.run_id if entry is not None and _has_resolved(entry) else ""
+
+
+def _run_before(lake: ObjectStore, chain: Chain, state_in: str) -> ChainEntry | None:
+    if state_in == EMPTY_STATE:
+        return None
+    entry = chain.run_with_state(state_in)
+    if entry is None:
+        raise BrokenState(f"{lake.url}: no run of the chain ended in the state {state_in}")
+    return entry
+
+
+def _has_resolved(entry: ChainEntry) -> bool:
+    return STEPS.index(entry.last_step) >= STEPS.index(Step.RESOLVE)
+
+
+def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
+    """What `resolve` of a run carried on."""
+    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
+    partitions = map(TopicPartition, columns["topic"], columns["partition"])
+    names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)
+    return dict(zip(names, columns["digest"], strict=True))

@@ -1,0 +1,112 @@
+"""What of a partition waits for a later night, as canonical bytes: equal states are equal files.
+
+    magic "WAIT", version int16
+    published_offset int64: up to where records are published
+    has_markers int8, transactions int32, stretches int32; then that many rows of each
+
+A transaction stays until nothing of it is to come, neither data nor marker nor publication. Batches that were
+held back are kept in files of carried rows, one for each stretch of offsets, so that no file grows without
+bound and a night rewrites only the stretches that it touches.
+"""
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.kernels.transactions import TRANSACTION
+from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.layout import state_key
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.state_file import get_content, put_content
+
+MAGIC = b"WAIT"
+VERSION = 1
+STRETCH_OFFSETS = 1 << 20
+"""Offsets of one stretch: at most as many batches."""
+_PREAMBLE = Struct(">4sh")
+_HEADING = Struct(">qbii")
+
+WAITING = np.dtype([*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("timed_out", np.int8)])
+"""A transaction of the partition; `timed_out` if its batches are held below the published offset."""
+_STORED: np.dtype[Any] = np.dtype(
+    [(name, WAITING[name].newbyteorder(">")) for name in WAITING.names or () if name != "began_before"]
+)
+STRETCH: np.dtype[Any] = np.dtype([("number", ">i8"), ("rows", ">i4"), ("digest", "V32")])
+"""A stretch of held batches, by offset // `STRETCH_OFFSETS`, and the name of its file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waiting:
+    """One partition; compare by bytes. `transactions` are rows of `WAITING`, `stretches` of `STRETCH`."""
+
+    published_offset: int = 0
+    has_markers: bool = True
+    transactions: Rows = field(default_factory=lambda: np.empty(0, dtype=WAITING))
+    stretches: Rows = field(default_factory=lambda: np.empty(0, dtype=STRETCH))
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Names of the files of carried rows, by offset."""
+        return tuple(bytes(digest).hex() for digest in self.stretches["digest"])
+
+    @property
+    def held_batches(self) -> int:
+        return int(self.stretches["rows"].sum())
+
+
+def write_waiting(waiting: Waiting) -> bytes:
+    """The file of `waiting`; its transactions by first offset, then marker."""
+    rows = waiting.transactions
+    ordered = rows[np.lexsort((rows["marker_offset"], rows["first_offset"]))]
+    stored = np.zeros(len(ordered), dtype=_STORED)
+    for name in _STORED.names or ():
+        stored[name] = ordered[name]
+    heading = _HEADING.pack(
+        waiting.published_offset, waiting.has_markers, len(stored), len(waiting.stretches)
+    )
+    return b"".join((_PREAMBLE.pack(MAGIC, VERSION), heading, stored.tobytes(), waiting.stretches.tobytes()))
+
+
+def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
+    """What waits according to `data`; `source` names it in messages."""
+    start = _PREAMBLE.size + _HEADING.size
+    if len(data) < start:
+        raise BrokenState(f"{source}: {len(data)} bytes do not say what waits")
+    magic, version = _PREAMBLE.unpack_from(data)
+    if (magic, version) != (MAGIC, VERSION):
+        raise BrokenState(f"{source}: a file {magic!r} of version {version}, this one reads {VERSION}")
+    published_offset, has_markers, transactions, stretches = _HEADING.unpack_from(data, _PREAMBLE.size)
+    end = start + transactions * _STORED.itemsize
+    if len(data) != end + stretches * STRETCH.itemsize:
+        raise BrokenState(
+            f"{source}: {len(data)} bytes for {transactions} transactions, {stretches} stretches"
+        )
+    return Waiting(
+        published_offset=published_offset,
+        has_markers=bool(has_markers),
+        transactions=_unpacked(np.frombuffer(data, dtype=_STORED, count=transactions, offset=start)),
+        stretches=np.frombuffer(data, dtype=STRETCH, offset=end).copy(),
+    )
+
+
+def put_waiting(lake: ObjectStore, waiting: Waiting) -> str:
+    """Keeps `waiting` in the lake; its digest is its name."""
+    return put_content(lake, write_waiting(waiting))
+
+
+def get_waiting(lake: ObjectStore, digest: str) -> Waiting:
+    """What waits under that name; nothing for the empty name."""
+    if not digest:
+        return Waiting()
+    return read_waiting(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+
+
+def _unpacked(stored: Rows) -> Rows:
+    rows = np.zeros(len(stored), dtype=WAITING)
+    for name in stored.dtype.names or ():
+        rows[name] = stored[name]
+    rows["began_before"] = 1
+    return rows
