@@ -17,6 +17,14 @@ RECORDINGS = sorted(path.parent for path in DATA.glob("*/truth.jsonl"))
 TRUTH = {Isolation.READ_COMMITTED: "truth.jsonl", Isolation.READ_UNCOMMITTED: "truth_uncommitted.jsonl"}
 
 
+def by_partition(lines: list[str]) -> dict[str, list[str]]:
+    """Lines of each partition in their order; which partition comes first is nobody's promise."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(line.partition(', "offset"')[0], []).append(line)
+    return found
+
+
 def test_there_are_recordings_to_compare_with() -> None:
     assert len(RECORDINGS) >= 5
 
@@ -28,7 +36,8 @@ def test_json_records_of_a_log_directory_are_the_consumers_line_by_line(
 ) -> None:
     result = inspect(recording / "data", "--records", "--json", "--isolation", isolation)
     assert result.exit_code == 0
-    assert result.stdout.splitlines() == (recording / TRUTH[isolation]).read_text().splitlines()
+    truth = (recording / TRUTH[isolation]).read_text().splitlines()
+    assert by_partition(result.stdout.splitlines()) == by_partition(truth)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
@@ -36,7 +45,8 @@ def test_compiled_reading_gives_the_same_records(recording: Path, tmp_path: Path
     options = Options(records=True, as_json=True, isolation=Isolation.READ_COMMITTED, fast=True)
     with (tmp_path / "out").open("wb") as out:
         assert inspect_paths([recording / "data"], options, JsonPrinter(out), lambda _: None)
-    assert (tmp_path / "out").read_bytes() == (recording / "truth.jsonl").read_bytes()
+    truth = (recording / "truth.jsonl").read_text().splitlines()
+    assert by_partition((tmp_path / "out").read_text().splitlines()) == by_partition(truth)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
