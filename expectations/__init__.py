@@ -1,0 +1,1 @@
+"""What must hold of a night before it is published: suites, own expectations, and the gate."""

@@ -10,6 +10,9 @@ from spark_jobs.spark_session import Spark
 settings.register_profile("onceover", deadline=None)  # kernels compile on first use
 settings.load_profile("onceover")
 
+SLOW_TO_START = {"spark", "judged"}
+"""Fixtures that take seconds, once per process."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Spark]:
@@ -20,7 +23,10 @@ def spark() -> Iterator[Spark]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, one gets all that need Spark, and files stay together."""
+    """Where several processes share the tests, one gets all that need what is slow to start.
+
+    That is Spark, and the library behind `judged`. Files stay together.
+    """
     for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.partition("::")[0]))
+        is_slow = not SLOW_TO_START.isdisjoint(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("slow" if is_slow else item.nodeid.partition("::")[0]))

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
@@ -114,6 +115,7 @@ class Settings(Frozen):
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
+    audit: AuditSettings = AuditSettings()
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
@@ -137,7 +139,8 @@ class Settings(Frozen):
         """Names everything that decides what a run yields, and nothing that only says where and how fast.
 
         So the same night has the same run id on a laptop and on a cluster. What to stage is not part of it
-        either: the manifest says that.
+        either: the manifest says that. Nor is `audit`, which decides whether a run is published, not what it
+        holds: a finding can be accepted without repeating the night.
         """
         return digest_of(self._decisive())
 

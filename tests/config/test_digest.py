@@ -23,6 +23,7 @@ def test_the_digest_changes_with_what_decides_verdicts() -> None:
         SMALLEST.replace("root: capture", "root: s3://bucket/capture, immutable: true"),
         f"{SMALLEST}spark: {{master: 'spark://host:7077', shuffle_partitions: 400}}",
         f"{SMALLEST}limits: {{range_bytes: 1MiB, worker_memory: 4GiB, stage_threads: 64}}",
+        f"{SMALLEST}audit: {{volume_factor: 9, severities: {{volume_is_as_usual: critical}}}}",
         f"{SMALLEST}s3: {{endpoint_url: 'http://localhost:9000'}}",
     ],
 )
@@ -31,4 +32,4 @@ def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
 
 
 def test_the_digest_stays_what_it_was_when_this_was_written() -> None:
-    assert parse(SMALLEST).digest == "cf19abe65d7d5954d3d74ce32def4b679f42a5cebe1d88129baef72aa2048ae2"
+    assert parse(SMALLEST).digest == "ef1ea20767ae0f0599d3139ce93722bce62b92a4079695c5c52dfa6ba693d412"

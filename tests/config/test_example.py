@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import (
@@ -42,6 +43,7 @@ def test_it_stages_a_night(tmp_path: Path) -> None:
         ("limits", Limits()),
         ("spark", SparkSettings()),
         ("catalog", CatalogSettings()),
+        ("audit", AuditSettings()),
     ],
 )
 def test_what_it_shows_are_the_defaults(key: str, defaults: BaseModel) -> None:

@@ -1,0 +1,125 @@
+"""Great Expectations at work: each suite's frame of numbers against its expectations, in this process."""
+
+from collections.abc import Iterator
+from html import escape, unescape
+from typing import Any
+
+import great_expectations as gx
+import pyarrow as pa
+from great_expectations.core.expectation_validation_result import (
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
+from great_expectations.data_context import EphemeralDataContext
+from great_expectations.expectations import (
+    Expectation,
+    ExpectColumnPairValuesAToBeGreaterThanB,
+    ExpectColumnPairValuesToBeEqual,
+)
+
+from expectations.catalogue import SUITES
+from expectations.docs_pages import index_page, suite_page
+from expectations.facts import Facts
+from expectations.finding import Finding, Judgement
+from expectations.suite import Suite
+from spark_jobs.config.audit import AuditSettings, ExpectationName
+
+
+def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) -> Judgement:
+    """All suites; `run_time` is the run's logical time, so that the same night gives the same pages."""
+    source = _quiet_context().data_sources.add_pandas("facts")
+    findings: list[Finding] = []
+    pages: dict[str, str] = {}
+    for suite in SUITES:
+        expectations = _with_severity(suite, settings)
+        definition = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("night")
+        batch = definition.get_batch({"dataframe": _escaped(suite.frame(facts, settings)).to_pandas()})
+        result = batch.validate(
+            gx.ExpectationSuite(suite.name, expectations=expectations), result_format=_result_format(suite)
+        )
+        result.meta = {"run_id": gx.RunIdentifier(run_name=run_id, run_time=run_time)}
+        findings += _findings(suite, expectations, result, settings)
+        pages[f"{suite.name}.html"] = suite_page(result, suite.name)
+    pages["index.html"] = index_page(findings, run_id)
+    return Judgement(findings=tuple(findings), pages=pages)
+
+
+def _quiet_context() -> EphemeralDataContext:
+    """Keeps nothing on disk, shows nothing, and tells nobody."""
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False}
+    return context
+
+
+def _escaped(frame: pa.Table) -> pa.Table:
+    """Names of topics may be anything, and the library's pages show values as they are."""
+    for number, column in enumerate(frame.schema):
+        if pa.types.is_string(column.type):
+            safe = [escape(str(value)) for value in frame.column(number).to_pylist()]
+            frame = frame.set_column(number, column.name, pa.array(safe, pa.string()))
+    return frame
+
+
+def _with_severity(suite: Suite, settings: AuditSettings) -> tuple[Expectation, ...]:
+    expectations = suite.expectations(settings)
+    for each in expectations:
+        each.severity = settings.severity(name_of(each)).value
+    return expectations
+
+
+def name_of(expectation: Expectation) -> ExpectationName:
+    """The name under which Great Expectations knows the class, which is ours too."""
+    return ExpectationName(expectation.expectation_type)
+
+
+def _result_format(suite: Suite) -> dict[str, Any]:
+    return {
+        "result_format": "COMPLETE",
+        "unexpected_index_column_names": [*suite.about, *suite.shown],
+        "return_unexpected_index_query": False,
+    }
+
+
+def _findings(
+    suite: Suite,
+    expectations: tuple[Expectation, ...],
+    result: ExpectationSuiteValidationResult,
+    settings: AuditSettings,
+) -> Iterator[Finding]:
+    by_name = {each.expectation_config.type: each for each in result.results}
+    for expectation in expectations:
+        found = by_name[expectation.expectation_type]
+        yield Finding(
+            suite=suite.name,
+            expectation=name_of(expectation),
+            severity=settings.severity(name_of(expectation)),
+            sentence=expectation.description,
+            success=bool(found.success),
+            observed=_observed(found, suite),
+            expected=expected(expectation),
+            examples=tuple(_examples(found, settings.examples)),
+        )
+
+
+def _observed(found: ExpectationValidationResult, suite: Suite) -> str:
+    """How many rows are wrong; a frame that cannot be judged at all fails, and says why."""
+    if "element_count" not in found.result:
+        return f"could not be judged: {found.exception_info}"
+    count, wrong = found.result["element_count"], found.result["unexpected_count"]
+    return f"{wrong} of {count} wrong, by {' and '.join(suite.about)}"
+
+
+def _examples(found: ExpectationValidationResult, most: int) -> Iterator[str]:
+    for row in found.result.get("unexpected_index_list", ())[:most]:
+        yield ", ".join(f"{name} {unescape(str(value))}" for name, value in row.items())
+
+
+def expected(expectation: Expectation) -> str:
+    """The condition in terms of the frame's columns."""
+    if isinstance(expectation, ExpectColumnPairValuesToBeEqual):
+        return f"{expectation.column_A} = {expectation.column_B}"
+    if isinstance(expectation, ExpectColumnPairValuesAToBeGreaterThanB):
+        return f"{expectation.column_A} ≥ {expectation.column_B}"
+    bound: Any = expectation
+    return f"{bound.column} ≤ {bound.max_value:g}"

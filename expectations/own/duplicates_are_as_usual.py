@@ -1,0 +1,9 @@
+"""The share of duplicate batches lies at most so far above the median of earlier runs."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+
+class DuplicatesAreAsUsual(ExpectColumnValuesToBeBetween):
+    column: str = "duplicate_above_usual"
+    max_value: float = 0.05
+    description: str = "The share of duplicate batches is not much larger than it was in the last runs."

@@ -1,0 +1,12 @@
+"""The last stable offset is at least that of the run before."""
+
+from great_expectations.expectations import ExpectColumnPairValuesAToBeGreaterThanB
+
+
+class LastStableOffsetNeverFalls(ExpectColumnPairValuesAToBeGreaterThanB):
+    column_A: str = "last_stable_offset"
+    column_B: str = "last_stable_before"
+    or_equal: bool = True
+    description: str = (
+        "What readers could see before stays visible: no partition's last stable offset goes back."
+    )

@@ -1,0 +1,12 @@
+"""No producer id is claimed by two transactional ids."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+
+class ProducerIdsHaveOneOwner(ExpectColumnValuesToBeBetween):
+    column: str = "shared_producer_ids"
+    max_value: float = 0
+    description: str = (
+        "Every producer id belongs to one transactional id; otherwise transactions could be mistaken for"
+        " one another."
+    )

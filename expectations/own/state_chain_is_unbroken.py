@@ -1,0 +1,9 @@
+"""Every partition goes on from the state that the run before handed on."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+
+class StateChainIsUnbroken(ExpectColumnValuesToBeBetween):
+    column: str = "state_breaks"
+    max_value: float = 0
+    description: str = "The run goes on exactly where the one before it stopped, in every partition."

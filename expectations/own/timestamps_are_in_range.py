@@ -1,0 +1,12 @@
+"""Timestamps lie between the configured bounds, or there is none."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+
+class TimestampsAreInRange(ExpectColumnValuesToBeBetween):
+    column: str = "strange_timestamps"
+    max_value: float = 0
+    description: str = (
+        "Record timestamps are plausible: neither before the configured date nor after the end of the "
+        "run's day."
+    )

@@ -1,0 +1,11 @@
+"""Rows per topic against the median of earlier runs, in either direction."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+
+class VolumeIsAsUsual(ExpectColumnValuesToBeBetween):
+    column: str = "volume_factor"
+    max_value: float = 4
+    description: str = (
+        "Each topic brings about as many records as in the last runs, not many times more or fewer."
+    )

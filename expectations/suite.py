@@ -1,0 +1,21 @@
+"""A suite: what is expected of one table, and the rows of numbers that it is judged by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from great_expectations.expectations import Expectation
+
+from expectations.facts import Facts
+from spark_jobs.config.audit import AuditSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """`about` are the columns of the frame that name a row; `shown` are more to show of a failing one."""
+
+    name: str
+    about: tuple[str, ...]
+    frame: Callable[[Facts, AuditSettings], pa.Table]
+    expectations: Callable[[AuditSettings], tuple[Expectation, ...]]
+    shown: tuple[str, ...] = ()

@@ -1,0 +1,50 @@
+"""The topics' tables: each committed record exactly once, and nothing else."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from great_expectations.expectations import Expectation
+
+from expectations.facts import Facts
+from expectations.own.keys_are_in_their_partition import KeysAreInTheirPartition
+from expectations.own.no_row_of_an_uncommitted_transaction import NoRowOfAnUncommittedTransaction
+from expectations.own.record_offsets_increase import RecordOffsetsIncrease
+from expectations.own.record_sequences_are_unique import RecordSequencesAreUnique
+from expectations.own.rows_are_the_committed_records import RowsAreTheCommittedRecords
+from expectations.own.timestamps_are_in_range import TimestampsAreInRange
+from expectations.suite import Suite
+from spark_jobs.config.audit import AuditSettings
+
+
+def frame(facts: Facts, _: AuditSettings) -> pa.Table:
+    """A row per partition, with the rows that it should have and the share of keys that are elsewhere."""
+    table = facts.partitions
+    sampled = np.asarray(table.column("keys_sampled"))
+    share = np.asarray(table.column("keys_elsewhere")) / np.maximum(sampled, 1)
+    return table.append_column("rows_expected", pa.array(rows_expected(table))).append_column(
+        "share_elsewhere", pa.array(share, mask=sampled == 0)
+    )
+
+
+def rows_expected(table: pa.Table) -> npt.NDArray[np.int64]:
+    """What the headers promise; where they leave room, the rows may be any number within it."""
+    rows = np.asarray(table.column("rows"))
+    most = np.asarray(table.column("committed_records")) - np.asarray(table.column("unreadable_records"))
+    least = most - np.asarray(table.column("uncertain_records"))
+    uncounted = np.asarray(table.column("uncounted_batches")) > 0
+    expected: npt.NDArray[np.int64] = np.clip(rows, least, np.where(uncounted, np.maximum(rows, most), most))
+    return expected
+
+
+def expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
+    return (
+        RowsAreTheCommittedRecords(),
+        RecordOffsetsIncrease(),
+        RecordSequencesAreUnique(),
+        NoRowOfAnUncommittedTransaction(),
+        TimestampsAreInRange(),
+        KeysAreInTheirPartition(max_value=settings.keys_elsewhere),
+    )
+
+
+RECORDS = Suite(name="records", about=("topic", "partition"), frame=frame, expectations=expectations)

@@ -1,0 +1,59 @@
+"""What is usual of a topic: the median of earlier runs, and how far tonight is from it."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+SHARES = ("duplicate", "out_of_order", "corrupt")
+Row = dict[str, Any]
+
+_COLUMNS: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "records": pa.int64(),
+    "usual_records": pa.float64(),
+    "volume_factor": pa.float64(),
+    **{f"{name}_above_usual": pa.float64() for name in SHARES},
+}
+
+
+def compare(tonight: pa.Table, history: Sequence[pa.Table], *, least: int) -> pa.Table:
+    """Tables `topic_volumes`, tonight's and those of earlier runs; a topic's first run is the first with it.
+
+    Nothing is compared for a topic with fewer than `least` runs. A run without a topic brought nothing of it.
+    """
+    now = _by_topic(tonight)
+    past = [_by_topic(table) for table in history]
+    topics = sorted({*now, *(topic for run in past for topic in run)})
+    return pa.Table.from_pylist(
+        [_row(topic, now, past, least) for topic in topics], schema=pa.schema(_COLUMNS)
+    )
+
+
+def _row(topic: str, now: dict[str, Row], past: Sequence[dict[str, Row]], least: int) -> Row:
+    nothing = dict.fromkeys((*SHARES, "batches", "records"), 0)
+    found = now.get(topic, nothing)
+    first = next((number for number, run in enumerate(past) if topic in run), len(past))
+    known = [run.get(topic, nothing) for run in past[first:]]
+    plain = {"topic": topic, "records": found["records"]}
+    if len(known) < least:
+        return plain
+    usual = median(run["records"] for run in known)
+    return {
+        **plain,
+        "usual_records": usual,
+        "volume_factor": max((found["records"] + 1) / (usual + 1), (usual + 1) / (found["records"] + 1)),
+        **{
+            f"{name}_above_usual": _share(found, name) - median(_share(run, name) for run in known)
+            for name in SHARES
+        },
+    }
+
+
+def _share(row: Row, name: str) -> float:
+    return float(row[name] / max(row["batches"], 1))
+
+
+def _by_topic(table: pa.Table) -> dict[str, Row]:
+    return {row["topic"]: row for row in table.to_pylist()}

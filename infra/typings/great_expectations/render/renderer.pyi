@@ -1,0 +1,6 @@
+from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
+from great_expectations.render import RenderedDocumentContent
+
+class ValidationResultsPageRenderer:
+    def __init__(self, *, run_info_at_end: bool = ...) -> None: ...
+    def render(self, validation_results: ExpectationSuiteValidationResult) -> RenderedDocumentContent: ...

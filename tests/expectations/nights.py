@@ -1,0 +1,66 @@
+"""Numbers of nights: a good one, and ways to spoil it."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from expectations.facts import Facts
+from spark_jobs.tables.contract import Contract
+from spark_jobs.tables.partition_facts import PARTITION_FACTS
+from spark_jobs.tables.topic_volumes import TOPIC_VOLUMES
+from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
+
+GOOD_PARTITION: dict[str, Any] = {
+    **{column.name: 0 for column in PARTITION_FACTS.columns},
+    "topic": "orders",
+    "batches_in": 10,
+    "verdicts": 10,
+    "accepted": 8,
+    "duplicate": 2,
+    "committed_records": 80,
+    "rows": 80,
+    "keys_sampled": 50,
+    "last_stable_before": 100,
+    "last_stable_offset": 190,
+}
+GOOD_TRANSACTIONS = {
+    "file": "transactions/00000.parquet",
+    "transactions": 5,
+    "torn_transactions": 0,
+    "shared_producer_ids": 0,
+    "examples": "",
+}
+GOOD_VOLUMES = {
+    "topic": "orders",
+    "batches": 1000,
+    "duplicate": 20,
+    "out_of_order": 0,
+    "corrupt": 0,
+    "records": 50_000,
+}
+
+
+def table(contract: Contract, *rows: dict[str, Any]) -> pa.Table:
+    return contract.cast(pa.Table.from_pylist(list(rows), schema=contract.schema))
+
+
+def volumes(**changes: Any) -> pa.Table:
+    return table(TOPIC_VOLUMES, GOOD_VOLUMES | changes)
+
+
+def night(
+    *,
+    partition: dict[str, Any] | None = None,
+    transactions: dict[str, Any] | None = None,
+    tonight: dict[str, Any] | None = None,
+    runs_before: int = 28,
+) -> Facts:
+    """A good night of two partitions, the second of which is changed as told."""
+    return Facts(
+        partitions=table(
+            PARTITION_FACTS, GOOD_PARTITION, GOOD_PARTITION | {"partition": 1} | (partition or {})
+        ),
+        transactions=table(TRANSACTION_FACTS, GOOD_TRANSACTIONS | (transactions or {})),
+        volumes=volumes(**(tonight or {})),
+        history=tuple(volumes(records=50_000 + number) for number in range(runs_before)),
+    )

@@ -1,0 +1,151 @@
+"""Every expectation: a night that meets it, and one that does not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import pytest
+
+from expectations.facts import Facts
+from expectations.finding import Finding
+from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
+from tests.expectations.conftest import Contacts, Judge
+from tests.expectations.nights import night
+
+Failures = Callable[..., list[Finding]]
+
+OWN = Path(__file__).parents[2] / "expectations" / "own"
+
+FAILING: dict[ExpectationName, Facts] = {
+    ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT: night(partition={"verdicts": 9}),
+    ExpectationName.ACCEPTED_OFFSETS_INCREASE: night(partition={"disordered_batches": 1}),
+    ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES: night(partition={"missing_offsets": 3}),
+    ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS: night(partition={"sequence_gaps": 1}),
+    ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS: night(partition={"rows": 79}),
+    ExpectationName.RECORD_OFFSETS_INCREASE: night(partition={"disordered_rows": 1}),
+    ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE: night(partition={"repeated_sequences": 1}),
+    ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION: night(partition={"uncommitted_rows": 4}),
+    ExpectationName.TIMESTAMPS_ARE_IN_RANGE: night(partition={"strange_timestamps": 1}),
+    ExpectationName.KEYS_ARE_IN_THEIR_PARTITION: night(partition={"keys_elsewhere": 20}),
+    ExpectationName.TRANSACTIONS_ARE_WHOLE: night(
+        transactions={"torn_transactions": 1, "examples": "producer 7 is not published on orders-1"}
+    ),
+    ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER: night(transactions={"shared_producer_ids": 1}),
+    ExpectationName.STATE_CHAIN_IS_UNBROKEN: night(partition={"state_breaks": 1}),
+    ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS: night(partition={"last_stable_offset": 99}),
+    ExpectationName.DUPLICATES_ARE_AS_USUAL: night(tonight={"duplicate": 200}),
+    ExpectationName.OUT_OF_ORDER_IS_AS_USUAL: night(tonight={"out_of_order": 200}),
+    ExpectationName.CORRUPT_IS_AS_USUAL: night(tonight={"corrupt": 200}),
+    ExpectationName.VOLUME_IS_AS_USUAL: night(tonight={"records": 10_000}),
+}
+
+
+@pytest.fixture(scope="session")
+def failures(judged: Judge) -> Failures:
+    def find(facts: Facts, **settings: Any) -> list[Finding]:
+        return [each for each in judged(facts, **settings).findings if not each.success]
+
+    return find
+
+
+def test_a_good_night_meets_every_expectation(judged: Judge) -> None:
+    findings = judged(night()).findings
+    assert {each.expectation for each in findings} == set(ExpectationName)
+    assert all(each.success for each in findings)
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_an_expectation_fails_alone_where_its_number_is_wrong(
+    failures: Failures, name: ExpectationName
+) -> None:
+    (failure,) = failures(FAILING[name])
+    assert failure.expectation is name
+    assert failure.severity is AuditSettings().severity(name)
+    assert failure.examples
+
+
+def test_every_expectation_has_a_failing_case_and_a_file_of_its_name() -> None:
+    assert set(FAILING) == set(ExpectationName)
+    assert {path.stem for path in OWN.glob("[!_]*.py")} == set(ExpectationName)
+
+
+def test_a_failure_says_where_how_many_and_what_was_expected(failures: Failures) -> None:
+    (failure,) = failures(night(partition={"rows": 79}))
+    assert failure.observed == "1 of 2 wrong, by topic and partition"
+    assert failure.expected == "rows_expected = rows"
+    assert failure.examples == ("rows_expected 80, topic orders, partition 1, rows 79",)
+
+
+def test_examples_are_few(failures: Failures) -> None:
+    facts = night(partition={"rows": 79})
+    (failure,) = failures(facts, examples=1)
+    assert len(failure.examples) == 1
+
+
+def test_a_severity_can_be_configured(failures: Failures) -> None:
+    (failure,) = failures(
+        FAILING[ExpectationName.TIMESTAMPS_ARE_IN_RANGE], severities={"timestamps_are_in_range": "critical"}
+    )
+    assert failure.severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings"),
+    [
+        (FAILING[ExpectationName.KEYS_ARE_IN_THEIR_PARTITION], {"keys_elsewhere": 0.5}),
+        (FAILING[ExpectationName.DUPLICATES_ARE_AS_USUAL], {"share_above_usual": 0.2}),
+        (FAILING[ExpectationName.VOLUME_IS_AS_USUAL], {"volume_factor": 10}),
+        (FAILING[ExpectationName.VOLUME_IS_AS_USUAL], {"history_least": 29}),
+    ],
+)
+def test_a_threshold_can_be_configured(failures: Failures, facts: Facts, settings: dict[str, Any]) -> None:
+    assert failures(facts, **settings) == []
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        {"rows": 78, "uncertain_records": 5},
+        {"rows": 75, "unreadable_records": 5},
+        {"rows": 90, "uncounted_batches": 1},
+        {"keys_sampled": 0},
+    ],
+    ids=["a batch across the log's start", "unreadable batches", "old formats", "no keys"],
+)
+def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: dict[str, int]) -> None:
+    assert failures(night(partition=partition)) == []
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        {"rows": 74, "uncertain_records": 5},
+        {"rows": 80, "unreadable_records": 5},
+        {"rows": 70, "uncounted_batches": 1},
+    ],
+)
+def test_and_excuses_no_more_than_that(failures: Failures, partition: dict[str, int]) -> None:
+    (failure,) = failures(night(partition=partition))
+    assert failure.expectation is ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS
+
+
+def test_a_night_without_partitions_is_fine(failures: Failures) -> None:
+    full = night()
+    empty = Facts(
+        partitions=full.partitions.slice(0, 0),
+        transactions=full.transactions.slice(0, 0),
+        volumes=full.volumes.slice(0, 0),
+    )
+    assert failures(empty) == []
+
+
+def test_judging_speaks_to_nobody(judged: Judge, contacts: Contacts) -> None:
+    judged(night())
+    assert contacts.found == []
+
+
+def test_the_ear_that_says_so_is_not_deaf(contacts: Contacts) -> None:
+    with contacts.watched(), socket() as nobody, pytest.raises(OSError, match="refused"):
+        nobody.connect(("127.0.0.1", 1))
+    assert contacts.found.pop().startswith("socket.connect")
