@@ -53,7 +53,8 @@ class Decoder:
 
     def decode(self, rows: BatchRows) -> Iterator[Piece]:
         """The records of `rows` in order."""
-        for together in plan_reads(rows):
+        for stretch in plan_reads(rows):
+            together = rows.take(stretch)
             order = int(together.object_order[0])
             start = int(together.headers.position[0])
             end = int(together.headers.position[-1] + together.headers.size[-1])

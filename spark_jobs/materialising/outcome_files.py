@@ -7,8 +7,6 @@ from spark_jobs.materialising.summaries import PartitionPlan
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 
-COMMITTED = "committed"
-
 
 def view_of(lake: ObjectStore, plan: PartitionPlan) -> View:
     """What the run publishes of the partition."""
@@ -20,6 +18,6 @@ def _read_outcomes(lake: ObjectStore, key: str) -> Outcomes:
     table = read_table(lake, key)
     return Outcomes(
         first_offset=np.asarray(table.column("first_offset")),
-        is_committed=np.asarray(table.column("outcome").to_numpy() == COMMITTED),
+        outcome=table.column("outcome").combine_chunks(),
         transactional_id=table.column("transactional_id").combine_chunks(),
     )

@@ -10,13 +10,12 @@ import pyarrow as pa
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.storage.errors import BrokenRun
 
+COMMITTED, ABORTED = "committed", "aborted"
+"""Outcomes that nothing can change any more."""
+
 
 def _no_offsets() -> npt.NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
-
-
-def _no_flags() -> npt.NDArray[np.bool_]:
-    return np.empty(0, dtype=np.bool_)
 
 
 def _no_names() -> "pa.Array[Any]":
@@ -28,8 +27,12 @@ class Outcomes:
     """Transactions by ascending first offset on the partition; `transactional_id` is null where unknown."""
 
     first_offset: npt.NDArray[np.int64] = field(default_factory=_no_offsets)
-    is_committed: npt.NDArray[np.bool_] = field(default_factory=_no_flags)
+    outcome: "pa.Array[Any]" = field(default_factory=_no_names)
     transactional_id: "pa.Array[Any]" = field(default_factory=_no_names)
+
+    def are(self, outcome: str) -> npt.NDArray[np.bool_]:
+        """Which transactions ended like that."""
+        return np.asarray(self.outcome.to_numpy(zero_copy_only=False) == outcome, dtype=np.bool_)
 
     def index_of(self, txn_first_offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The transaction of each batch, `NONE` for a batch outside of any."""
@@ -39,6 +42,12 @@ class Outcomes:
         if missing.size:
             raise BrokenRun(f"the transaction that began at offset {missing[0]} has no outcome")
         return np.where(txn_first_offset == NONE, NONE, found)
+
+
+def names_of(names: "pa.Array[Any]", indices: npt.NDArray[np.int64]) -> "pa.Array[Any]":
+    """The names at `indices`, null at `NONE`."""
+    taken: pa.Int64Array = pa.array(indices, pa.int64(), mask=indices == NONE)
+    return names.take(taken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,5 +75,5 @@ class View:
         )
         chosen = rows.is_accepted & rows.is_data & in_range
         indices = self.outcomes.index_of(np.where(chosen, rows.txn_first_offset, NONE))
-        committed: npt.NDArray[np.bool_] = np.append(self.outcomes.is_committed, True)[indices]
+        committed: npt.NDArray[np.bool_] = np.append(self.outcomes.are(COMMITTED), True)[indices]
         return chosen & committed

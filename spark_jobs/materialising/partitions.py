@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
+from spark_jobs.materialising.accounts import Account
 from spark_jobs.materialising.sources import place_of
-from spark_jobs.materialising.summaries import ObjectPlace, PartitionPlan
+from spark_jobs.materialising.summaries import ObjectPlace, PartitionPlan, Written
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
@@ -22,10 +22,29 @@ Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
 
 
 def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, ...]:
-    """Every partition of users' topics, whether it has news or not."""
+    """Every partition ever seen, those of Kafka's own topics too, whether it has news or not."""
     table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
     rows = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist()
-    return tuple(_plan(folder, row, places) for row in rows if row["topic"] not in INTERNAL_TOPICS)
+    return tuple(_plan(folder, row, places) for row in rows)
+
+
+def read_accounts(
+    folder: RunFolder, plans: Sequence[PartitionPlan], written: Sequence[Written]
+) -> tuple[Account, ...]:
+    """The partitions with verdicts of tonight, with what decoding found out about them."""
+    rows = read_table(folder.lake, folder.key(Step.ADMIT, PARTITIONS)).to_pylist()
+    admitted = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+    unreadable = _unreadable_files(folder, written)
+    return tuple(
+        Account(
+            plan=plan,
+            rows=admitted[plan.partition]["rows"],
+            state=admitted[plan.partition]["state"],
+            unreadable=tuple(unreadable.get(plan.partition, ())),
+        )
+        for plan in plans
+        if plan.batches
+    )
 
 
 def find_places(folder: RunFolder, manifest: Manifest, settings: Settings) -> Places:
@@ -48,6 +67,18 @@ def _plan(folder: RunFolder, row: dict[str, Any], places: Places) -> PartitionPl
         late=tuple(row["late"]),
         objects=tuple(places.get(partition, ())),
     )
+
+
+def _unreadable_files(
+    folder: RunFolder, written: Sequence[Written]
+) -> Mapping[TopicPartition, Sequence[str]]:
+    found: dict[TopicPartition, list[str]] = defaultdict(list)
+    for each in written:
+        if each.unreadable is not None:
+            for share in each.plan.shares:
+                key = folder.key(Step.MATERIALISE, each.unreadable.output.path)
+                found[share.plan.partition].append(key)
+    return found
 
 
 def _key(folder: RunFolder, step: Step, path: str | None) -> str:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
+from spark_jobs.materialising.accounts import Account
 from spark_jobs.materialising.summaries import Chunk, FilePlan, PartitionPlan, Share
-from spark_jobs.tables.table_names import table_name
 
 FILES_AT_LEAST = 8
 SMALLEST_FILE = 32 * 2**20
@@ -15,6 +15,8 @@ SMALLEST_FILE = 32 * 2**20
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 SMALLEST_SURVEY = 32
+ACCOUNT_ROWS, ACCOUNT_COST = 1 << 20, 4096
+"""Rows of verdicts that share a file, and what opening a partition costs, in rows."""
 FILE_COST = 2**20
 """What finishing a file costs, in bytes that could be decoded meanwhile."""
 
@@ -32,7 +34,7 @@ def plan_files(
         pieces = [(plan, chunk) for plan, chunks in partitions for chunk in chunks]
         most = size_of_files(sum(chunk.bytes for _, chunk in pieces), file_bytes)
         for number, together in enumerate(pack(pieces, cost=lambda piece: piece[1].bytes, most=most)):
-            plans.append(FilePlan(table=table_name(topic), number=number, shares=tuple(_shares(together))))
+            plans.append(FilePlan(topic=topic, number=number, shares=tuple(_shares(together))))
     return plans
 
 
@@ -45,6 +47,11 @@ def pack_surveys(plans: Sequence[PartitionPlan], parallelism: int) -> Iterator[t
     """Partitions with about as many objects each, some for every slot of Spark's."""
     share = sum(map(_cost_of_survey, plans)) // (TASKS_PER_SLOT * parallelism)
     return pack(plans, cost=_cost_of_survey, most=max(share, SMALLEST_SURVEY))
+
+
+def pack_accounts(accounts: Sequence[Account]) -> Iterator[tuple[Account, ...]]:
+    """Partitions whose rows share files, whatever machine the run is on."""
+    return pack(accounts, cost=lambda account: ACCOUNT_COST + account.rows, most=ACCOUNT_ROWS)
 
 
 def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[FilePlan, ...]]:

@@ -1,6 +1,7 @@
 """Which bytes to ask for at once: neighbouring batches of one object come with one read."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,19 +13,14 @@ GAP_BYTES = 64 * 2**10
 """Bytes that are read for nothing rather than asked around."""
 
 
-def plan_reads(rows: BatchRows) -> Iterator[BatchRows]:
-    """`rows` in parts, each of which lies together in one object."""
+def plan_reads(rows: BatchRows) -> Iterator[slice]:
+    """Neighbouring rows that lie together in one object, each stretch within a window or one batch."""
     position, end = rows.headers.position, rows.headers.position + rows.headers.size
     gap = position[1:] - end[:-1]
     apart = (np.diff(rows.object_order) != 0) | (gap < 0) | (gap > GAP_BYTES)
-    for together in rows.parts(np.flatnonzero(apart) + 1):
-        yield from _windows(together)
-
-
-def _windows(rows: BatchRows) -> Iterator[BatchRows]:
-    """Neighbours cut so that each part spans at most a window; windows are those of the object.
-
-    Where cuts fall follows from positions alone, so it does not matter which neighbours come along.
-    """
-    last_byte = rows.headers.position + rows.headers.size - 1
-    return rows.parts(np.flatnonzero(np.diff(last_byte // WINDOW_BYTES)) + 1)
+    # Windows are those of the object: where cuts fall does not depend on which neighbours come along.
+    crossed = np.diff((end - 1) // WINDOW_BYTES) != 0
+    edges = [0, *(np.flatnonzero(apart | crossed) + 1).tolist(), rows.rows]
+    for start, stop in pairwise(edges):
+        if start < stop:
+            yield slice(start, stop)

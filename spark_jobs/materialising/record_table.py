@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.materialising.decoding import Piece
-from spark_jobs.materialising.outcomes import View
-from spark_jobs.materialising.rows import NONE, BatchRows
+from spark_jobs.materialising.outcomes import View, names_of
+from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.protocol.record_batch import TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.tables.records import RECORDS
 
@@ -18,6 +19,25 @@ _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
     (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
 )
 _EPOCH = date(1970, 1, 1)
+
+
+_COUNTING = ("offset", "timestamp", "sequence")
+RECORD_OPTIONS: dict[str, Any] = {
+    "write_statistics": ["partition", "offset", "timestamp", "producer_id", "run_date"],
+    "write_page_index": True,
+    "use_dictionary": [
+        "partition",
+        "timestamp_type",
+        "producer_id",
+        "producer_epoch",
+        "transactional_id",
+        "partition_leader_epoch",
+        "run_date",
+        "headers.list.element.key",
+    ],
+    "column_encoding": dict.fromkeys(_COUNTING, "DELTA_BINARY_PACKED"),
+}
+"""Statistics are what readers skip files by; those of keys and values would be their bytes once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +54,13 @@ class RecordTable:
         batch = np.asarray(records.column("batch"))
         count = batch.size
         transaction = self.view.outcomes.index_of(piece.rows.txn_first_offset)[batch]
-        names = pa.array(transaction, mask=transaction == NONE)
         days = np.full(count, (self.run_date - _EPOCH).days, dtype=np.int32)
         columns = {
             "partition": np.full(count, self.partition, dtype=np.int32),
             "timestamp_type": pa.array(_TIMESTAMP_TYPES).take(pa.array(timestamp_types(piece.rows)[batch])),
             "producer_id": headers.producer_id[batch],
             "producer_epoch": headers.producer_epoch[batch].astype(np.int32),
-            "transactional_id": self.view.outcomes.transactional_id.take(names),
+            "transactional_id": names_of(self.view.outcomes.transactional_id, transaction),
             "partition_leader_epoch": headers.partition_leader_epoch[batch],
             "run_date": pa.array(days, pa.int32()).cast(pa.date32()),
             **{name: records.column(name) for name in records.schema.names if name != "batch"},

@@ -49,8 +49,8 @@ class BatchRows:
     def last_offset(self) -> npt.NDArray[np.int64]:
         return self.headers.base_offset + self.headers.last_offset_delta
 
-    def take(self, chosen: npt.NDArray[Any]) -> "BatchRows":
-        """The rows at the indices, or under the mask, `chosen`."""
+    def take(self, chosen: npt.NDArray[Any] | slice) -> "BatchRows":
+        """The rows at the indices, under the mask, or in the slice `chosen`."""
         return BatchRows(
             headers=HeaderColumns._make(column[chosen] for column in self.headers),
             is_accepted=self.is_accepted[chosen],
@@ -67,7 +67,7 @@ class BatchRows:
         edges = [0, *cuts.tolist(), self.rows]
         for start, end in pairwise(edges):
             if start < end:
-                yield self.take(np.arange(start, end))
+                yield self.take(slice(start, end))
 
 
 def from_batches(batch: pa.RecordBatch) -> BatchRows:

@@ -34,8 +34,14 @@ def held_rows(lake: ObjectStore, digest: str) -> BatchRows:
 def place_of(settings: Settings, entry: ManifestEntry) -> ObjectPlace:
     """Where the bytes of a staged object lie."""
     at = StagedObjects(settings).locate(entry)
-    name = f"{entry.source}/{entry.path}"
-    return ObjectPlace(order=entry.order, store=at.store.url, key=at.key, version=at.version, name=name)
+    return ObjectPlace(
+        order=entry.order,
+        store=at.store.url,
+        key=at.key,
+        version=at.version,
+        source=entry.source,
+        path=entry.path,
+    )
 
 
 @dataclass(frozen=True, slots=True)

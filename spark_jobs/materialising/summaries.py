@@ -7,17 +7,24 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.table_names import table_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectPlace:
-    """Where the bytes of a staged object lie; `name` is for messages."""
+    """Where the bytes of a staged object lie, and the source and path that it came from."""
 
     order: int
     store: str
     key: str
     version: str
-    name: str
+    source: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.source}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +76,13 @@ class Share:
 class FilePlan:
     """One file of a topic's table, or several if it grows too large; `number` counts in the table."""
 
-    table: str
+    topic: str
     number: int
     shares: tuple[Share, ...]
+
+    @property
+    def table(self) -> str:
+        return table_name(self.topic)
 
     @property
     def name(self) -> str:

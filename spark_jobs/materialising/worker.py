@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from spark_jobs.materialising.decoding import Decoder, Piece
 from spark_jobs.materialising.outcome_files import view_of
-from spark_jobs.materialising.record_files import RecordFiles
-from spark_jobs.materialising.record_table import RecordTable
+from spark_jobs.materialising.record_table import RECORD_OPTIONS, RecordTable
 from spark_jobs.materialising.sources import rows_and_objects
 from spark_jobs.materialising.summaries import FilePlan, Share, TableFile, Workshop, Written
+from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.records import RECORDS
@@ -34,7 +34,7 @@ class _Findings:
     decoded: int = 0
     legacy: int = 0
 
-    def add(self, partition: TopicPartition, piece: Piece) -> None:
+    def add(self, partition: TopicPartition, held: str, piece: Piece) -> None:
         self.decoded += piece.records.num_rows
         self.legacy += piece.records.num_rows if piece.is_legacy else 0
         headers = piece.rows.headers
@@ -44,6 +44,7 @@ class _Findings:
                 {
                     "topic": partition.topic,
                     "partition": partition.partition,
+                    "held": held,
                     "object_order": int(piece.rows.object_order[row]),
                     "position": int(headers.position[row]),
                     "offset": int(headers.base_offset[row]),
@@ -60,8 +61,7 @@ def decode_files(task: DecodeTask) -> tuple[Written, ...]:
 
 def _write(workshop: Workshop, plan: FilePlan) -> Written:
     findings = _Findings()
-    file_bytes = workshop.settings.limits.file_bytes
-    with RecordFiles(workshop.lake, workshop.folder, plan.path, RECORDS.schema, file_bytes) as output:
+    with TableFiles(workshop, plan.path, RECORDS.schema, RECORD_OPTIONS) as output:
         for share in plan.shares:
             for table in _records(workshop, share, findings):
                 output.add(table)
@@ -90,7 +90,7 @@ def _records(workshop: Workshop, share: Share, findings: _Findings) -> Iterator[
         decoder = Decoder(read=objects.read, name=objects.name, limits=limits)
         for rows in parts:
             for piece in decoder.decode(rows.take(view.shows(rows))):
-                findings.add(plan.partition, piece)
+                findings.add(plan.partition, chunk.held, piece)
                 yield rows_of(piece)
 
 

@@ -1,13 +1,17 @@
 """`materialise`: committed batches → files of records, not yet visible to anyone; no record meets the JVM."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
-from spark_jobs.materialising.partitions import find_places, read_partitions
-from spark_jobs.materialising.plan import pack_surveys, pack_tasks, plan_files
-from spark_jobs.materialising.summaries import Chunk, PartitionPlan, Workshop, Written
+from spark_jobs.materialising.accounts import TABLES as ACCOUNT_TABLES
+from spark_jobs.materialising.accounts import AccountTask, account_for_partitions
+from spark_jobs.materialising.partitions import find_places, read_accounts, read_partitions
+from spark_jobs.materialising.plan import pack_accounts, pack_surveys, pack_tasks, plan_files
+from spark_jobs.materialising.relay import RelayTask, relay_table
+from spark_jobs.materialising.summaries import Chunk, PartitionPlan, TableFile, Workshop, Written
 from spark_jobs.materialising.survey import SurveyTask, survey_partitions
 from spark_jobs.materialising.worker import DecodeTask, decode_files
 from spark_jobs.steps.context import RunContext, StepResult
@@ -15,18 +19,40 @@ from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.table_listing import TableEntry, entries_of, put_listing
 from spark_jobs.tables.table_names import table_name
 
+RELAYED = ("consumer_offsets", "transactions")
+
+OwnFiles = Mapping[str, Sequence[TableFile]]
 Surveyed = Sequence[tuple[PartitionPlan, Sequence[Chunk]]]
 
 
 def run(context: RunContext) -> StepResult:
     """Write the run's share of every table; an unreadable batch is set aside, never a failed run."""
-    plans = read_partitions(context.folder, find_places(context.folder, context.manifest, context.settings))
-    surveyed = survey(context, plans)
-    written = decode(context, surveyed)
-    listing = put_listing(context.folder, Step.MATERIALISE, topic_entries(context, plans, written))
+    workshop = workshop_of(context)
+    places = find_places(context.folder, context.manifest, context.settings)
+    plans = read_partitions(context.folder, places)
+    topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
+    surveyed = survey(context, topics)
+    written = decode(context, workshop, surveyed)
+    own = {**account(context, workshop, plans, written), **relay(context, workshop)}
+    entries = (*topic_entries(context, topics, written), *own_entries(context, own))
     return StepResult(
-        outputs=(listing, *outputs_of(written)),
+        outputs=(
+            put_listing(context.folder, Step.MATERIALISE, entries),
+            *outputs_of(written),
+            *(file.output for files in own.values() for file in files),
+        ),
         counts=counts_of(surveyed, written),
+        messages=tuple(messages_of(written)),
+    )
+
+
+def workshop_of(context: RunContext) -> Workshop:
+    """What the run's workers need."""
+    return Workshop(
+        lake=context.lake,
+        folder=context.folder.key(Step.MATERIALISE),
+        settings=context.settings,
+        run_date=context.folder.inputs.day,
     )
 
 
@@ -39,20 +65,45 @@ def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
     return list(zip(promising, found, strict=True))
 
 
-def decode(context: RunContext, surveyed: Surveyed) -> list[Written]:
+def decode(context: RunContext, workshop: Workshop, surveyed: Surveyed) -> list[Written]:
     """The records of all topics, in files; for none, Spark is not even started."""
     plans = plan_files(surveyed, file_bytes=context.settings.limits.file_bytes)
     if not plans:
         return []
-    workshop = Workshop(
-        lake=context.lake,
-        folder=context.folder.key(Step.MATERIALISE),
-        settings=context.settings,
-        run_date=context.folder.inputs.day,
-    )
     packed = pack_tasks(plans, context.spark.parallelism)
     tasks = [DecodeTask(plans=together, workshop=workshop) for together in packed]
     return list(chain.from_iterable(context.run_tasks(decode_files, tasks)))
+
+
+def account(
+    context: RunContext, workshop: Workshop, plans: Sequence[PartitionPlan], written: Sequence[Written]
+) -> OwnFiles:
+    """The tables that say what became of every batch; they need to know what could not be decoded."""
+    packed = pack_accounts(read_accounts(context.folder, plans, written))
+    tasks = [
+        AccountTask(number=number, accounts=together, workshop=workshop)
+        for number, together in enumerate(packed)
+    ]
+    files: dict[str, list[TableFile]] = {table: [] for table in ACCOUNT_TABLES}
+    for each in context.run_tasks(account_for_partitions, tasks):
+        for table, found in each.items():
+            files[table] += found
+    return files
+
+
+def relay(context: RunContext, workshop: Workshop) -> OwnFiles:
+    """The tables that `resolve` has made."""
+    done = context.folder.done(Step.RESOLVE)
+    paths = [output.path for output in done.outputs] if done else []
+    tasks = [
+        RelayTask(
+            table=table,
+            keys=[context.folder.key(Step.RESOLVE, path) for path in paths if path.startswith(f"{table}/")],
+            workshop=workshop,
+        )
+        for table in RELAYED
+    ]
+    return dict(zip(RELAYED, context.run_tasks(relay_table, tasks), strict=True))
 
 
 def topic_entries(
@@ -66,6 +117,23 @@ def topic_entries(
     for topic in sorted({plan.partition.topic for plan in plans}):
         table = table_name(topic)
         yield from entries_of(namespace, table, files[table], topic=topic)
+
+
+def own_entries(context: RunContext, own: OwnFiles) -> Iterator[TableEntry]:
+    """The files of Onceover's own tables."""
+    for table, files in sorted(own.items()):
+        pairs = [(file.output, file.rows) for file in files]
+        yield from entries_of(context.settings.catalog.namespace, table, pairs)
+
+
+def messages_of(written: Sequence[Written]) -> Iterator[str]:
+    """A sentence for every topic with batches that could not be decoded."""
+    bad: Counter[str] = Counter()
+    for each in written:
+        bad[each.plan.topic] += each.unreadable.rows if each.unreadable else 0
+    for topic, count in sorted(bad.items()):
+        if count:
+            yield f"{topic}: {count} committed batches hold no readable records; they are in quarantine"
 
 
 def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:

@@ -10,13 +10,12 @@ UNREADABLE = Contract(
     columns=(
         Column("topic", pa.string(), "topic of the batch"),
         Column("partition", pa.int32(), "partition of the batch"),
-        Column(
-            "object_order", pa.int32(), "the staged object within the run's manifest; negative if carried"
-        ),
+        Column("held", pa.string(), "file of carried rows that the batch waited in; empty for tonight's"),
+        Column("object_order", pa.int32(), "its object within the run's manifest, or within that file"),
         Column("position", pa.int64(), "byte at which the batch starts in its object"),
         Column("offset", pa.int64(), "first offset of the batch"),
         Column("records", pa.int64(), "records that the header claims"),
         Column("reason", pa.string(), "what is wrong, and at which byte"),
     ),
-    key=("topic", "partition", "object_order", "position"),
+    key=("topic", "partition", "held", "object_order", "position"),
 )

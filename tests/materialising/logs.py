@@ -70,7 +70,9 @@ def night_of(directories: list[Path], place: Path, more: str = "") -> Night:
         segments = sorted(directory.glob("*.log"))
         plan = plan_partition(lake, "runs/r", directory, segments.index)
         places = tuple(
-            ObjectPlace(order=order, store=str(directory), key=path.name, version="", name=path.name)
+            ObjectPlace(
+                order=order, store=str(directory), key=path.name, version="", source="s", path=path.name
+            )
             for order, path in enumerate(segments)
         )
         plans.append(replace(plan, objects=places))
@@ -97,6 +99,8 @@ def plan_partition(
         "control_type": log.batches.control_type,
         "verdict": pa.array(["accepted"] * orders.size, pa.string()),
         "kafka_error": pa.array(["NONE"] * orders.size, pa.string()),
+        "source": pa.array(["broker"] * orders.size, pa.string()),
+        "copy": np.zeros(orders.size, dtype=np.int32),
         "topic": pa.array([log.topic] * orders.size, pa.string()),
         "partition": np.full(orders.size, log.partition),
     }

@@ -18,7 +18,9 @@ from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import EMPTY_STATE, MANIFEST, RunFolder, RunInputs
+from spark_jobs.storage.state_file import PartitionState, put_state
 from spark_jobs.storage.stores import open_lake
+from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
 from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
 from tests.materialising.logs import plan_partition
 
@@ -63,8 +65,18 @@ def resolved_run(
     ]
     rows = [_row(folder, plan) for plan in plans]
     table = pa.Table.from_pylist(rows, schema=_nullable(RESOLVED_PARTITIONS.schema))
-    for step in (Step.INDEX, Step.REBUILD, Step.ADMIT):
+    for step in (Step.INDEX, Step.REBUILD):
         folder.finish(step, outputs=())
+    state = put_state(lake, PartitionState())
+    judged = [
+        {name: row[name] for name in ("topic", "partition", "batches")} | {"rows": 1, "state": state}
+        for row in rows
+    ]
+    admitted = pa.Table.from_pylist(judged, schema=_nullable(ADMITTED_PARTITIONS.schema))
+    folder.finish(
+        Step.ADMIT,
+        outputs=[put_table(lake, folder.key(Step.ADMIT), "partitions.parquet", admitted)],
+    )
     resolved = put_table(lake, folder.key(Step.RESOLVE), "partitions.parquet", table)
     folder.finish(Step.RESOLVE, outputs=[resolved], state="resolved")
     return context_of(settings, folder, spark or Here())

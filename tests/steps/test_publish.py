@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,7 @@ def test_a_process_that_dies_at_any_change_of_the_catalog_adds_nothing_twice(tmp
     settings, context = _made(place)
     changes = 2 + 2 * len(expected)  # both namespaces; per table its creation and one commit
     with _dying_publishers(place, context.folder.run_id) as publish_and_die:
-        for number, moment in product(range(1, changes + 1), ("before", "after")):
+        for number, moment in ((1, "before"), *((number, "after") for number in range(1, changes + 1))):
             shutil.rmtree(place / "lake" / "catalog", ignore_errors=True)
             shutil.rmtree(place / "lake" / "tables", ignore_errors=True)
             assert publish_and_die(number, moment) == -signal.SIGKILL

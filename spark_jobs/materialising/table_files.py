@@ -1,48 +1,33 @@
-"""Files of records: written in row groups of a bounded size, and a new file when one is large enough."""
+"""Files of tables: written in row groups of a bounded size, and a new file when one is large enough."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
-from spark_jobs.materialising.summaries import TableFile
-from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.materialising.summaries import TableFile, Workshop
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
 
 GROUP_BYTES = 64 * 2**20
-"""Bytes of records in memory that become one row group."""
-
-_COUNTING = ("offset", "timestamp", "sequence")
-OPTIONS: dict[str, Any] = {
-    "write_statistics": ["partition", "offset", "timestamp", "producer_id", "run_date"],
-    "write_page_index": True,
-    "store_schema": False,
-    "use_dictionary": [
-        "partition",
-        "timestamp_type",
-        "producer_id",
-        "producer_epoch",
-        "transactional_id",
-        "partition_leader_epoch",
-        "run_date",
-        "headers.list.element.key",
-    ],
-    "column_encoding": dict.fromkeys(_COUNTING, "DELTA_BINARY_PACKED"),
-}
-"""Statistics are what readers skip files by; those of keys and values would be their bytes once more."""
+"""Bytes of rows in memory that become one row group."""
 
 
-class RecordFiles:
+class TableFiles:
     """Takes tables in order and writes them below `folder`; use as a context manager."""
 
     def __init__(
-        self, store: ObjectStore, folder: str, name: Callable[[int], str], schema: pa.Schema, file_bytes: int
+        self,
+        workshop: Workshop,
+        name: Callable[[int], str],
+        schema: pa.Schema,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`name` gives the path of the first, second, … file; a file ends at `file_bytes`, roughly."""
-        self._store, self._folder, self._name = store, folder, name
-        self._schema, self._file_bytes = schema, file_bytes
+        """`name` gives the path of the first, second, … file; a file ends at about `file_bytes`."""
+        self._store, self._folder, self._name = workshop.lake, workshop.folder, name
+        self._file_bytes = workshop.settings.limits.file_bytes
+        self._schema, self._options = schema, {"store_schema": False, **(options or {})}
         self._held: list[pa.Table] = []
         self._held_bytes = self._rows = 0
         self._output: ParquetOutput | None = None
@@ -78,7 +63,7 @@ class RecordFiles:
         group = pa.concat_tables(self._held).combine_chunks()
         self._held, self._held_bytes = [], 0
         if self._output is None:
-            self._output, self._rows = ParquetOutput(self._store, self._schema, OPTIONS), 0
+            self._output, self._rows = ParquetOutput(self._store, self._schema, self._options), 0
         self._output.write(group)
         self._rows += group.num_rows
         if self._output.size >= self._file_bytes:

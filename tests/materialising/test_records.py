@@ -1,0 +1,217 @@
+"""Records come out exactly as they went in, whatever is special about their batch; damage costs one batch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.materialising.summaries import Written
+from spark_jobs.protocol.batch_builder import build_batch, seal
+from spark_jobs.protocol.control_record import ControlType, write_marker
+from spark_jobs.protocol.legacy_builder import write_message, write_wrapper
+from spark_jobs.protocol.record_batch import Codec, TimestampType, read_header
+from spark_jobs.protocol.records import Header, Record, read_records
+from spark_jobs.storage.carried_rows import CARRIED, CarriedObject, CarriedRows, put_carried
+from spark_jobs.storage.errors import ObjectChanged
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.run_folder import OutputFile
+from tests.materialising.logs import FOLDER, Night, night_of, with_partition
+
+
+def _night(place: Path, *batches: bytes, name: str = "t-0", more: str = "") -> Night:
+    """A partition whose one segment holds `batches`."""
+    directory = place / "source" / name
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    return night_of([directory], place, more)
+
+
+def _rows(night: Night) -> list[dict[str, Any]]:
+    return night.rows(night.materialise())
+
+
+def _batch(first: int, *values: bytes, **named: Any) -> bytes:
+    records = [Record(offset_delta=delta, value=value) for delta, value in enumerate(values)]
+    return build_batch(records=records, base_timestamp=1000, base_offset=first, **named)
+
+
+def test_null_is_not_empty_and_headers_keep_their_order_and_repetitions(tmp_path: Path) -> None:
+    headers = (Header(key="h", value=b"1"), Header(key="h", value=None), Header(key="", value=b""))
+    records = [
+        Record(key=None, value=b"", headers=headers),
+        Record(offset_delta=1, key=b"", value=None),
+        Record(offset_delta=2, key=b"gone", value=None),
+    ]
+    rows = _rows(_night(tmp_path, build_batch(records=records, base_timestamp=5)))
+    assert [(row["key"], row["value"]) for row in rows] == [(None, b""), (b"", None), (b"gone", None)]
+    assert [(header["key"], header["value"]) for header in rows[0]["headers"]] == [
+        ("h", b"1"), ("h", None), ("", b""),
+    ]  # fmt: skip
+    assert rows[1]["headers"] == []
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_codec_is_read(codec: Codec, tmp_path: Path) -> None:
+    assert [row["value"] for row in _rows(_night(tmp_path, _batch(0, b"a" * 100, b"b", codec=codec)))] == [
+        b"a" * 100, b"b",
+    ]  # fmt: skip
+
+
+def test_log_append_time_is_the_time_of_every_record(tmp_path: Path) -> None:
+    batch = _batch(0, b"a", b"b", timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=77)
+    rows = _rows(_night(tmp_path, batch))
+    assert [(row["timestamp"], row["timestamp_type"]) for row in rows] == [(77, "LogAppendTime")] * 2
+
+
+def test_a_compacted_batch_keeps_offsets_sequences_and_timestamps_of_what_is_left(tmp_path: Path) -> None:
+    records = [Record(offset_delta=delta, timestamp_delta=delta, value=b"v") for delta in (2, 5)]
+    batch = build_batch(
+        records=records, base_timestamp=100, base_offset=40, last_offset_delta=9, producer_id=7,
+        producer_epoch=3, base_sequence=2**31 - 3, partition_leader_epoch=6,
+    )  # fmt: skip
+    rows = _rows(_night(tmp_path, batch))
+    names = ("offset", "sequence", "timestamp", "producer_id", "producer_epoch", "partition_leader_epoch")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        (42, 2**31 - 1, 102, 7, 3, 6),
+        (45, 2, 105, 7, 3, 6),
+    ]
+
+
+def test_a_delete_horizon_is_no_base_timestamp(tmp_path: Path) -> None:
+    batch = _batch(0, b"a", has_delete_horizon=True, max_timestamp=1234)
+    found = [row["timestamp"] for row in _rows(_night(tmp_path, batch))]
+    assert found == [record.timestamp for record in read_records(batch)]
+
+
+def test_a_transaction_s_records_name_their_owner_and_aborted_ones_are_not_there(tmp_path: Path) -> None:
+    producer = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    marker: dict[str, Any] = {"partition_leader_epoch": 0, "timestamp": 1, "producer_epoch": 0}
+    marker["coordinator_epoch"] = 0
+    rows = _rows(
+        _night(
+            tmp_path,
+            _batch(0, b"kept", producer_id=1, **producer),
+            _batch(1, b"dropped", producer_id=2, **producer),
+            _batch(2, b"plain"),
+            write_marker(base_offset=3, producer_id=2, control_type=ControlType.ABORT, **marker),
+            write_marker(base_offset=4, producer_id=1, control_type=ControlType.COMMIT, **marker),
+        )
+    )
+    assert [(row["value"], row["transactional_id"]) for row in rows] == [(b"kept", "txn-0"), (b"plain", None)]
+
+
+def test_records_before_the_log_s_start_are_not_there(tmp_path: Path) -> None:
+    night = _night(tmp_path, _batch(0, b"0", b"1", b"2"), _batch(3, b"3"))
+    night = with_partition(night, 0, first_offset=2)
+    written = night.materialise()
+    assert [row["offset"] for row in night.rows(written)] == [2, 3]
+    assert [each.hidden for each in written] == [2]
+
+
+def test_messages_of_the_older_formats_stand_between_newer_ones(tmp_path: Path) -> None:
+    inner = b"".join(write_message(offset=n, key=None, value=b"w%d" % n, timestamp=50 + n) for n in range(2))
+    rows = _rows(
+        _night(
+            tmp_path,
+            write_message(offset=0, key=b"k", value=None, magic=0),
+            write_wrapper(inner, offset=2, codec=Codec.GZIP, timestamp=51),
+            _batch(3, b"new"),
+        )
+    )
+    names = ("offset", "timestamp", "timestamp_type", "key", "value")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        (0, -1, "NoTimestampType", b"k", None),
+        (1, 50, "CreateTime", None, b"w0"),
+        (2, 51, "CreateTime", None, b"w1"),
+        (3, 1000, "CreateTime", None, b"new"),
+    ]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_that_cannot_be_decoded_is_set_aside_and_the_others_stand(
+    codec: Codec, tmp_path: Path
+) -> None:
+    junk = seal(read_header(_batch(1, b"x", b"y", codec=codec)), b"\x7fjunk")
+    night = _night(tmp_path, _batch(0, b"before"), junk, _batch(3, b"after"))
+    written = night.materialise()
+    assert [row["value"] for row in night.rows(written)] == [b"before", b"after"]
+    [each] = written
+    assert each.unreadable_records == 2
+    [row] = _unreadable(night, each)
+    place = (row["topic"], row["partition"], row["held"], row["object_order"], row["position"], row["offset"])
+    assert place == ("t", 0, "", 0, len(_batch(0, b"before")), 1)
+    assert row["reason"].startswith(f"s/{0:020d}.log at byte ")
+
+
+def _unreadable(night: Night, written: Written) -> list[dict[str, Any]]:
+    assert written.unreadable is not None
+    return read_table(night.lake, f"{FOLDER}/{written.unreadable.output.path}").to_pylist()
+
+
+def test_bytes_that_changed_since_they_were_indexed_end_the_run(tmp_path: Path) -> None:
+    night = _night(tmp_path, _batch(0, b"a"))
+    (tmp_path / "source/t-0" / f"{0:020d}.log").write_bytes(_batch(0, b"b"))
+    with pytest.raises(ObjectChanged, match="not those that were indexed"):
+        night.materialise()
+
+
+def _outputs(written: tuple[Written, ...]) -> list[OutputFile]:
+    return [file.output for each in written for file in each.files]
+
+
+def test_the_same_night_gives_the_same_bytes_in_every_lake(tmp_path: Path) -> None:
+    batches = [_batch(n, b"%d" % n * 50, codec=Codec.LZ4) for n in range(20)]
+    first, second = (_night(tmp_path / name, *batches).materialise() for name in ("one", "two"))
+    assert _outputs(first) == _outputs(second)
+
+
+def test_large_topics_are_cut_into_files_without_losing_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("plan.SMALLEST_FILE", "survey.CHUNK_BYTES", "reads.WINDOW_BYTES", "table_files.GROUP_BYTES"):
+        monkeypatch.setattr(f"spark_jobs.materialising.{name}", 1000)
+    night = _night(tmp_path, *(_batch(n, b"%d" % n * 90) for n in range(100)))
+    written = night.materialise()
+    assert len(written) > 5
+    assert [row["offset"] for row in night.rows(written)] == list(range(100))
+
+
+HELD = CarriedObject(
+    source="broker", path="old/t-0/x.log", role="log", size=0, sha256="", version="", referenced=True
+)
+
+
+def _held(night: Night, place: Path, *batches: bytes, transaction: int) -> Night:
+    """The same night with batches that an earlier one held back for a transaction."""
+    file = place / "source" / HELD.path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"".join(batches))
+    headers = scan_headers(b"".join(batches)).columns
+    rows = np.zeros(headers.rows, dtype=CARRIED)
+    for name in headers._fields:
+        if name in (CARRIED.names or ()):
+            rows[name] = getattr(headers, name)
+    rows["offset"], rows["txn_first_offset"] = headers.base_offset, transaction
+    digest = put_carried(night.lake, CarriedRows(objects=(HELD,), rows=rows))
+    return with_partition(night, 0, held=(digest,))
+
+
+def test_batches_held_since_an_earlier_night_come_first(tmp_path: Path) -> None:
+    night = _night(tmp_path, _batch(10, b"tonight"))
+    night = _held(night, tmp_path, _batch(8, b"a", b"b"), transaction=-1)
+    assert [row["offset"] for row in _rows(night)] == [8, 9, 10]
+
+
+def test_a_late_transaction_is_published_whole_though_it_lies_before_the_rest(tmp_path: Path) -> None:
+    producer = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
+    marker = write_marker(
+        base_offset=9, producer_id=1, control_type=ControlType.COMMIT, partition_leader_epoch=0, timestamp=1,
+        producer_epoch=0, coordinator_epoch=0,
+    )  # fmt: skip
+    night = _night(tmp_path, _batch(8, b"begin", base_sequence=2, **producer), marker, _batch(10, b"rest"))
+    held = _batch(3, b"late", b"too", base_sequence=0, **producer)
+    night = with_partition(_held(night, tmp_path, held, transaction=8), 0, first_offset=10)
+    assert [row["offset"] for row in _rows(night)] == [10]
+    assert [row["offset"] for row in _rows(with_partition(night, 0, late=(8,)))] == [3, 4, 8, 10]
