@@ -94,6 +94,18 @@ class KafkaSettings(Frozen):
     clock_skew_ms: Annotated[Count, Field(ge=0)] = 1000
 
 
+class Publish(StrEnum):
+    """How far a night publishes a partition.
+
+    `whole_transactions`: no transaction is torn; while one of its partitions is held back by an older open
+    transaction, all of its partitions wait. `read_committed`: each partition by itself as far as a consumer
+    would read, so that a night may show one partition's share of a transaction before another's.
+    """
+
+    WHOLE_TRANSACTIONS = "whole_transactions"
+    READ_COMMITTED = "read_committed"
+
+
 class SparkSettings(Frozen):
     """Where the steps run; changes how fast a run is, never what it yields."""
 
@@ -113,6 +125,7 @@ class Settings(Frozen):
     topics: dict[str, TopicSettings] = Field(default_factory=dict)
     limits: Limits = Limits()
     kafka: KafkaSettings = KafkaSettings()
+    publish: Publish = Publish.WHOLE_TRANSACTIONS
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
     audit: AuditSettings = AuditSettings()
@@ -154,6 +167,7 @@ class Settings(Frozen):
             "topics": [[name, settings.model_dump(mode="json")] for name, settings in self.topics.items()],
             "limits": self.limits.model_dump(exclude={"worker_memory", "range_bytes", "stage_threads"}),
             "kafka": self.kafka.model_dump(mode="json"),
+            "publish": self.publish.value,
         }
 
 

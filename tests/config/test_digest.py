@@ -9,6 +9,7 @@ def test_the_digest_changes_with_what_decides_verdicts() -> None:
         f"{SMALLEST}kafka: {{transaction_version: TV1}}",
         f"{SMALLEST}limits: {{max_batch_bytes: 1MiB}}",
         f"{SMALLEST}topics: {{a: {{cleanup_policy: compact}}}}",
+        f"{SMALLEST}publish: read_committed",
         source("on_gap: park"),
         source("markers: true"),
         source("markers: false"),
@@ -32,4 +33,4 @@ def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
 
 
 def test_the_digest_stays_what_it_was_when_this_was_written() -> None:
-    assert parse(SMALLEST).digest == "ef1ea20767ae0f0599d3139ce93722bce62b92a4079695c5c52dfa6ba693d412"
+    assert parse(SMALLEST).digest == "62936dcc7e3d2500e8f5d8d7866d1526d4fe06a21e3c1cefc6c9bc4cad89330d"
