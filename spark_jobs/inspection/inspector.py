@@ -152,6 +152,6 @@ def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say
         if log.is_internal:
             continue
         if not options.as_json:
-            printer.heading(f"\n{log.name}")
+            printer.heading(f"\n{printable(log.name)}")
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
         _say_remarks(str(log.path), (*partition_remarks(log), *problems), say)

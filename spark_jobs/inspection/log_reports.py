@@ -53,8 +53,9 @@ def _open_at_the_end(seen: Visibility) -> Iterator[Remark]:
 
 def _segment_row(segment: Segment) -> tuple[Cell, ...]:
     batches = segment.batches
-    markers = int(np.count_nonzero(batches.attributes & CONTROL_FLAG))
-    records = int(np.maximum(batches.record_count, 0).sum(dtype=np.int64)) - markers
+    is_control = (batches.attributes & CONTROL_FLAG) != 0
+    markers = int(np.count_nonzero(is_control))
+    records = int(np.maximum(batches.record_count[~is_control], 0).sum(dtype=np.int64))
     offsets = (int(batches.base_offset[0]), int(last_offsets(batches)[-1])) if batches.rows else (None, None)
     newest = int(batches.max_timestamp.max()) if batches.rows else None
     return (

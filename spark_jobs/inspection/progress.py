@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from spark_jobs.inspection.printers import printable
 from spark_jobs.inspection.segments import Advance
 
 _WORTH_A_BAR = 64 * 1024 * 1024
@@ -17,11 +18,19 @@ def progress(what: str, total_bytes: int, *, wanted: bool | None) -> Iterator[Ad
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415 — small files are shown without
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415 — likewise
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress("{task.description}", *columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total_bytes)
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(what), total=total_bytes)
         yield lambda done: bar.advance(task, done)
 
 

@@ -1,12 +1,16 @@
 """What `inspect` shows of each kind of file, and how it says no to everything else."""
 
+import io
+import os
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.inspection.progress import progress
 from spark_jobs.protocol.producer_state import BatchMetadata, ProducerStateEntry
 from spark_jobs.protocol.snapshot import write_snapshot
 from tests.inspection.conftest import Inspect, objects
+from tests.sample.partition_writer import PartitionWriter
 
 SNAPSHOT = write_snapshot(
     [
@@ -126,6 +130,26 @@ def test_a_hostile_name_or_value_cannot_command_the_terminal(inspect: Inspect, t
     result = inspect(tmp_path / "\x1b]0;owned\x07")
     assert "\x1b" not in result.output
     assert "\\x1b]0;owned\\x07" in result.stderr
+
+
+@pytest.mark.parametrize("topic", [b"\x1b]0;owned\x07", b"\x1b[31m", b"no-utf8-\xff"])
+def test_a_hostile_topic_stays_text_above_its_records(inspect: Inspect, tmp_path: Path, topic: bytes) -> None:
+    log = PartitionWriter()
+    log.send([b"x"])
+    log.write(tmp_path / os.fsdecode(topic + b"-0"))
+    result = inspect(tmp_path, "--records")
+    assert (result.exit_code, result.exception) == (0, None)
+    assert "\x1b" not in result.output
+    assert "x1b" in result.stdout or "no-utf8-\\xff-0" in result.stdout
+
+
+def test_a_hostile_name_stays_text_beside_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stderr", shown := io.StringIO())
+    with progress("\x1b]0;owned\x07[red]x-0", 10, wanted=True) as advance:
+        advance(10)
+    assert "\x1b]0;owned" not in shown.getvalue()
+    assert "\\x1b]0;owned\\x07[red]x-0" in shown.getvalue()
 
 
 def test_read_committed_of_a_lone_segment_is_refused_with_the_reason(inspect: Inspect, sample: Path) -> None:

@@ -83,6 +83,19 @@ def test_a_wrong_checksum_is_located_and_the_batches_behind_it_are_shown(
     assert [record["offset"] for record in objects(inspect(partition, "--records", "--json"))] == [0, 2]
 
 
+def test_a_control_batch_that_compaction_emptied_counts_no_records(inspect: Inspect, tmp_path: Path) -> None:
+    log = PartitionWriter()
+    log.send([b"a", b"b"])
+    emptied = build_batch(
+        records=(), base_timestamp=-1, base_offset=2, producer_id=9, producer_epoch=0, is_transactional=True,
+        is_control=True, last_offset_delta=0,
+    )  # fmt: skip
+    log.append(emptied, 1)
+    found = objects(inspect(a_log(tmp_path, log), "--json"))
+    (segment,) = (entry for entry in found if entry["kind"] == "segment")
+    assert (segment["batches"], segment["records"], segment["markers"]) == (2, 2, 1)
+
+
 def test_a_repeated_marker_is_noted(inspect: Inspect, sample: Path) -> None:
     (text,) = remarks(inspect, sample / "orders-0")
     assert text.startswith("1 duplicate marker, at offset 7")
