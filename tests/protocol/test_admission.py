@@ -42,7 +42,7 @@ def remembered(states: ProducerStates, like: Remembered) -> Remembered:
         first_sequence=entry.first_sequence,
         last_sequence=entry.last_sequence,
         current_txn_first_offset=entry.current_txn_first_offset,
-        coordinator_epoch=like.coordinator_epoch and entry.coordinator_epoch,
+        coordinator_epoch=None if like.coordinator_epoch is None else entry.coordinator_epoch,
     )
 
 
@@ -108,6 +108,16 @@ def test_an_epoch_that_falls_back_within_one_append_keeps_the_stored_window() ->
         assert admission.info is not None
         info = admission.info
     assert [batch.first_sequence for batch in merge(info).batches] == [0, 1, 2]
+
+
+def test_a_marker_of_another_epoch_forgets_the_batches_of_its_own_append_too() -> None:
+    """A segment is replayed as one append, so data and its TV2 marker meet there (facts §2.8, §2.12)."""
+    info, marker = prepare(None, 1), commit(epoch=1)
+    for row in (data(seq=0, txn=True), marker):
+        admission = append_batch(info, row.header, offset=0, rules=REPLICATION, marker=row.marker)
+        assert admission.info is not None
+        info = admission.info
+    assert (merge(info).producer_epoch, merge(info).batches) == (1, ())
 
 
 def test_a_control_batch_of_another_type_has_no_business_with_a_producer() -> None:

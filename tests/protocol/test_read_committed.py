@@ -138,6 +138,7 @@ def test_the_first_unstable_offset(
         pytest.param(None, 30, id="none"),
         pytest.param(8, 8, id="below"),
         pytest.param(30, 30, id="at the top"),
+        pytest.param(40, 30, id="above it"),
     ],
 )
 def test_the_last_stable_offset_is_bounded_by_the_high_watermark(unstable: int | None, expected: int) -> None:

@@ -20,6 +20,7 @@ ENTRIES = tuple(
         pytest.param(0, 35, ENTRIES, True, id="row-128 into the last transaction"),
         pytest.param(11, 35, ENTRIES[1:], True, id="row-128 after the first ended"),
         pytest.param(20, 41, ENTRIES[2:], False, id="row-128 the last two"),
+        pytest.param(0, 40, ENTRIES, True, id="up to the stable offset of the last"),
     ],
 )
 def test_search(
