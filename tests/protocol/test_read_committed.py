@@ -71,6 +71,11 @@ def test_row_165_a_compacted_log_without_the_first_aborts_marker() -> None:
     assert consume(*log, aborted=((2, 6), (1, 0))) == ([3, 4, 30, 31, 32], 41)
 
 
+def test_an_aborted_transaction_listed_from_inside_a_batch_hides_the_whole_batch() -> None:
+    log = (data_batch(count=3, txn=True, at=0), abort_batch(at=3))
+    assert consume(*log, aborted=((1, 1),)) == ([], 4)
+
+
 def test_row_166_only_the_marker_of_an_aborted_transaction_is_left() -> None:
     log = (abort_batch(at=5), data_batch(count=3, txn=True, at=6), commit_batch(at=9))
     assert consume(*log, aborted=((1, 0),)) == ([6, 7, 8], 10)
