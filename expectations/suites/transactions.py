@@ -1,6 +1,7 @@
 """`transactions`: each is published whole or not at all, and each producer id has one owner."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
@@ -11,8 +12,20 @@ from spark_jobs.config.audit import AuditSettings
 
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
-    """A row per file of the table: transactions are divided by producer id."""
-    return facts.transactions
+    """A row per file of the table, which is divided by producer id, and one per partition that cuts some."""
+    torn = facts.partitions.filter(pc.greater(facts.partitions.column("torn_transactions"), pa.scalar(0)))
+    rows = [
+        {
+            "file": f"{row['topic']}-{row['partition']}",
+            "transactions": row["torn_transactions"],
+            "torn_transactions": row["torn_transactions"],
+            "shared_producer_ids": 0,
+            "examples": "",
+        }
+        for row in torn.to_pylist()
+    ]
+    schema = facts.transactions.schema
+    return pa.concat_tables([facts.transactions, pa.Table.from_pylist(rows, schema=schema)])
 
 
 def expectations(_: AuditSettings) -> tuple[Expectation, ...]:

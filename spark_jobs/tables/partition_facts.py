@@ -34,6 +34,7 @@ PARTITION_FACTS = Contract(
         _count("disordered_rows", "rows whose offset does not exceed that of the row before"),
         _count("repeated_sequences", "rows with producer id, epoch and sequence of another row"),
         _count("uncommitted_rows", "rows within the offsets of a transaction that did not commit"),
+        _count("torn_transactions", "committed transactions that the end of what is published cuts through"),
         _count("strange_timestamps", "rows whose timestamp is out of range"),
         _count("keys_sampled", "keys that were hashed"),
         _count("keys_elsewhere", "those of them that the default partitioner puts elsewhere"),

@@ -1,0 +1,104 @@
+"""Sequences of accepted batches: each producer counts on where it stopped, and from 0 in a new epoch."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spark_jobs.auditing.batch_columns import BatchColumns, Flags, Int64s
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from spark_jobs.protocol.sequence import MAX_SEQUENCE
+
+
+class _Ends(NamedTuple):
+    """The newest batch of each producer, by ascending id; sequence and offset are -1 before the first."""
+
+    producer_id: Int64s
+    producer_epoch: Int64s
+    last_sequence: Int64s
+    last_offset: Int64s
+
+    def take(self, rows: Int64s) -> "_Ends":
+        return _Ends._make(column[rows] for column in self)
+
+    def followed_by(self, newer: "_Ends") -> "_Ends":
+        """The newest of both of each producer."""
+        both = _Ends._make(np.concatenate(pair) for pair in zip(self, newer, strict=True))
+        order = np.argsort(both.producer_id, kind="stable")
+        return both.take(order[_is_last(both.producer_id[order])])
+
+
+class AcceptedSequences:
+    """Follows the producers of one partition from what they were at the start of the night."""
+
+    def __init__(self, producers: Rows, gaps: Int64s) -> None:
+        """`producers` are canonical rows of `PRODUCER`; `gaps` first and last offsets that are missing."""
+        self._ends = _ends_of(producers)
+        self._gap_starts = np.sort(gaps[:, 0])
+        self.broken = 0
+
+    def add(self, rows: BatchColumns) -> None:
+        """Accepted batches in the order of the table; a gap in the log excuses one in the sequence."""
+        counted = rows.take(rows.is_data & (rows.producer_id >= 0) & (rows.base_sequence >= 0))
+        if not counted.offset.size:
+            return
+        order = np.argsort(counted.producer_id, kind="stable")
+        rows = BatchColumns._make(column[order] for column in counted)
+        ends = _Ends(
+            rows.producer_id,
+            rows.producer_epoch,
+            (rows.base_sequence + rows.last_offset_delta) % (MAX_SEQUENCE + 1),
+            rows.last_offset,
+        )
+        before = self._before(ends)
+        broken = ~_continues(before, rows)
+        broken[broken] = ~self._is_excused(before.last_offset[broken], rows.offset[broken])
+        self.broken += int(np.count_nonzero(broken))
+        self._ends = self._ends.followed_by(ends)
+
+    def _before(self, ends: _Ends) -> _Ends:
+        """For each batch, sorted by producer, what its producer had sent before."""
+        before = _Ends._make(np.roll(column, 1) for column in ends)
+        first = np.flatnonzero(_is_first(ends.producer_id))
+        known = self._ends
+        place = np.searchsorted(known.producer_id, ends.producer_id[first])
+        found = np.append(known.producer_id, -1)[place] == ends.producer_id[first]
+        for column, values in zip(before[1:], known[1:], strict=True):
+            column[first] = np.where(found, np.append(values, -1)[place], -1)
+        return before
+
+    def _is_excused(self, last_offset: Int64s, offset: Int64s) -> Flags:
+        between = np.searchsorted(self._gap_starts, (last_offset, offset), side="right")
+        excused: Flags = between[0] < between[1]
+        return excused
+
+
+def _continues(before: _Ends, rows: BatchColumns) -> Flags:
+    """Whoever was unknown may begin anywhere (facts §2.7)."""
+    is_unknown = before.producer_epoch == NO_PRODUCER_EPOCH
+    expected = np.where(
+        before.producer_epoch == rows.producer_epoch, (before.last_sequence + 1) % (MAX_SEQUENCE + 1), 0
+    )
+    continues: Flags = is_unknown | (rows.base_sequence == expected)
+    return continues
+
+
+def _ends_of(producers: Rows) -> _Ends:
+    count = producers["batches"].astype(np.int64)
+    newest = np.maximum(count - 1, 0)
+    row = np.arange(len(producers))
+    return _Ends(
+        producers["producer_id"].astype(np.int64),
+        producers["producer_epoch"].astype(np.int64),
+        np.where(count > 0, producers["last_sequence"][row, newest], NO_SEQUENCE).astype(np.int64),
+        np.where(count > 0, producers["last_offset"][row, newest], -1).astype(np.int64),
+    )
+
+
+def _is_first(ids: Int64s) -> Flags:
+    """Where sorted `ids` change."""
+    return np.append(True, np.diff(ids) != 0)[: ids.size]
+
+
+def _is_last(ids: Int64s) -> Flags:
+    return np.append(np.diff(ids) != 0, True)[: ids.size]

@@ -1,0 +1,71 @@
+"""What workers of `audit` are asked: small values that travel."""
+
+from dataclasses import dataclass
+
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDigests:
+    """State files of a partition, empty for none: left by the run before, taken up and left by this one.
+
+    `admitted_end` is where `admit` says that the log ends; None if it had nothing to do with the partition.
+    """
+
+    handed_on: str = ""
+    taken_up: str = ""
+    after: str = ""
+    admitted_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInputs:
+    """One partition: keys of its files in the lake, empty for none, and what the run says of it.
+
+    The run publishes committed records from `first_offset` to before `end_offset`, and those of the
+    transactions that began at one of `late`; the run before published up to `published_before`. A compacted
+    log has holes by design.
+    """
+
+    partition: TopicPartition
+    indexed: int = 0
+    start_offset: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    published_before: int = 0
+    batches: str = ""
+    outcomes: str = ""
+    held: tuple[str, ...] = ()
+    late: tuple[int, ...] = ()
+    gaps: tuple[str, ...] = ()
+    is_compacted: bool = False
+    unreadable_records: int = 0
+    states: StateDigests = StateDigests()
+    last_stable_before: int = 0
+    last_stable_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is in range: timestamps in ms since 1970, and how many keys to look at per partition."""
+
+    earliest_ms: int
+    latest_ms: int
+    key_sample: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditTask:
+    """Neighbouring partitions of one topic, and the files that hold the topic's records.
+
+    `partition_count` is how many partitions the topic has, as far as anybody knows. Unless transactions are
+    to be whole, the end of what is published may cut through one.
+    """
+
+    inputs: tuple[PartitionInputs, ...]
+    records: tuple[str, ...]
+    partition_count: int
+    whole_transactions: bool
+    lake: ObjectStore
+    bounds: Bounds

@@ -1,0 +1,137 @@
+"""What a run says of each of its partitions, gathered from its steps' tables for workers to check."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
+from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.flow import Step
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.index_files import read_index_files
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import iter_rows, read_table
+from spark_jobs.storage.run_folder import RunFolder
+from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
+
+PARTITIONS = "partitions.parquet"
+GAPS = "gaps/"
+UNREADABLE = "unreadable/"
+
+Rows = Mapping[TopicPartition, Mapping[str, Any]]
+States = Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The tables of a run by partition; `earlier` is the `resolved_partitions` of the run before."""
+
+    resolved: Rows
+    admitted: Rows
+    earlier: Rows
+    indexed: Mapping[TopicPartition, int]
+    unreadable: Mapping[TopicPartition, int]
+    gaps: tuple[str, ...]
+    handed_on: States
+    taken_up: States
+    after: States
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every one that any table knows, also those that should be in others, too."""
+        return sorted({*self.resolved, *self.admitted, *self.indexed, *self.handed_on, *self.after})
+
+
+def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
+    """What the run's steps have written down."""
+    lake = folder.lake
+    run_before, handed_on = states_before(lake, chain, folder.inputs.state_in)
+    copies = read_index_files(folder)
+    return Accounts(
+        resolved=_rows(lake, folder.key(Step.RESOLVE, PARTITIONS)),
+        admitted=_rows(lake, folder.key(Step.ADMIT, PARTITIONS)),
+        earlier=_rows(lake, step_key(run_before, Step.RESOLVE, PARTITIONS)) if run_before else {},
+        indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
+        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
+        gaps=outputs_of(folder, Step.ADMIT, GAPS),
+        handed_on=handed_on,
+        taken_up=read_states(lake, folder.run_id, Step.REBUILD),
+        after=_states_after(folder),
+    )
+
+
+def partition_inputs(folder: RunFolder, accounts: Accounts, settings: Settings) -> list[PartitionInputs]:
+    """One per partition, in order."""
+    return [_inputs(folder, each, accounts, settings) for each in accounts.partitions]
+
+
+def outputs_of(folder: RunFolder, step: Step, prefix: str) -> tuple[str, ...]:
+    """Keys of the files that a finished step wrote below `prefix`."""
+    done = folder.done(step)
+    paths = [output.path for output in done.outputs] if done is not None else []
+    return tuple(folder.key(step, path) for path in paths if path.startswith(prefix))
+
+
+def _inputs(
+    folder: RunFolder, partition: TopicPartition, accounts: Accounts, settings: Settings
+) -> PartitionInputs:
+    resolved, admitted = accounts.resolved.get(partition, {}), accounts.admitted.get(partition, {})
+    earlier = accounts.earlier.get(partition, {})
+    is_internal = partition.topic in INTERNAL_TOPICS
+    policy = settings.topic(partition.topic).cleanup_policy
+    return PartitionInputs(
+        partition=partition,
+        indexed=accounts.indexed.get(partition, 0),
+        start_offset=admitted.get("start_offset", 0),
+        # Kafka's own topics have no table: nothing of them is published.
+        first_offset=0 if is_internal else resolved.get("first_offset", 0),
+        end_offset=0 if is_internal else resolved.get("end_offset", 0),
+        published_before=earlier.get("end_offset", 0),
+        batches=_key(folder, Step.ADMIT, admitted.get("batches")),
+        outcomes=_key(folder, Step.RESOLVE, resolved.get("outcomes")),
+        held=tuple(resolved.get("held", ())),
+        late=() if is_internal else tuple(resolved.get("late", ())),
+        gaps=accounts.gaps if admitted.get("gaps") else (),
+        is_compacted=is_internal or policy is CleanupPolicy.COMPACT,
+        unreadable_records=accounts.unreadable.get(partition, 0),
+        states=StateDigests(
+            handed_on=accounts.handed_on.get(partition, ""),
+            taken_up=accounts.taken_up.get(partition, ""),
+            after=accounts.after.get(partition, ""),
+            admitted_end=admitted.get("end_offset"),
+        ),
+        last_stable_before=earlier.get("last_stable_offset", 0),
+        last_stable_offset=resolved.get("last_stable_offset", 0),
+    )
+
+
+def _key(folder: RunFolder, step: Step, path: str | None) -> str:
+    return folder.key(step, path) if path else ""
+
+
+def _rows(lake: ObjectStore, key: str) -> Rows:
+    if lake.stat(key) is None:
+        return {}
+    rows = read_table(lake, key).to_pylist()
+    return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+
+
+def _states_after(folder: RunFolder) -> States:
+    for step in STATE_STEPS:
+        if folder.lake.stat(folder.key(step, STATE_TABLE)) is not None:
+            return read_states(folder.lake, folder.run_id, step)
+    return {}
+
+
+def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, int]:
+    """Records of committed batches that could not be decoded."""
+    found: dict[TopicPartition, int] = defaultdict(int)
+    for key in keys:
+        for part in iter_rows(lake, key, columns=["topic", "partition", "records"]):
+            for row in part.to_pylist():
+                found[TopicPartition(row["topic"], row["partition"])] += row["records"]
+    return found

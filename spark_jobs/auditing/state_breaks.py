@@ -1,0 +1,46 @@
+"""Whether a partition goes on where the run before has left it, and hands on what it came to."""
+
+from collections.abc import Iterator
+
+from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
+from spark_jobs.storage.errors import BrokenState, ObjectMissing
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.state_file import PartitionState, get_state
+
+
+def count_state_breaks(lake: ObjectStore, inputs: PartitionInputs) -> int:
+    """Differences that no rule explains, and state files that cannot be read.
+
+    Producers may be forgotten between two nights, nothing else may change. Nothing is published twice.
+    """
+    repeats = inputs.first_offset < min(inputs.published_before, inputs.end_offset)
+    states = inputs.states
+    if states.handed_on == states.taken_up == states.after:
+        return int(repeats)
+    try:
+        return int(repeats) + sum(_breaks(lake, states))
+    except (BrokenState, ObjectMissing):
+        return int(repeats) + 1
+
+
+def _breaks(lake: ObjectStore, states: StateDigests) -> Iterator[bool]:
+    yield bool(states.handed_on) and not states.taken_up
+    yield not states.after
+    if states.handed_on and states.taken_up and states.handed_on != states.taken_up:
+        yield _position(get_state(lake, states.handed_on)) != _position(get_state(lake, states.taken_up))
+    if states.taken_up and states.after:
+        before, after = get_state(lake, states.taken_up), get_state(lake, states.after)
+        yield after.end_offset < before.end_offset
+        yield states.admitted_end is not None and after.end_offset != states.admitted_end
+
+
+def _position(state: PartitionState) -> tuple[object, ...]:
+    return (
+        state.log_start_offset,
+        state.end_offset,
+        state.published_offset,
+        state.leader_epochs,
+        state.parked,
+        state.held,
+        state.open_transactions.tobytes(),
+    )

@@ -1,0 +1,113 @@
+"""What runs in a Spark task of `audit` over the table `transactions`: is each published as a whole?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.auditing.batch_columns import Flags
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import iter_rows
+
+READ = [
+    "transactional_id", "producer_id", "producer_epoch", "outcome", "partitions_found", "first_offsets",
+]  # fmt: skip
+MOST_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRange:
+    """What the run publishes of a partition: offsets, and transactions that began before them."""
+
+    partition: TopicPartition
+    first_offset: int
+    end_offset: int
+    late: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionTask:
+    """One file of the table `transactions`; without `ranges` nobody asks whether they are whole."""
+
+    file: str
+    key: str
+    ranges: tuple[PublishedRange, ...]
+    lake: ObjectStore
+
+
+def count_transactions(task: TransactionTask) -> Mapping[str, Any]:
+    """A row of `transaction_facts`."""
+    count, torn, owners = 0, list[str](), list[pa.Table]()
+    for part in iter_rows(task.lake, task.key, columns=READ):
+        count += part.num_rows
+        if task.ranges:
+            torn += [_name(row) for row in part.filter(_is_torn(part, task.ranges)).to_pylist()]
+        owners.append(_owners(part))
+    shared = _shared(owners)
+    examples = [
+        *(f"{name} is torn" for name in torn),
+        *(f"producer {each} has several owners" for each in shared),
+    ]
+    return {
+        "file": task.file,
+        "transactions": count,
+        "torn_transactions": len(torn),
+        "shared_producer_ids": len(shared),
+        "examples": "; ".join(examples[:MOST_EXAMPLES]),
+    }
+
+
+def _is_torn(part: pa.RecordBatch, ranges: tuple[PublishedRange, ...]) -> Flags:
+    """Committed transactions that are published on some of their partitions, but not on all."""
+    found = part.column("partitions_found")
+    shown = _are_published(pc.list_flatten(found), pc.list_flatten(part.column("first_offsets")), ranges)
+    parent = np.asarray(pc.list_parent_indices(found))
+    total = np.bincount(parent, minlength=part.num_rows)
+    published = np.bincount(parent, weights=shown, minlength=part.num_rows)
+    committed = np.asarray(pc.equal(part.column("outcome"), pa.scalar(Outcome.COMMITTED.value)))
+    torn: Flags = committed & (published > 0) & (published < total)
+    return torn
+
+
+def _are_published(
+    names: "pa.Array[Any]", first_offsets: "pa.Array[Any]", ranges: tuple[PublishedRange, ...]
+) -> Flags:
+    """Whether the transaction that begins there is among what the run publishes of the partition."""
+    known = pa.array([str(each.partition) for each in ranges])
+    place = np.asarray(pc.index_in(names, value_set=known).fill_null(len(ranges)))
+    offset = np.asarray(first_offsets)
+    first = np.array([*(each.first_offset for each in ranges), 0])[place]
+    end = np.array([*(each.end_offset for each in ranges), 0])[place]
+    published: Flags = (first <= offset) & (offset < end)
+    for number, each in enumerate(ranges):
+        if each.late:
+            published |= (place == number) & np.isin(offset, each.late)
+    return published
+
+
+def _owners(part: pa.RecordBatch) -> pa.Table:
+    """Each producer id with each transactional id that claims it."""
+    claimed = pa.table({name: part.column(name) for name in ("producer_id", "transactional_id")})
+    return (
+        claimed.filter(pc.is_valid(claimed.column("transactional_id")))
+        .group_by(claimed.column_names)
+        .aggregate([])
+    )
+
+
+def _shared(owners: list[pa.Table]) -> list[int]:
+    if not owners:
+        return []
+    pairs = pa.concat_tables(owners).group_by(["producer_id", "transactional_id"]).aggregate([])
+    ids, counts = np.unique(np.asarray(pairs.column("producer_id")), return_counts=True)
+    return [int(each) for each in ids[counts > 1]]
+
+
+def _name(row: dict[str, Any]) -> str:
+    owner = f" of {row['transactional_id']}" if row["transactional_id"] is not None else ""
+    return f"transaction{owner} by producer {row['producer_id']} in epoch {row['producer_epoch']}"

@@ -1,0 +1,104 @@
+"""What runs in a Spark task of `audit`: files of some partitions in, a row of numbers for each out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.auditing.accepted_offsets import AcceptedOffsets
+from spark_jobs.auditing.accepted_sequences import AcceptedSequences
+from spark_jobs.auditing.batch_columns import READ, Int64s, accepted_of, held_of
+from spark_jobs.auditing.committed_records import CommittedRecords
+from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
+from spark_jobs.auditing.outcomes import Outcomes, read_outcomes
+from spark_jobs.auditing.record_facts import RecordFacts
+from spark_jobs.auditing.record_rows import iter_records, sample_keys
+from spark_jobs.auditing.state_breaks import count_state_breaks
+from spark_jobs.auditing.verdict_counts import VerdictCounts
+from spark_jobs.protocol.hashes import partition_for_key
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import iter_rows
+from spark_jobs.storage.state_file import PartitionState, get_state
+
+Facts = Mapping[str, int]
+"""A row of `partition_facts`, without its key."""
+
+
+def count_facts(task: AuditTask) -> tuple[Facts, ...]:
+    """The facts of each of the task's partitions, in their order."""
+    outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
+    records = _record_facts(task, outcomes)
+    return tuple(
+        {
+            **_batch_facts(task.lake, each, outcomes[each.partition.partition]),
+            **records[each.partition.partition],
+            **_key_facts(task, each.partition.partition),
+            "unreadable_records": each.unreadable_records,
+            "torn_transactions": outcomes[each.partition.partition].torn_at(each.end_offset)
+            if task.whole_transactions
+            else 0,
+            "state_breaks": count_state_breaks(task.lake, each),
+            "last_stable_before": each.last_stable_before,
+            "last_stable_offset": each.last_stable_offset,
+        }
+        for each in task.inputs
+    )
+
+
+def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes) -> Facts:
+    state = get_state(lake, inputs.states.taken_up) if inputs.states.taken_up else PartitionState()
+    gaps = _gaps(lake, inputs)
+    verdicts, committed = VerdictCounts(), CommittedRecords(inputs, outcomes)
+    offsets = AcceptedOffsets(inputs.start_offset, gaps)
+    sequences = AcceptedSequences(state.producers, gaps)
+    for digest in inputs.held:
+        committed.add(held_of(get_carried(lake, digest).rows))
+    for part in iter_rows(lake, inputs.batches, columns=READ) if inputs.batches else ():
+        verdicts.add(part)
+        accepted = accepted_of(part)
+        offsets.add(accepted)
+        sequences.add(accepted)
+        committed.add(accepted)
+    return {
+        "batches_in": inputs.indexed + len(get_carried(lake, state.parked).rows),
+        **verdicts.facts(),
+        **offsets.facts(is_compacted=inputs.is_compacted),
+        "sequence_gaps": 0 if inputs.is_compacted else sequences.broken,
+        **committed.facts(),
+    }
+
+
+def _gaps(lake: ObjectStore, inputs: PartitionInputs) -> Int64s:
+    """First and last offsets that were reported as missing from the partition."""
+    found: list[Int64s] = [np.empty((0, 2), dtype=np.int64)]
+    for key in inputs.gaps:
+        for part in iter_rows(lake, key, columns=["topic", "partition", "first_offset", "last_offset"]):
+            rows = part.filter(_is_of(inputs.partition, part))
+            found.append(
+                np.stack([np.asarray(rows.column(name)) for name in ("first_offset", "last_offset")], 1)
+            )
+    return np.concatenate(found)
+
+
+def _is_of(partition: TopicPartition, part: pa.RecordBatch) -> "pa.Array[Any]":
+    is_topic = pc.equal(part.column("topic"), pa.scalar(partition.topic))
+    return pc.and_(is_topic, pc.equal(part.column("partition"), pa.scalar(partition.partition, pa.int32())))
+
+
+def _record_facts(task: AuditTask, outcomes: Mapping[int, Outcomes]) -> dict[int, Facts]:
+    folds = {partition: RecordFacts(each, task.bounds) for partition, each in outcomes.items()}
+    for partition, rows in iter_records(task.lake, task.records, min(folds), max(folds)):
+        if partition in folds:
+            folds[partition].add(rows)
+    return {partition: fold.facts() for partition, fold in folds.items()}
+
+
+def _key_facts(task: AuditTask, number: int) -> Facts:
+    """Keys that are not where the default partitioner would have put them."""
+    keys = sample_keys(task.lake, task.records, number, task.bounds.key_sample)
+    elsewhere = sum(partition_for_key(key, task.partition_count) != number for key in keys)
+    return {"keys_sampled": len(keys), "keys_elsewhere": elsewhere}

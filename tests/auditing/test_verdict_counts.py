@@ -1,0 +1,27 @@
+from spark_jobs.auditing.verdict_counts import VerdictCounts
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.tables.batches import MARKER_OBJECT
+from tests.auditing.batches import part
+
+
+def test_every_verdict_counts_in_its_group() -> None:
+    counts = VerdictCounts()
+    counts.add(part(*({"verdict": verdict.value} for verdict in Verdict)))
+    counts.add(part({"verdict": "accepted"}, {"verdict": "out_of_order"}))
+    facts = counts.facts()
+    assert facts["verdicts"] == len(Verdict) + 2
+    assert (facts["accepted"], facts["duplicate"], facts["corrupt"], facts["held"]) == (2, 2, 1, 1)
+    assert facts["out_of_order"] == 2
+    assert sum(facts[name] for name in ("accepted", "duplicate", "rejected", "corrupt", "held")) == 14
+
+
+def test_markers_that_the_run_made_did_not_come_in() -> None:
+    counts = VerdictCounts()
+    counts.add(part({}, {"object_order": MARKER_OBJECT}))
+    assert counts.facts()["verdicts"] == 1
+
+
+def test_a_word_that_is_no_verdict_is_none() -> None:
+    counts = VerdictCounts()
+    counts.add(part({"verdict": "fine"}))
+    assert counts.facts()["verdicts"] == 0
