@@ -1,14 +1,15 @@
 """What stays out of the tables, with its bytes: batches that are refused, corrupt or unreadable, or wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.materialising.outcomes import ABORTED, View
+from spark_jobs.materialising.outcomes import ABORTED, COMMITTED, View
 from spark_jobs.materialising.reads import plan_reads
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.materialising.sources import Objects
@@ -28,6 +29,16 @@ _KIND_OF = {
 }
 """Of verdicts that lead here; duplicates do not, their originals are in the tables."""
 _KIND_TYPE = f"U{max(map(len, QuarantineKind))}"
+
+
+_BEHIND = "it stands behind a transaction that is not decided yet"
+"""Why an accepted batch waits whose own transaction does not say so."""
+
+
+def _why_waiting(outcomes: Sequence[str | None]) -> "pa.Array[Any]":
+    """Why batches wait whose transactions have these outcomes."""
+    said = [_BEHIND if each in {None, COMMITTED} else f"its transaction is {each}" for each in outcomes]
+    return pa.array(said, pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +87,12 @@ class QuarantineTable:
         return pa.array([bytes(data[at : at + size]) for at, size in places], pa.binary())
 
     def _table(self, batches: pa.Table, kinds: npt.NDArray[np.str_], data: "pa.Array[Any]") -> pa.Table:
-        added: dict[str, Any] = {"kind": pa.array(kinds.tolist(), pa.string()), "bytes": data}
+        added: dict[str, Any] = {
+            "kind": pa.array(kinds.tolist(), pa.string()),
+            "reason": pc.coalesce(
+                batches.column("reason"), _why_waiting(batches.column("outcome").to_pylist())
+            ),
+            "bytes": data,
+        }
         columns = [added[name] if name in added else batches.column(name) for name in SCHEMA.names]
         return pa.table(columns, names=SCHEMA.names).cast(SCHEMA)

@@ -23,7 +23,6 @@ _EPOCH = date(1970, 1, 1)
 
 _COUNTING = ("offset", "timestamp", "sequence")
 RECORD_OPTIONS: dict[str, Any] = {
-    "write_statistics": ["partition", "offset", "timestamp", "producer_id", "run_date"],
     "write_page_index": True,
     "use_dictionary": [
         "partition",
@@ -37,7 +36,7 @@ RECORD_OPTIONS: dict[str, Any] = {
     ],
     "column_encoding": dict.fromkeys(_COUNTING, "DELTA_BINARY_PACKED"),
 }
-"""Statistics are what readers skip files by; those of keys and values would be their bytes once more."""
+"""Where values only grow, differences are smaller than a dictionary; where they vary, it would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,10 @@ def test_what_waits_for_its_transaction_lies_in_quarantine_with_its_bytes(tmp_pa
     held = _rows(context, "quarantine")
     assert held
     assert {row["kind"] for row in held} == {"held"}
+    assert {row["reason"] for row in held} == {
+        "its transaction is open",
+        "it stands behind a transaction that is not decided yet",
+    }
     for row in held:
         assert check_batch(row["bytes"]).base_offset == row["offset"]
         assert len(row["bytes"]) == row["size"]
