@@ -14,6 +14,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.snapshots import offset_of
 from spark_jobs.rebuilding.worker import rebuild_partitions
+from spark_jobs.resolving.coordinators import fold_coordinators
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
@@ -36,7 +37,9 @@ LogStarts = dict[tuple[str, str], dict[TopicPartition, int]]
 def run(context: RunContext) -> StepResult:
     """State files for all partitions with objects tonight; the others keep theirs."""
     run_id, before = states_before(context.lake, context.chain, context.folder.inputs.state_in)
-    rebuilt = _rebuild_all(context, run_id, before)
+    night = night_partitions(context.folder, context.manifest, context.settings)
+    rebuilt = _rebuild_all(context, night, run_id, before)
+    coordinators = fold_coordinators(context, night)
     states = before | {each.partition: each.state for each in rebuilt}
     folder, lake = context.folder, context.lake
     return StepResult(
@@ -44,23 +47,25 @@ def run(context: RunContext) -> StepResult:
             put_states(folder, Step.REBUILD, states),
             put_table(lake, folder.key(Step.REBUILD), ORIGINS, _origins_table(rebuilt)),
             put_table(lake, folder.key(Step.REBUILD), CARRIED, _carried_table(rebuilt)),
+            *coordinators.outputs,
         ),
         counts={
             "partitions": len(states),
             "rebuilt": len(rebuilt),
             "producers": sum(each.producers for each in rebuilt),
             "expired": sum(each.expired for each in rebuilt),
+            "coordinator_records": coordinators.records,
         },
-        messages=tuple(islice(_messages(rebuilt), MOST_MESSAGES)),
+        messages=tuple(islice(chain(coordinators.messages, _messages(rebuilt)), MOST_MESSAGES)),
     )
 
 
-def _rebuild_all(context: RunContext, run_id: str, before: dict[TopicPartition, str]) -> tuple[Rebuilt, ...]:
+def _rebuild_all(
+    context: RunContext, night: Sequence[NightPartition], run_id: str, before: dict[TopicPartition, str]
+) -> tuple[Rebuilt, ...]:
     log_starts = _read_log_starts(context)
-    partitions = night_partitions(context.folder, context.manifest, context.settings)
     jobs = [
-        _job(context, each, run_id if each.partition in before else "", before, log_starts)
-        for each in partitions
+        _job(context, each, run_id if each.partition in before else "", before, log_starts) for each in night
     ]
     tasks = [
         RebuildTask(

@@ -1,0 +1,106 @@
+"""Transactions after the night's cut as rows: of their table, for partitions, for coordinators."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.protocol.hanging import HangingTransaction, hanging_transaction
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.resolving.cuts import Numbers
+from spark_jobs.resolving.fates import Cut, Fates
+from spark_jobs.resolving.joined_files import JoinedFile
+from spark_jobs.resolving.joined_rows import NONE, OUTCOMES
+from spark_jobs.resolving.part_rows import PART, Part, partition_transaction
+from spark_jobs.tables.transactions import TRANSACTIONS
+
+BIN = "bin"
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field(BIN, pa.int32(), nullable=False),
+    pa.field("outcome", pa.int8(), nullable=False),
+    pa.field("is_timed_out", pa.bool_(), nullable=False),
+    pa.field("is_late", pa.bool_(), nullable=False),
+    pa.field("is_kept", pa.bool_(), nullable=False),
+    pa.field("transactional_id", pa.string()),
+    *(pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()),
+]
+CONCLUDED_PARTS = pa.schema(_FIELDS)
+"""Parts with their outcome. `is_late`: published tonight below its partition's floor. `is_kept`: not settled.
+
+`timed_out` of a part is what the next night has to know: its batches are held, though below its cut.
+"""
+
+COORDINATOR = "coordinator_partition"
+_SETTLED_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field(COORDINATOR, pa.int32(), nullable=False),
+    pa.field("transactional_id", pa.string()),
+    pa.field("first_record_offset", pa.int64(), nullable=False),
+]
+SETTLED = pa.schema(_SETTLED_FIELDS)
+"""Transactions that a coordinator's log told of and that are over."""
+
+
+def parts_table(file: JoinedFile, fates: Fates, cut: Cut, bins: Numbers) -> pa.Table:
+    """Rows of `CONCLUDED_PARTS`; `bins` says by which task each partition is carried on."""
+    parts, number = file.parts.copy(), file.transaction
+    is_timed_out = file.is_timed_out[number]
+    was_late = parts["timed_out"] != 0
+    is_below = parts["last_offset"] < cut.cuts[parts["partition"]]
+    stays_late = was_late & (file.is_undecided | fates.waits)[number]
+    parts["timed_out"] = (parts["batches"] > 0) & ((is_timed_out & is_below) | stays_late)
+    columns: dict[str, Any] = {
+        BIN: bins[parts["partition"]],
+        "outcome": file.outcome[number].astype(np.int8),
+        "is_timed_out": is_timed_out,
+        "is_late": was_late & fates.is_published[number],
+        "is_kept": (parts["marker_type"] == NO_MARKER) | ~fates.is_settled[number],
+        "transactional_id": file.transactions.column("transactional_id").take(number),
+        **{name: np.ascontiguousarray(parts[name]) for name in PART.names or ()},
+    }
+    return pa.table([columns[name] for name in CONCLUDED_PARTS.names], schema=CONCLUDED_PARTS)
+
+
+def settled_table(file: JoinedFile, fates: Fates) -> pa.Table:
+    """Rows of `SETTLED`."""
+    known = file.transactions.column(COORDINATOR).to_numpy() != NONE
+    return file.transactions.filter(pa.array(known & fates.is_settled)).select(SETTLED.names).cast(SETTLED)
+
+
+def transactions_table(
+    file: JoinedFile, fates: Fates, cut: Cut, partitions: Sequence[TopicPartition], now: int
+) -> pa.Table:
+    """Rows of `TRANSACTIONS`."""
+    count = file.transactions.num_rows
+    held_back, commands = np.zeros(count, dtype=np.int64), [list[str]() for _ in range(count)]
+    hanging = file.outcome == OUTCOMES.index(Outcome.HANGING)
+    for number, part in _undecided_parts(file):
+        burden = _burden(part, cut, partitions[part.partition], now)
+        held_back[number] += burden.held_back
+        if hanging[number] and part.is_open:
+            commands[number].append(burden.abort_command())
+    kind = TRANSACTIONS.schema.field("abort_commands").type
+    table = (
+        file.transactions.append_column("published", pa.array(fates.is_published))
+        .append_column("held_back", pa.array(held_back))
+        .append_column("abort_commands", pa.array(commands, kind))
+    )
+    return TRANSACTIONS.cast(table.filter(pa.array(fates.is_listed)))
+
+
+def _undecided_parts(file: JoinedFile) -> list[tuple[int, Part]]:
+    chosen = file.is_undecided[file.transaction] & (file.parts["batches"] > 0)
+    rows = map(Part._make, file.parts[chosen].tolist())
+    return list(zip(file.transaction[chosen].tolist(), rows, strict=True))
+
+
+def _burden(part: Part, cut: Cut, topic_partition: TopicPartition, now: int) -> HangingTransaction:
+    """What the part holds back: everything from where its partition is decided, if it is the oldest there."""
+    return hanging_transaction(
+        partition_transaction(part, topic_partition),
+        last_stable_offset=int(cut.decided[part.partition]),
+        high_watermark=int(cut.ends[part.partition]),
+        now=now,
+    )

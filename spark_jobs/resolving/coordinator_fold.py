@@ -1,0 +1,170 @@
+"""What runs in a Spark task to fold `__transaction_state`: partitions in, timelines in the lake out."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import TRANSACTION_STATE
+from spark_jobs.protocol.coordinator_history import (
+    CoordinatorEntry,
+    CoordinatorRecord,
+    UnreadableRecord,
+    read_entries,
+)
+from spark_jobs.protocol.errors import CorruptCoordinatorRecord
+from spark_jobs.protocol.transaction_timeline import IdTimeline, timeline
+from spark_jobs.resolving.buckets import BUCKET, write_grouped
+from spark_jobs.resolving.coordinator_rows import LogCopy, LogRows, rows_of_log
+from spark_jobs.resolving.log_records import LogReader, LogRecords
+from spark_jobs.resolving.timeline_file import CoordinatorFold, read_fold, write_fold
+from spark_jobs.resolving.timeline_rows import timelines_table
+from spark_jobs.storage.layout import state_key
+from spark_jobs.storage.manifest import ManifestEntry
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import ParquetOutput
+from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.staged import StagedObjects
+from spark_jobs.storage.state_file import get_content, put_content
+from spark_jobs.tables.timelines import TIMELINES
+
+MOST_PROBLEMS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldJob:
+    """One partition of the coordinator's log: its copies tonight, their objects, and its fold of before."""
+
+    partition: int
+    copies: tuple[LogCopy, ...] = ()
+    objects: tuple[ManifestEntry, ...] = ()
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldTask:
+    """Some partitions for one worker; `folder` is the key of the step's folder in the lake."""
+
+    jobs: tuple[FoldJob, ...]
+    buckets: int
+    lake: ObjectStore
+    folder: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedPartition:
+    """A fold: its file of timelines, its digest, how much there was to read, and what could not be."""
+
+    partition: int
+    output: OutputFile
+    fold: str
+    rows: int
+    records: int
+    problems: tuple[str, ...] = ()
+
+
+def fold_coordinator_logs(task: FoldTask) -> tuple[FoldedPartition, ...]:
+    """Folds each partition; the same task again writes the same bytes."""
+    return tuple(_fold_partition(task, job) for job in task.jobs)
+
+
+def get_fold(lake: ObjectStore, digest: str) -> CoordinatorFold:
+    """The fold of that name; an empty one for no name."""
+    if not digest:
+        return CoordinatorFold()
+    return read_fold(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+
+
+def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
+    before = get_fold(task.lake, job.before)
+    log = rows_of_log(task.lake, job.copies, end_offset=before.end_offset, taken_epochs=before.leader_epochs)
+    reader = LogReader(
+        staged=StagedObjects(task.settings),
+        objects={entry.order: entry for entry in job.objects},
+        limits=task.settings.limits.protocol,
+    )
+    found = Findings(name=f"{TRANSACTION_STATE}-{job.partition}")
+    found.note_replaced(log)
+    known = fold_records(before.timelines, reader.read(log.rows), found)
+    after = CoordinatorFold(
+        end_offset=log.end_offset,
+        leader_epochs=log.leader_epochs,
+        timelines=known,
+        settled=before.settled,
+        expired=_expired(known, before),
+    )
+    table = timelines_table(after, job.partition, folded_before=before.end_offset, buckets=task.buckets)
+    with ParquetOutput(task.lake, TIMELINES.schema) as output:
+        write_grouped(output, table, BUCKET)
+        return FoldedPartition(
+            partition=job.partition,
+            output=output.finish(task.folder, f"timelines/{job.partition:05d}.parquet"),
+            fold=put_content(task.lake, write_fold(after)),
+            rows=table.num_rows,
+            records=found.records,
+            problems=tuple(found.problems),
+        )
+
+
+@dataclass(slots=True)
+class Findings:
+    """How many records were read, and some of what was wrong."""
+
+    name: str
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, problem: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(f"{self.name}: {problem}")
+
+    def note_replaced(self, log: LogRows) -> None:
+        if log.replaced:
+            self.add(
+                f"offsets from {log.replaced[0]} on were folded by an earlier night, but a newer leader has "
+                "written others there since: outcomes that rest on them may be wrong"
+            )
+
+
+def _expired(known: Mapping[str, IdTimeline], before: CoordinatorFold) -> frozenset[str]:
+    """Ids whose last record is a tombstone: one of tonight, or one of before that nothing has followed."""
+    return frozenset(
+        transactional_id
+        for transactional_id, each in known.items()
+        if isinstance(each.current, CoordinatorRecord)
+        and each.current.value is None
+        and (each.current.offset >= before.end_offset or transactional_id in before.expired)
+    )
+
+
+def fold_records(
+    before: Mapping[str, IdTimeline], log: Iterable[LogRecords], found: Findings
+) -> dict[str, IdTimeline]:
+    """The timelines after the records of `log`, taken on piece by piece."""
+    known = dict(before)
+    for piece in log:
+        for transactional_id, entries in _by_id(piece, found).items():
+            known[transactional_id] = timeline(transactional_id, entries, before=known.get(transactional_id))
+    return known
+
+
+def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntry]]:
+    grouped: dict[str, list[CoordinatorEntry]] = {}
+    if piece.problem:
+        found.add(piece.problem)
+    for entry in _entries(piece, found):
+        grouped.setdefault(entry.transactional_id, []).append(entry)
+    return grouped
+
+
+def _entries(piece: LogRecords, found: Findings) -> Iterator[CoordinatorEntry]:
+    """What the records say, one by one: one that cannot be read is passed over, not its whole batch."""
+    found.records += len(piece.records)
+    for record in piece.records:
+        try:
+            for entry in read_entries(piece.header, (record,), source=found.name):
+                if isinstance(entry, UnreadableRecord):
+                    found.add(entry.problem)
+                yield entry
+        except CorruptCoordinatorRecord as error:
+            found.add(str(error))

@@ -1,0 +1,93 @@
+"""The batches of a coordinator's log that count, out of all copies: an offset once, by the newest leader."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.replica_copies import DIVERGENT, CopyColumns, CopySettler
+from spark_jobs.kernels.rules import ACCEPTED
+from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.protocol.leader_epochs import UNDEFINED_EPOCH
+from spark_jobs.resolving.log_records import COLUMNS
+from spark_jobs.storage.index_rows import is_problem, iter_index, values
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.tables.index import INDEX
+
+_READ = [*COLUMNS, "problem"]
+_SCHEMA = pa.schema([INDEX.schema.field(name) for name in _READ])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCopy:
+    """One copy of a log: keys of its index files in order, and what its checkpoint says of leaders."""
+
+    keys: tuple[str, ...]
+    leader_epochs: tuple[EpochEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRows:
+    """The rows that count, by offset; `replaced` are offsets that were folded, and rewritten since."""
+
+    rows: pa.RecordBatch
+    leader_epochs: tuple[EpochEntry, ...]
+    end_offset: int
+    replaced: tuple[int, ...]
+
+
+def rows_of_log(
+    lake: ObjectStore, copies: Sequence[LogCopy], *, end_offset: int, taken_epochs: tuple[EpochEntry, ...]
+) -> LogRows:
+    """The batches from `end_offset` on; up to there, leaders of `taken_epochs` wrote what was folded before.
+
+    The whole of the rows is in memory: these logs are small, since they are compacted.
+    """
+    rows = _in_order([batch for copy in copies for batch in _good_rows(lake, copy)])
+    epochs = _leader_epochs(rows, copies)
+    settler = CopySettler(
+        leader_epochs=epochs if len(copies) > 1 else (), taken_epochs=taken_epochs, taken_offset=end_offset
+    )
+    columns = CopyColumns._make(values(rows, name) for name in CopyColumns._fields)
+    codes, _ = settler.settle(columns)
+    is_replaced = (codes == DIVERGENT) & (columns.base_offset < end_offset)
+    newest = max((entry.epoch for entry in taken_epochs), default=UNDEFINED_EPOCH)
+    is_replaced &= columns.partition_leader_epoch > newest
+    return LogRows(
+        rows=rows.filter(pa.array(codes == ACCEPTED)),
+        leader_epochs=_joined(taken_epochs, epochs),
+        end_offset=settler.end_offset,
+        replaced=tuple(columns.base_offset[is_replaced].tolist()),
+    )
+
+
+def _good_rows(lake: ObjectStore, copy: LogCopy) -> Iterator[pa.RecordBatch]:
+    for rows in iter_index(lake, copy.keys, columns=_READ):
+        yield rows.filter(pa.array(~is_problem(rows)))
+
+
+def _in_order(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows by offset; where several begin at one, the newest leader's first, then the fullest."""
+    table = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
+    rows = (table.to_batches() or [pa.RecordBatch.from_pylist([], schema=_SCHEMA)])[0]
+    keys = ("record_count", "partition_leader_epoch")
+    order = np.lexsort((*(-values(rows, name) for name in keys), values(rows, "base_offset")))
+    return rows.take(order)
+
+
+def _leader_epochs(rows: pa.RecordBatch, copies: Iterable[LogCopy]) -> tuple[EpochEntry, ...]:
+    """Where each leader began to write, as far as batches and checkpoints tell."""
+    epochs, first = np.unique(values(rows, "partition_leader_epoch"), return_index=True)
+    offsets = values(rows, "base_offset")[first]
+    seen = [EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in zip(epochs, offsets, strict=True)]
+    told = (entry for copy in copies for entry in copy.leader_epochs)
+    return _joined((entry for entry in seen if entry.epoch > UNDEFINED_EPOCH), told)
+
+
+def _joined(*sources: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:
+    starts: dict[int, int] = {}
+    for entries in sources:
+        for entry in entries:
+            starts[entry.epoch] = min(starts.get(entry.epoch, entry.start_offset), entry.start_offset)
+    return tuple(EpochEntry(epoch=epoch, start_offset=start) for epoch, start in sorted(starts.items()))

@@ -1,0 +1,57 @@
+"""What runs in a Spark task to gather transactions as partitions saw them, divided by producer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.resolving.buckets import BUCKET, write_grouped
+from spark_jobs.resolving.part_rows import PART, PARTS, joined, parts_of_night, parts_table, parts_waiting
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import ParquetOutput, read_table
+from spark_jobs.storage.waiting_file import get_waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherPartition:
+    """One partition: its number, and the digest of what waits of it."""
+
+    number: int
+    partition: TopicPartition
+    waiting: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherTask:
+    """Some partitions for one worker; `transactions` is the key of their shared file, empty without one."""
+
+    number: int
+    partitions: tuple[GatherPartition, ...]
+    transactions: str
+    buckets: int
+    lake: ObjectStore
+    work: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """A file of parts."""
+
+    key: str
+    rows: int
+
+
+def gather_parts(task: GatherTask) -> Gathered:
+    """Writes all parts of the partitions: those that waited, and those of the night."""
+    waiting = [
+        parts_waiting(get_waiting(task.lake, each.waiting).transactions, each.number)
+        for each in task.partitions
+    ]
+    rows = np.concatenate(waiting) if waiting else np.empty(0, dtype=PART)
+    if task.transactions:
+        numbers = {each.partition: each.number for each in task.partitions}
+        rows = joined(rows, parts_of_night(read_table(task.lake, task.transactions), numbers))
+    with ParquetOutput(task.lake, PARTS) as output:
+        write_grouped(output, parts_table(rows, task.buckets), BUCKET)
+        path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
+    return Gathered(key=f"{task.work}/{path}", rows=len(rows))

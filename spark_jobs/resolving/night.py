@@ -1,0 +1,113 @@
+"""The partitions of a lake as a night finds them: what they brought, how far they were, what waits."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS, SourceKind
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.resolving.cuts import Offsets
+from spark_jobs.resolving.joined_files import Reach
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionNight:
+    """One partition; `admitted` and `before` are its rows in the tables of tonight's admit and of last night.
+
+    At least one of them is there.
+    """
+
+    number: int
+    partition: TopicPartition
+    has_markers: bool
+    entries: tuple[ManifestEntry, ...] = ()
+    admitted: Row | None = None
+    before: Row | None = None
+
+    @property
+    def floor(self) -> int:
+        """Up to where earlier nights have published."""
+        return 0 if self.before is None else int(self.before["end_offset"])
+
+    @property
+    def waiting(self) -> str:
+        return "" if self.before is None else str(self.before["waiting"])
+
+    @property
+    def log_end_offset(self) -> int:
+        return int(self._number("end_offset", "log_end_offset"))
+
+    @property
+    def log_start_offset(self) -> int:
+        return int(self._number("log_start_offset", "log_start_offset"))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the night can change anything: it brings batches, or something waits."""
+        if self.admitted is not None or self.before is None:
+            return True
+        waits = self.before["held_batches"] or self.before["unsettled"]
+        return bool(waits) or self.partition.topic == CONSUMER_OFFSETS
+
+    def _number(self, tonight: str, last_night: str) -> Any:
+        if self.admitted is not None:
+            return self.admitted[tonight]
+        return 0 if self.before is None else self.before[last_night]
+
+
+def partitions_of_night(
+    partitions: Iterable[TopicPartition],
+    *,
+    admitted: Iterable[Row],
+    before: Iterable[Row],
+    entries: Mapping[TopicPartition, tuple[ManifestEntry, ...]],
+    settings: Settings,
+) -> tuple[PartitionNight, ...]:
+    """Every partition ever seen, numbered by topic and partition."""
+    tonight = {TopicPartition(row["topic"], row["partition"]): row for row in admitted}
+    last_night = {TopicPartition(row["topic"], row["partition"]): row for row in before}
+    known = sorted({*partitions, *tonight, *last_night})
+    return tuple(
+        PartitionNight(
+            number=number,
+            partition=partition,
+            has_markers=_has_markers(
+                tonight.get(partition), last_night.get(partition), entries.get(partition, ()), settings
+            ),
+            entries=entries.get(partition, ()),
+            admitted=tonight.get(partition),
+            before=last_night.get(partition),
+        )
+        for number, partition in enumerate(known)
+    )
+
+
+def _has_markers(
+    admitted: Row | None, before: Row | None, entries: Iterable[ManifestEntry], settings: Settings
+) -> bool:
+    """False for a capture of producers alone: no marker was ever sent by one."""
+    captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
+    if admitted is not None and captured:
+        return any(settings.source(name).markers for name in captured)
+    if admitted is None and before is not None:
+        return bool(before["has_markers"])
+    return admitted is None or admitted["kind"] != SourceKind.CAPTURE
+
+
+def reach_of(night: Sequence[PartitionNight]) -> Reach:
+    """How far each partition is published, by number."""
+    return Reach(
+        floors=np.array([each.floor for each in night], dtype=np.int64),
+        is_internal=np.array([each.partition.topic in INTERNAL_TOPICS for each in night], dtype=np.bool_),
+    )
+
+
+def ends_of(night: Sequence[PartitionNight]) -> Offsets:
+    """Where each log ends, by number."""
+    return np.array([max(each.log_end_offset, each.floor) for each in night], dtype=np.int64)

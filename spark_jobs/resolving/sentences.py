@@ -1,0 +1,48 @@
+"""Outcomes in words: what became of a transaction, and why, for people who do not know the codes."""
+
+from functools import cache
+
+from spark_jobs.protocol.coordinator_log import TransactionState
+from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
+
+_WORDS = {
+    Evidence.MARKER: "its markers say so",
+    Evidence.COORDINATOR: "the coordinator's log says so ({state})",
+    Evidence.MARKER_ELSEWHERE: "its marker on another partition says so",
+    Evidence.PRODUCER_EPOCH: "its epoch is used by no other transaction",
+    Evidence.CLOCK: "order and timestamps leave no other transaction",
+    Evidence.TIMEOUT: "its timeout of {timeout} ms had passed at the run's time",
+    Evidence.MARKER_MISSING: "{missing} of its partitions have no marker",
+    Evidence.AHEAD_OF_COORDINATOR: "the copy of the coordinator's log is older than the markers",
+    Evidence.CONTRADICTION: "markers contradict the coordinator or each other",
+    Evidence.END_NOT_RECORDED: "the coordinator's log goes on, or cannot be read, without its end",
+    Evidence.NOT_LISTED: "the coordinator knows the producer, but not this transaction on this partition",
+    Evidence.NO_COORDINATOR_ENTRY: "the coordinator's log does not know the producer",
+    Evidence.NO_COORDINATOR_LOG: "there is no copy of the coordinator's log, so markers alone decide",
+    Evidence.SEVERAL_FIT: "it can be one of several transactions that ended differently",
+}
+
+
+def sentence_of(resolved: ResolvedTransaction) -> str:
+    """Outcome and evidence as a sentence."""
+    coordinator = resolved.coordinator
+    return _sentence(
+        resolved.outcome,
+        resolved.evidence,
+        None if coordinator is None else coordinator.state,
+        0 if coordinator is None else coordinator.transaction_timeout_ms,
+        len(resolved.markers_missing) if Evidence.MARKER_MISSING in resolved.evidence else 0,
+    )
+
+
+@cache
+def _sentence(
+    outcome: Outcome,
+    evidence: tuple[Evidence, ...],
+    state: TransactionState | None,
+    timeout: int,
+    missing: int,
+) -> str:
+    label = "" if state is None else state.label
+    reasons = (_WORDS[each].format(state=label, timeout=timeout, missing=missing) for each in evidence)
+    return f"{outcome}: {'; '.join(reasons)}"

@@ -1,0 +1,149 @@
+"""`resolve`: one outcome for every transaction, and how far each partition can be published.
+
+Transactions are small rows in files; workers divide them by producer, join them with the coordinator's log,
+and divide the outcomes by partition again. The driver sees partitions, never transactions.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+import numpy as np
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.resolving.carry_job import CarriedPartition
+from spark_jobs.resolving.conclude import Concluded
+from spark_jobs.resolving.coordinators import buckets_of, read_timelines
+from spark_jobs.resolving.cuts import Numbers
+from spark_jobs.resolving.high_watermarks import read_high_watermarks
+from spark_jobs.resolving.messages import messages
+from spark_jobs.resolving.night import PartitionNight, partitions_of_night
+from spark_jobs.resolving.partition_rows import partitions_table
+from spark_jobs.resolving.phases import CarryJobs, Phases
+from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
+from spark_jobs.storage.folds import (
+    FoldName,
+    check_resolved,
+    digest_of_folds,
+    folds_before,
+    put_folds,
+    run_before,
+)
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.manifest import ManifestEntry
+from spark_jobs.storage.night_partitions import night_partitions
+from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.staged import StagedObjects
+from spark_jobs.storage.states import read_states
+from spark_jobs.tables.folds import FoldKind
+
+PARTITIONS = "partitions.parquet"
+CARRIED_OBJECTS = "carried_objects.parquet"
+MOST_MESSAGES = 20
+
+
+def run(context: RunContext) -> StepResult:
+    """Resolve the night's transactions, and those that earlier nights could not."""
+    lake, state_in = context.lake, context.folder.inputs.state_in
+    check_resolved(lake, context.chain, state_in)
+    before = folds_before(lake, context.chain, state_in)
+    phases = _phases(context)
+    bins = phases.bins()
+    joined = phases.join(phases.gather())
+    cut = phases.cut(joined)
+    concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.night)))
+    carried = phases.carry(bins, concluded, cut.cuts, _carry_jobs(context, before))
+    folds = {**before, **phases.forget(concluded), **dict(_folds(carried))}
+    phases.clear()
+    partitions = partitions_table(phases.night, carried, cut.decided)
+    return StepResult(
+        outputs=(
+            put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
+            put_folds(context.folder, folds),
+            *(each.output for each in concluded),
+            *chain.from_iterable(map(_outputs, carried)),
+        ),
+        counts=_counts(concluded, carried),
+        state=digest_of_folds(folds),
+        messages=tuple(islice(messages(concluded, carried, phases.timelines.partitions), MOST_MESSAGES)),
+    )
+
+
+def _phases(context: RunContext) -> Phases:
+    tonight = night_partitions(context.folder, context.manifest, context.settings)
+    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
+    night = partitions_of_night(
+        read_states(context.lake, context.folder.run_id, Step.ADMIT),
+        admitted=admitted.to_pylist(),
+        before=_resolved_before(context),
+        entries={each.partition: each.entries for each in tonight},
+        settings=context.settings,
+    )
+    timelines = read_timelines(context.folder)
+    return Phases(run=context, night=night, timelines=timelines, buckets=buckets_of(tonight))
+
+
+def _resolved_before(context: RunContext) -> list[dict[str, object]]:
+    """The rows of last night's partitions."""
+    run_id = run_before(context.lake, context.chain, context.folder.inputs.state_in)
+    if not run_id:
+        return []
+    return read_table(context.lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
+
+
+def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:
+    return CarryJobs(
+        run=context,
+        carried_objects=_carried_objects(context),
+        high_watermarks=read_high_watermarks(context.manifest, StagedObjects(context.settings)),
+        before=before,
+    )
+
+
+def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
+    """Objects of earlier nights that tonight's batches may lie in, because they were parked there."""
+    found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED_OBJECTS)).to_pylist():
+        order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
+        entry = manifest_entry(
+            CarriedObject(**row), order=order, topic=partition.topic, partition=partition.partition
+        )
+        found[partition] = (*found.get(partition, ()), entry)
+    return found
+
+
+def _numbers(bins: Sequence[Sequence[PartitionNight]], count: int) -> Numbers:
+    """For each partition's number the bin that it is in."""
+    numbers = np.zeros(count, dtype=np.int32)
+    for number, together in enumerate(bins):
+        numbers[[each.number for each in together]] = number
+    return numbers
+
+
+def _folds(carried: Iterable[CarriedPartition]) -> Iterator[tuple[FoldName, str]]:
+    for each in carried:
+        yield (FoldKind.WAITING, each.partition), each.waiting
+        if each.offsets:
+            yield (FoldKind.GROUP_OFFSETS, each.partition), each.offsets
+
+
+def _outputs(each: CarriedPartition) -> Iterator[OutputFile]:
+    yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
+
+
+def _counts(concluded: Iterable[Concluded], carried: Iterable[CarriedPartition]) -> dict[str, int]:
+    outcomes: Counter[Outcome] = Counter()
+    published = 0
+    for each in concluded:
+        outcomes.update(each.outcomes)
+        published += each.published
+    return {
+        "transactions": outcomes.total(),
+        **{outcome.value: outcomes[outcome] for outcome in Outcome},
+        "published": published,
+        "held_batches": sum(each.held_batches for each in carried),
+    }
