@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.inspect import inspect
+from spark_jobs.commands.rollback import rollback
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
 from spark_jobs.commands.sample import sample
@@ -28,6 +29,7 @@ def onceover(
 
 
 app.command()(inspect)
+app.command()(rollback)
 app.command()(run)
 app.command()(runs)
 app.command()(sample)

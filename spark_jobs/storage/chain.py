@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
@@ -114,6 +114,12 @@ class Chain:
             later = self.after(day)[0].run_id
             raise OutOfTurn(f"{day}: run {later} of a later date is final already; a backfill can put it in")
 
+    def check_last(self, day: date) -> None:
+        """Raises `OutOfTurn` if runs of later dates have started from the state of `day`."""
+        if self.after(day):
+            later = self.after(day)[-1].run_id
+            raise OutOfTurn(f"{day}: run {later} of a later date builds upon it; take that one back first")
+
     def is_final(self, run_id: str, last_step: Step) -> bool:
         """Whether this very run speaks for its date and went at least as far as `last_step`."""
         return any(
@@ -164,6 +170,20 @@ def make_final(
         replaces=replaced.run_id if replaced and replaced.run_id != inputs.run_id else "",
     )
     return _append(lake, chain, entry)
+
+
+def take_back(lake: ObjectStore, chain: Chain, run_id: str) -> None:
+    """Enters that a run does not speak for its date any more; a run that is not final needs no entry.
+
+    Raises `OutOfTurn` if later dates have started from its state.
+    """
+    standing = next((entry for entry in chain.current.values() if entry.run_id == run_id), None)
+    if standing is None:
+        return
+    chain.check_last(standing.day)
+    entry = replace(standing, **_place_after(chain), kind=EntryKind.ROLLBACK, replaces="")
+    if not lake.put_if_absent(chain_key(entry.number), entry.to_bytes()):
+        raise ChainConflict(f"{run_id}: another run became final first; look at the chain again")
 
 
 def _append(lake: ObjectStore, chain: Chain, entry: ChainEntry) -> ChainEntry:

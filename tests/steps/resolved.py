@@ -43,13 +43,14 @@ def resolved_run(
     directories: Sequence[Path],
     *,
     day: date,
+    state_in: str = EMPTY_STATE,
     spark: Spark | None = None,
     change: Callable[[PartitionPlan], PartitionPlan] = lambda plan: plan,
 ) -> RunContext:
     """A run of `directories`, each a broker's partition below the source's root, up to `resolve`."""
     lake = open_lake(settings)
     manifest = _manifest(settings, directories, day)
-    inputs = RunInputs(day=day, manifest=manifest.digest, config=settings.digest, state_in=EMPTY_STATE)
+    inputs = RunInputs(day=day, manifest=manifest.digest, config=settings.digest, state_in=state_in)
     folder = RunFolder(lake, inputs)
     folder.create()
     folder.finish(Step.STAGE, outputs=[folder.put(Step.STAGE, MANIFEST, manifest.to_bytes())])

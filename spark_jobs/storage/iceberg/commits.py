@@ -75,7 +75,7 @@ def open_table(catalog: Catalog, target: TableTarget) -> Table:
         return table
 
 
-def find_table(catalog: Catalog, name: tuple[str, str]) -> Table | None:
+def find_table(catalog: Catalog, name: tuple[str, ...]) -> Table | None:
     """The table as the catalog has it now, if it has one."""
     try:
         return catalog.load_table(name)
