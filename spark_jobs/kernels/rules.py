@@ -24,7 +24,7 @@ ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
 DUPLICATE = VERDICTS.index(Verdict.DUPLICATE)
 INVALID_RECORD = VERDICTS.index(Verdict.INVALID_RECORD)
 _STALE_DUPLICATE = VERDICTS.index(Verdict.STALE_DUPLICATE)
-_OUT_OF_ORDER = VERDICTS.index(Verdict.OUT_OF_ORDER)
+OUT_OF_ORDER = VERDICTS.index(Verdict.OUT_OF_ORDER)
 _FENCED = VERDICTS.index(Verdict.FENCED)
 _COORDINATOR_FENCED = VERDICTS.index(Verdict.COORDINATOR_FENCED)
 _INVALID_TRANSACTION_STATE = VERDICTS.index(Verdict.INVALID_TRANSACTION_STATE)
@@ -50,7 +50,8 @@ def is_valid_client_header(batches: BatchColumns, index: int) -> bool:
 
 
 @helper
-def _last_sequence(producer: Any) -> int:
+def last_sequence(producer: Any) -> int:
+    """The newest remembered sequence, or -1."""
     if producer.batches == 0:
         return NO_SEQUENCE
     return int(producer.last_sequence[(producer.oldest + producer.batches - 1) % RETAINED])
@@ -62,7 +63,7 @@ def expected_sequence(producer: Any, epoch: int, is_control: bool) -> int:
     current = producer.producer_epoch
     if is_control or current == NO_PRODUCER_EPOCH or epoch < current:
         return NO_SEQUENCE
-    return 0 if epoch > current else increment_sequence(_last_sequence(producer), 1)
+    return 0 if epoch > current else increment_sequence(last_sequence(producer), 1)
 
 
 @helper
@@ -85,7 +86,7 @@ def _missing_sequence(producer: Any, epoch: int, first: int, begins_under_tv2: b
         return 0
     if epoch != producer.producer_epoch:
         return NO_SEQUENCE if first == 0 or producer.producer_epoch == NO_PRODUCER_EPOCH else 0
-    last = _last_sequence(producer)
+    last = last_sequence(producer)
     if producer.producer_epoch == NO_PRODUCER_EPOCH or in_sequence(last, first):
         return NO_SEQUENCE
     return increment_sequence(last, 1)
@@ -93,11 +94,11 @@ def _missing_sequence(producer: Any, epoch: int, first: int, begins_under_tv2: b
 
 @helper
 def _sequence_verdict(producer: Any, epoch: int, first: int, last: int) -> int:
-    newest = _last_sequence(producer)
+    newest = last_sequence(producer)
     if producer.producer_epoch != epoch or newest == NO_SEQUENCE:
-        return _OUT_OF_ORDER
+        return OUT_OF_ORDER
     behind = is_at_or_before(last, newest) and is_at_or_before(first, last) and is_at_or_before(first, newest)
-    return _STALE_DUPLICATE if behind else _OUT_OF_ORDER
+    return _STALE_DUPLICATE if behind else OUT_OF_ORDER
 
 
 @helper

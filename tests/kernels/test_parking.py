@@ -1,0 +1,217 @@
+"""Batches that wait for a gap to fill: the cases by hand, and the kernel as its pure twin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
+from spark_jobs.kernels.producer_entries import states_of, table_of
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.protocol.decision import BatchRow, Decision, Rules
+from spark_jobs.protocol.parking import Judged, PatientFold, fold_patiently
+from spark_jobs.protocol.producer_state import ProducerStates, TransactionVersion
+from spark_jobs.protocol.verdict import Verdict
+from tests.cases.batch_rows import commit, data
+from tests.kernels.histories import columns_of, histories
+from tests.kernels.test_admission import decisions_of, starts
+
+ACCEPTED, DUPLICATE, PARK = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.PARKED
+STALE, OUT_OF_ORDER, FENCED = Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER, Verdict.FENCED
+MANY = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkingCase:
+    """`expected` is (place of the batch, verdict) in the order of deciding."""
+
+    title: str
+    rows: tuple[BatchRow, ...]
+    expected: tuple[tuple[int, Verdict], ...]
+    waiting: tuple[BatchRow, ...] = ()
+    most: int = MANY
+
+
+CASES = (
+    ParkingCase(
+        title="a gap that fills",
+        rows=(data(seq=0), data(seq=2), data(seq=3), data(seq=1), data(seq=4)),
+        expected=((0, ACCEPTED), (3, ACCEPTED), (1, ACCEPTED), (2, ACCEPTED), (4, ACCEPTED)),
+    ),
+    ParkingCase(
+        title="a gap that stays",
+        rows=(data(seq=0), data(seq=2), data(seq=3)),
+        expected=((0, ACCEPTED), (1, PARK), (2, PARK)),
+    ),
+    ParkingCase(
+        title="a gap that fills on another night",
+        waiting=(data(seq=0), data(seq=2)),
+        rows=(data(seq=1),),
+        expected=((0, ACCEPTED), (2, ACCEPTED), (1, ACCEPTED)),
+    ),
+    ParkingCase(
+        title="two gateways, one after the other",
+        rows=(data(seq=1), data(seq=3), data(seq=5), data(seq=0), data(seq=2), data(seq=4)),
+        expected=((3, ACCEPTED), (0, ACCEPTED), (4, ACCEPTED), (1, ACCEPTED), (5, ACCEPTED), (2, ACCEPTED)),
+    ),
+    ParkingCase(
+        title="an unknown producer that never sends sequence 0 begins at its lowest when the night ends",
+        rows=(data(seq=8), data(seq=7), data(seq=10)),
+        expected=((1, ACCEPTED), (0, ACCEPTED), (2, PARK)),
+    ),
+    ParkingCase(
+        title="the same batch waits twice",
+        rows=(data(seq=0), data(seq=2), data(seq=2), data(seq=1)),
+        expected=((0, ACCEPTED), (3, ACCEPTED), (1, ACCEPTED), (2, DUPLICATE)),
+    ),
+    ParkingCase(
+        title="what overlaps with what was taken does not wait",
+        rows=(data(seq=0, count=3), data(seq=2, count=4), data(seq=0)),
+        expected=((0, ACCEPTED), (1, OUT_OF_ORDER), (2, STALE)),
+    ),
+    ParkingCase(
+        title="a batch that a newer epoch fences while it waits",
+        rows=(data(seq=0), data(seq=2), data(epoch=1, seq=0)),
+        expected=((0, ACCEPTED), (2, ACCEPTED), (1, FENCED)),
+    ),
+    ParkingCase(
+        title="a newer epoch waits for its first batch",
+        rows=(data(seq=0), data(epoch=1, seq=1), data(epoch=1, seq=0)),
+        expected=((0, ACCEPTED), (2, ACCEPTED), (1, ACCEPTED)),
+    ),
+    ParkingCase(
+        title="a waiting batch whose sequences come in another shape",
+        rows=(data(seq=0), data(seq=2), data(seq=1, count=3)),
+        expected=((0, ACCEPTED), (2, ACCEPTED), (1, STALE)),
+    ),
+    ParkingCase(
+        title="a full room refuses a gap",
+        rows=(data(seq=0), data(seq=2), data(seq=4)),
+        most=1,
+        expected=((0, ACCEPTED), (2, OUT_OF_ORDER), (1, PARK)),
+    ),
+    ParkingCase(
+        title="a full room lets an unknown producer begin",
+        rows=(data(seq=5), data(seq=6), data(seq=7)),
+        most=1,
+        expected=((0, ACCEPTED), (1, ACCEPTED), (2, ACCEPTED)),
+    ),
+    ParkingCase(
+        title="markers and plain batches never wait",
+        rows=(commit(epoch=3), data(pid=-1, epoch=-1, seq=-1), data(epoch=3, seq=1)),
+        expected=((0, ACCEPTED), (1, ACCEPTED), (2, PARK)),
+    ),
+)
+
+
+def fold_with_kernel(
+    states: ProducerStates,
+    waiting: Sequence[BatchRow],
+    rows: Sequence[BatchRow],
+    *,
+    rules: Rules,
+    most: int,
+    impatient: frozenset[int] = frozenset(),
+    cuts: Sequence[int] = (),
+) -> PatientFold:
+    """The kernel's night, in chunks, tidied after each."""
+    every = [*waiting, *rows]
+    producers, room = table_of(states), WaitingRoom(columns_of(waiting), rules=rules, most=most)
+    places, judged = list(range(len(waiting))), list[Judged]()
+    for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
+        first, part = len(waiting) + start, rows[start:end]
+        patient = np.array([first + number not in impatient for number in range(len(part))], dtype=np.bool_)
+        used = room.used
+        decisions, freed = room.arrive(columns_of(part), patient, producers)
+        places += [first + int(number) for number in room.parked_since(used)]
+        decided = decisions_of(decisions, part)
+        judged += _at(freed, -1, places, every)
+        for number, decision in enumerate(decided):
+            if decisions.verdict[number] != PARKED:
+                judged.append((first + number, decision))
+            judged += _at(freed, number, places, every)
+        places = [places[kept] for kept in room.tidy()]
+    freed = room.end(producers)
+    judged += _at(freed, -1, places, every)
+    left, parked = room.stay(producers)
+    judged += zip(
+        (places[place] for place in left),
+        decisions_of(parked, [every[places[place]] for place in left]),
+        strict=True,
+    )
+    return PatientFold(judged=tuple(judged), states=states_of(producers))
+
+
+def _at(freed: Freed, number: int, places: list[int], every: list[BatchRow]) -> list[tuple[int, Decision]]:
+    """Who was freed after that number of the chunk."""
+    found = [places[place] for place in freed.places]
+    decisions = decisions_of(freed.decisions, [every[place] for place in found])
+    everyone = zip(found, decisions, freed.after, strict=True)
+    return [(place, decision) for place, decision, after in everyone if after == number]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_case(case: ParkingCase) -> None:
+    states, rules = ProducerStates(), Rules()
+    if case.waiting:
+        (first, *left) = case.waiting
+        states = fold_patiently(states, (), [first], rules=rules, most=MANY).states
+        found = fold_patiently(states, left, case.rows, rules=rules, most=case.most)
+        judged = ((0, ACCEPTED), *((place + 1, decision.verdict) for place, decision in found.judged))
+    else:
+        found = fold_patiently(states, (), case.rows, rules=rules, most=case.most)
+        judged = tuple((place, decision.verdict) for place, decision in found.judged)
+    assert judged == case.expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """A night, and what an earlier one left waiting."""
+
+    states: ProducerStates
+    waiting: list[BatchRow]
+    rows: list[BatchRow]
+    rules: Rules
+    most: int
+    impatient: frozenset[int]
+
+
+@st.composite
+def nights(draw: st.DrawFn) -> Night:
+    rules = Rules(transaction_version=draw(st.sampled_from(list(TransactionVersion))))
+    earlier = draw(histories())
+    states = draw(st.just(ProducerStates()) | starts())
+    before = fold_patiently(states, (), earlier, rules=rules, most=MANY)
+    return Night(
+        states=before.states,
+        waiting=[earlier[place] for place, decision in before.judged if decision.verdict is PARK],
+        rows=draw(histories()),
+        rules=rules,
+        most=draw(st.sampled_from((0, 1, 3, MANY))),
+        impatient=draw(st.frozensets(st.integers(0, 60), max_size=5)),
+    )
+
+
+@given(nights(), st.lists(st.integers(0, 40), max_size=3))
+def test_the_kernel_waits_as_its_pure_twin(night: Night, cuts: list[int]) -> None:
+    conditions: dict[str, Any] = {"rules": night.rules, "most": night.most, "impatient": night.impatient}
+    expected = fold_patiently(night.states, night.waiting, night.rows, **conditions)
+    found = fold_with_kernel(night.states, night.waiting, night.rows, **conditions, cuts=cuts)
+    assert found == expected
+
+
+def test_a_room_grows_and_keeps_everyone() -> None:
+    rows = [data(pid=number % 7, seq=1 + number // 7) for number in range(7000)]
+    rows += [data(pid=number, seq=0) for number in range(7)]
+    room, producers = WaitingRoom(columns_of([]), rules=Rules(), most=10**6), ProducerTable()
+    decisions, freed = room.arrive(columns_of(rows), np.ones(len(rows), dtype=np.bool_), producers)
+    assert (decisions.verdict[:7000] == PARKED).all()
+    assert decisions.base_offset[7000:].tolist() == list(range(0, 7007, 1001))
+    assert sorted(freed.places.tolist()) == list(range(7000))
+    assert room.waiting == 0
+    assert producers.end_offset == len(rows)
