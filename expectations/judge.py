@@ -112,7 +112,11 @@ def _observed(found: ExpectationValidationResult, suite: Suite) -> str:
 
 def _examples(found: ExpectationValidationResult, most: int) -> Iterator[str]:
     for row in found.result.get("unexpected_index_list", ())[:most]:
-        yield ", ".join(f"{name} {unescape(str(value))}" for name, value in row.items())
+        yield ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else unescape(str(value))
 
 
 def expected(expectation: Expectation) -> str:

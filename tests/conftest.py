@@ -1,16 +1,19 @@
 """What all tests share: one Spark for those that need it; no example of Hypothesis is judged by the clock."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
 from spark_jobs.spark_session import Spark
+from tests.contacts import Contacts
 
 settings.register_profile("onceover", deadline=None)  # kernels compile on first use
 settings.load_profile("onceover")
 
-SLOW_TO_START = {"spark", "judged"}
+SLOW_TO_START = {"spark", "great_expectations"}
 """Fixtures that take seconds, once per process."""
 
 
@@ -22,10 +25,23 @@ def spark() -> Iterator[Spark]:
     shared.stop()
 
 
+@pytest.fixture(scope="session")
+def contacts() -> Contacts:
+    """Listens to whom this process turns."""
+    return Contacts()
+
+
+@pytest.fixture(scope="session")
+def great_expectations(contacts: Contacts) -> ModuleType:
+    """What judges by that library, which takes seconds to import: once, and only where a test needs it."""
+    with contacts.watched():
+        return import_module("expectations.judge")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several processes share the tests, one gets all that need what is slow to start.
 
-    That is Spark, and the library behind `judged`. Files stay together.
+    Files stay together.
     """
     for item in items:
         is_slow = not SLOW_TO_START.isdisjoint(getattr(item, "fixturenames", ()))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.auditing.batch_columns import Flags
+from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.storage.object_store import ObjectStore
@@ -65,13 +66,20 @@ def count_transactions(task: TransactionTask) -> Mapping[str, Any]:
 def _is_torn(part: pa.RecordBatch, ranges: tuple[PublishedRange, ...]) -> Flags:
     """Committed transactions that are published on some of their partitions, but not on all."""
     found = part.column("partitions_found")
-    shown = _are_published(pc.list_flatten(found), pc.list_flatten(part.column("first_offsets")), ranges)
+    names = pc.list_flatten(found)
+    shown = _are_published(names, pc.list_flatten(part.column("first_offsets")), ranges)
     parent = np.asarray(pc.list_parent_indices(found))
-    total = np.bincount(parent, minlength=part.num_rows)
+    total = np.bincount(parent, weights=_have_tables(names), minlength=part.num_rows)
     published = np.bincount(parent, weights=shown, minlength=part.num_rows)
     committed = np.asarray(pc.equal(part.column("outcome"), pa.scalar(Outcome.COMMITTED.value)))
     torn: Flags = committed & (published > 0) & (published < total)
     return torn
+
+
+def _have_tables(names: "pa.Array[Any]") -> Flags:
+    """Offsets that a transaction commits go to a topic of Kafka's own, of which there is no table."""
+    pattern = f"^({'|'.join(INTERNAL_TOPICS)})-"
+    return ~np.asarray(pc.match_substring_regex(names, pattern=pattern))
 
 
 def _are_published(

@@ -64,6 +64,10 @@ def test_also_if_a_partition_of_it_is_not_published_at_all(facts: Any) -> None:
     assert facts(_transaction({"other-0": 5, "orders-1": 5}))["torn_transactions"] == 1
 
 
+def test_committed_offsets_have_no_table_that_could_miss_them(facts: Any) -> None:
+    assert facts(_transaction({"__consumer_offsets-3": 5, "orders-1": 5}))["torn_transactions"] == 0
+
+
 def test_what_did_not_commit_is_not_published_anywhere(facts: Any) -> None:
     assert facts(_transaction({"orders-0": 9, "orders-1": 5}, outcome="aborted"))["torn_transactions"] == 0
 

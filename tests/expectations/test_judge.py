@@ -10,7 +10,8 @@ import pytest
 from expectations.facts import Facts
 from expectations.finding import Finding
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
-from tests.expectations.conftest import Contacts, Judge
+from tests.contacts import Contacts
+from tests.expectations.conftest import Judge
 from tests.expectations.nights import night
 
 Failures = Callable[..., list[Finding]]
