@@ -5,7 +5,6 @@ Imports nothing heavy, so that a task costs what Airflow costs and no more.
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,8 @@ from spark_jobs.protocol.errors import OnceoverError
 SECONDS_TO_START = 120.0
 SECONDS_BETWEEN_LOOKS = 0.05
 LOG_TAIL_BYTES = 4000
+OWNER_ONLY = 0o600
+STILL_RUNNING = (0, 0)
 NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
 Log = Callable[[str], None]
@@ -98,17 +99,19 @@ def _try(place: Place) -> socket.socket | None:
 def _start(place: Place) -> socket.socket:
     """Starts a driver apart from this task: it outlives the task, and shares no file with it."""
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
-    with place.log.open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 — our own program
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=place.directory,
-            start_new_session=True,
-        )
+    pid = os.posix_spawn(
+        sys.executable,
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(place.log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
     deadline = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and os.waitpid(pid, os.WNOHANG) == STILL_RUNNING:
         if connection := _try(place):
             return connection
         time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -38,8 +38,8 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While somebody starts a driver, connects to one, or ends one: never two of these at once."""
-        with (self.directory / f"{self.name}.lock").open("w") as lock:
+        """While somebody starts a driver, connects to one, or one ends: never two of these at once."""
+        with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

@@ -57,6 +57,7 @@ class Driver:
             self._place.socket.unlink(missing_ok=True)
         if self._spark is not None:
             self._spark.stop()
+        self._place.log.unlink(missing_ok=True)
 
     def _next(self, listener: socket.socket) -> socket.socket | None:
         """Whoever connects next; None if nobody did for a while and, the place being locked, nobody will."""

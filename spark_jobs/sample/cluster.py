@@ -23,7 +23,7 @@ from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
 
 TV2 = TransactionVersion.TV2
-TRANSACTION_STATE, TRANSACTION_STATE_PARTITIONS = "__transaction_state", 50
+TRANSACTION_STATE, TRANSACTION_STATE_PARTITIONS = "__transaction_state", 4
 FIRST_PRODUCER_ID = 4000
 TIMEOUT_MS = 900_000
 SEGMENT_BYTES = 16 * 1024
@@ -47,6 +47,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.captured = defaultdict(lambda: [[]])
+        for number in range(TRANSACTION_STATE_PARTITIONS):
+            self._log(TopicPartition(TRANSACTION_STATE, number))
 
     def introduce(self, transactional_id: str | None) -> ProducerIdReply:
         """InitProducerId, again until what the id's last owner left open is ended."""

@@ -115,9 +115,8 @@ def a_transaction_is_left_open(shop: Shop) -> None:
 def the_backup_is_taken_between_two_markers(shop: Shop) -> None:
     """The coordinator has decided to commit; the copy that lacks the marker is committed all the same."""
     shop.cluster.now = midnight_after(shop) - 20 * SECOND
-    for partition in range(2):
-        parcel = next(shop.parcels(1 + partition))
-        shop.fulfilment.send(TopicPartition("shipments", partition), [parcel])
+    for partition, parcel in dict(shop.parcels(20)).items():
+        shop.fulfilment.send(partition, [parcel])
     shop.cluster.unreachable.add(TopicPartition("shipments", 1))
     shop.fulfilment.commit()
 

@@ -31,8 +31,8 @@ spark:
   master: local[2]
   driver_memory: 1g
 """
-TORN_COPY, TORN_BYTES = "shipments-1", 150
-"""The first night's copy of this partition ends within its last batch."""
+TORN_COPY, TORN_BYTES = "shipments-1", 30
+"""The first night's copy of this partition ends within its last batch, a marker."""
 
 Files = Iterator[tuple[str, bytes]]
 

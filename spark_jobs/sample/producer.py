@@ -12,8 +12,8 @@ from spark_jobs.protocol.records import Header, Record
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.sample.cluster import Cluster
 
-Event = tuple[str, Mapping[str, object]]
-"""A record's key, and what becomes its value as JSON."""
+Event = tuple[str | None, Mapping[str, object]]
+"""A record's key if it has one, and what becomes its value as JSON."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Producer:
         return Record(
             offset_delta=number,
             timestamp_delta=number,
-            key=key.encode(),
+            key=None if key is None else key.encode(),
             value=json.dumps(value).encode(),
             headers=(Header(key="sent-by", value=self.name.encode()),),
         )

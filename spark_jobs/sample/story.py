@@ -81,7 +81,7 @@ class Shop:
     def _page_view(self) -> Event:
         self.visits += 1
         page = PAGES[self.visits * 7 % len(PAGES)]
-        return f"visitor-{self.visits * 13 % 997}", {"page": page, "visit": self.visits}
+        return None, {"visitor": self.visits * 13 % 997, "page": page, "visit": self.visits}
 
     def _visit(self, number: int) -> None:
         """Every web server reports; some answers get lost, and then it sends the batch again."""
@@ -102,14 +102,16 @@ class Shop:
 
     def _ship(self, number: int) -> None:
         self.cluster.now += SECOND
-        for parcel in self.parcels(2 + number % 3):
-            self.fulfilment.send(partition_of("shipments", parcel[0]), [parcel])
+        for partition, parcel in self.parcels(2 + number % 3):
+            self.fulfilment.send(partition, [parcel])
         self.cluster.now += SECOND
         self.fulfilment.commit()
 
-    def parcels(self, count: int) -> Iterator[Event]:
+    def parcels(self, count: int) -> Iterator[tuple[TopicPartition, Event]]:
+        """Of the last orders, with the partitions that they belong to."""
         for number in range(self.orders - count, self.orders):
-            yield f"order-{number}", {"parcel": number * 3, "weight": number * 17 % 900 / 100}
+            key, parcel = f"order-{number}", {"parcel": number * 3, "weight": number * 17 % 900 / 100}
+            yield partition_of("shipments", key), (key, parcel)
 
     def _rotate(self) -> None:
         for partition in tuple(self.cluster.captured):

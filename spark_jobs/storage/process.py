@@ -37,7 +37,11 @@ class ProcessIdentity:
 
 def this_process() -> ProcessIdentity:
     """The identity of the calling process."""
-    pid = os.getpid()
+    return process(os.getpid())
+
+
+def process(pid: int) -> ProcessIdentity:
+    """The identity of a process that runs on this machine."""
     return ProcessIdentity(host=socket.gethostname(), realm=_realm(), pid=pid, started=_start_of(pid))
 
 

@@ -1,0 +1,74 @@
+"""# One night, exactly once
+
+Turns the Kafka batches that arrived until the end of a day into tables that hold each committed record once,
+and says of every batch why it was taken or refused. Each task is one step of `onceover run`. They meet in the
+run's folder in the lake, so a task can be cleared and run again at any time: what is done is not done again,
+and the result is the same.
+
+**Which night?** The one whose day the schedule's interval begins in, or the `date` you trigger it with.
+
+**When something fails:** the last lines of the task's log say what, and what to do. Only what can pass is
+tried again (a busy lake, a store that does not answer, a worker that died). Objects of a night that never
+succeeded are taken by the next one.
+
+**Settings** of the machine: `ONCEOVER_CONFIG` names the configuration, `ONCEOVER_SCHEDULE` the hour as a cron
+expression in UTC (`none` to run by hand only), the pool `onceover` has one slot, and the connection
+`onceover_spark`, where it exists, says which Spark to use.
+"""
+
+import os
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
+
+from dags.parts.step_task import existing_steps, step_task
+from spark_jobs.flow import Step
+
+AT_THREE = "0 3 * * *"
+"""Late enough for the last objects of the day to have arrived."""
+SCHEDULE = os.environ.get("ONCEOVER_SCHEDULE", AT_THREE)
+
+WHY = {
+    Step.STAGE: "Fixes the night's inputs: which objects, how large, which checksum, in which order.",
+    Step.INDEX: "One row per batch: its header, where it stands, whether its checksum is right.",
+    Step.REBUILD: "What a broker would know about every producer at the start of the night.",
+    Step.ADMIT: "A verdict for every batch, as a broker would have given it, and offsets for the accepted.",
+    Step.RESOLVE: "How every transaction ended, from the markers and the coordinator's own log.",
+    Step.MATERIALISE: "The records of committed batches, decoded into files that nobody sees yet.",
+    Step.AUDIT: "Checks what the night has made; a failed critical check stops it here.",
+    Step.PUBLISH: "Makes the audited files visible, one commit per table.",
+    Step.REPORT: "The data-quality dashboard.",
+}
+
+with DAG(
+    dag_id="onceover_nightly",
+    description="Exactly-once tables from a night of raw Kafka batches.",
+    doc_md=__doc__,
+    schedule=None if SCHEDULE == "none" else CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["onceover"],
+    params={
+        "date": Param(
+            None,
+            type=["null", "string"],
+            format="date",
+            title="Night",
+            description="The day to run, such as 2026-03-01; empty for the day that the schedule means.",
+        )
+    },
+):
+    steps = existing_steps()
+    tasks = [step_task(step, WHY[step], goes_on=step is not steps[-1]) for step in steps]
+
+    # One line, since every step needs what the one before it has written:
+    #   stage → index         only what is fixed may be read: objects may still arrive or change
+    #   index → rebuild       the tail of a log after its snapshot is replayed from the index
+    #   rebuild → admit       a verdict depends on what is known about the producer before
+    #   admit → resolve       a transaction is made of accepted batches, and of nothing else
+    #   resolve → materialise only committed records are decoded
+    #   materialise → audit   what is checked are the very files that would be published
+    #   audit → publish       nothing is visible before it passed
+    #   publish → report      shows what is visible
+    chain(*tasks)

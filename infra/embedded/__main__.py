@@ -1,0 +1,133 @@
+"""`run`: the sample's nights through the nightly DAG. `up`: Airflow with its UI. `down`: ends it."""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from infra.embedded.follow import CONSOLE, follow
+from infra.embedded.home import ROOT, USER, EmbeddedFailed, Home, check_port, free_port
+from infra.embedded.rest import Api
+from infra.embedded.services import port_in_use, prepare, running, start, stop
+from infra.embedded.summary import show_summary
+from spark_jobs.driver.client import stop_driver
+from spark_jobs.driver.messages import StepRequest
+from spark_jobs.flow import Step
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
+
+NIGHTLY = "onceover_nightly"
+CACHE = ROOT / ".cache"
+
+
+@contextmanager
+def phase(what: str) -> Iterator[None]:
+    """One line per phase, with its seconds; on a terminal something moves meanwhile."""
+    began = time.monotonic()
+    with CONSOLE.status(f"{what} …"):
+        yield
+    CONSOLE.print(f"{what:<50} {time.monotonic() - began:6.1f} s")
+
+
+@contextmanager
+def airflow(home: Home) -> Iterator[Api]:
+    """A running Airflow: the one that is up already, or one that ends with the block."""
+    if running(home):
+        yield Api(replace(home, port=port_in_use(home)))
+        return
+    with phase("preparing Airflow"):
+        prepare(home)
+    try:
+        with phase("starting Airflow"):
+            start(home)
+            api = ready(home)
+        yield api
+    finally:
+        with phase("stopping Airflow"):
+            stop(home)
+
+
+def ready(home: Home) -> Api:
+    """The interface, once everything answers."""
+    api = Api(home)
+    api.wait_until_ready(NIGHTLY)
+    api.make_pool()
+    return api
+
+
+def run(home: Home) -> None:
+    """The sample's two nights, from nothing to the end."""
+    sample = home.config.parent
+    with phase("writing the sample"):
+        shutil.rmtree(sample, ignore_errors=True)
+        write_sample(sample)
+    with airflow(home) as api:
+        for night in NIGHTS:
+            run_night(api, night)
+        stop_driver(StepRequest(config=str(home.config), day=NIGHTS[0], step=Step.STAGE, goes_on=True))
+    show_summary(home.config)
+
+
+def run_night(api: Api, night: date) -> str:
+    """One night through the DAG; its DAG run's id."""
+    CONSOLE.print(f"the night of {night}")
+    began = time.monotonic()
+    run_id = api.trigger(NIGHTLY, {"date": str(night)})
+    follow(api, NIGHTLY, run_id)
+    CONSOLE.print(f"  {time.monotonic() - began:.0f} s from trigger to end")
+    return run_id
+
+
+def up(home: Home) -> None:
+    """Airflow with its UI, until `down`."""
+    if running(home):
+        raise EmbeddedFailed(f"Airflow is up already: {replace(home, port=port_in_use(home)).url}")
+    check_port(home.port)
+    if not home.config.exists():
+        write_sample(home.config.parent)
+    is_new = not home.passwords.exists()
+    with phase("preparing Airflow"):
+        prepare(home)
+    try:
+        with phase("starting Airflow"):
+            start(home)
+            ready(home)
+    except BaseException:
+        stop(home)
+        raise
+    CONSOLE.print(f"Airflow is up: {home.url}")
+    password = home.password if is_new else f"in {home.passwords}"
+    CONSOLE.print(f"user {USER}, password {password}", markup=False)
+
+
+def down(home: Home) -> None:
+    """Ends it, if it runs."""
+    if not running(home):
+        CONSOLE.print("Airflow is not running")
+        return
+    with phase("stopping Airflow"):
+        stop(home)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m infra.embedded", description=__doc__)
+    parser.add_argument("command", choices=("run", "up", "down"))
+    parser.add_argument("--home", type=Path, default=CACHE / "airflow", help="Airflow's directory")
+    parser.add_argument("--config", type=Path, default=CACHE / "sample" / CONFIG, help="an onceover.yaml")
+    parser.add_argument("--port", type=int, default=8080, help="where the UI listens, on loopback")
+    chosen = parser.parse_args()
+    port = free_port() if chosen.command == "run" else chosen.port
+    home = Home(chosen.home.resolve(), port, chosen.config.resolve())
+    try:
+        {"run": run, "up": up, "down": down}[chosen.command](home)
+    except EmbeddedFailed as error:
+        sys.exit(f"stopped: {error}")
+
+
+if __name__ == "__main__":
+    main()

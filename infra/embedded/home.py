@@ -1,0 +1,119 @@
+"""The home of one embedded Airflow: its directory, its secrets, the environment that its processes get."""
+
+import base64
+import json
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = "127.0.0.1"
+USER = "admin"
+OWNER_ONLY = 0o600
+
+
+class EmbeddedFailed(Exception):
+    """A sentence for the person at the terminal."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """An Airflow that lives in `directory`, listens on `port` and runs the lake of `config`."""
+
+    directory: Path
+    port: int
+    config: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def services(self) -> Path:
+        """Which processes are running."""
+        return self.directory / "services.json"
+
+    @property
+    def passwords(self) -> Path:
+        return self.directory / "passwords.json"
+
+    def log(self, service: str) -> Path:
+        return self.directory / f"{service}.log"
+
+    @cached_property
+    def password(self) -> str:
+        """Made up on first use; nobody but the owner can read it."""
+        if not self.passwords.exists():
+            write_secret(self.passwords, json.dumps({USER: secrets.token_urlsafe(12)}))
+        return str(json.loads(self.passwords.read_text())[USER])
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        """What the processes sign and encrypt with; all of them must know the same."""
+        file = self.directory / "keys.json"
+        if not file.exists():
+            fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+            names = ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY")
+            keys = {
+                "AIRFLOW__CORE__FERNET_KEY": fernet,
+                **{name: secrets.token_urlsafe(48) for name in names},
+            }
+            write_secret(file, json.dumps(keys))
+        return dict(json.loads(file.read_text()))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """This process's environment without what other Airflows left there, and with all that ours needs."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        return {
+            **inherited,
+            **self._keys,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "AIRFLOW_HOME": str(self.directory),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}",
+            "AIRFLOW__API__HOST": LOOPBACK,
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            "ONCEOVER_CONFIG": str(self.config),
+            "ONCEOVER_SCHEDULE": os.environ.get("ONCEOVER_SCHEDULE", "none"),
+        }
+
+
+def write_secret(file: Path, text: str) -> None:
+    """A file that nobody else can read, at no moment."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+
+
+def check_port(port: int) -> None:
+    """Says so, if somebody listens there already."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((LOOPBACK, port))
+        except OSError as error:
+            raise EmbeddedFailed(
+                f"port {port} cannot be used ({error.strerror}); choose another: make up PORT=8090"
+            ) from error
+
+
+def free_port() -> int:
+    """A port that nobody uses at the moment."""
+    with socket.socket() as trial:
+        trial.bind((LOOPBACK, 0))
+        return int(trial.getsockname()[1])

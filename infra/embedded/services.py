@@ -1,0 +1,92 @@
+"""The three processes: started together, ended together, none left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+
+from infra.embedded.home import EmbeddedFailed, Home
+from spark_jobs.storage.process import ProcessIdentity, process
+
+COMMANDS = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),  # else it would serve logs on all interfaces
+    "dag-processor": ("dag-processor",),
+}
+SECONDS_TO_END = 20.0
+SECONDS_BETWEEN_LOOKS = 0.2
+TAIL_LINES = 15
+
+
+def prepare(home: Home) -> None:
+    """The directory and its database, once per version of Airflow."""
+    home.directory.mkdir(parents=True, exist_ok=True)
+    stamp = home.directory / f"database-{version('apache-airflow')}"
+    if stamp.exists():
+        return
+    done = subprocess.run(  # noqa: S603 — our own program
+        [*_airflow(), "db", "migrate"], env=home.environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise EmbeddedFailed(f"the database could not be made:\n{_tail(done.stdout + done.stderr)}")
+    stamp.touch()
+
+
+def start(home: Home) -> None:
+    """All services, each leading a process group of its own; a service's output goes to its log."""
+    _ = home.password
+    started = {}
+    for name, arguments in COMMANDS.items():
+        with home.log(name).open("wb") as log:
+            service = subprocess.Popen(  # noqa: S603 — our own program
+                [*_airflow(), *arguments],
+                env=home.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        started[name] = asdict(process(service.pid))
+    home.services.write_text(json.dumps({"port": home.port, "processes": started}))
+
+
+def running(home: Home) -> dict[str, int]:
+    """The services that live, by name, with their process numbers."""
+    if not home.services.exists():
+        return {}
+    known = json.loads(home.services.read_text())["processes"]
+    return {name: each["pid"] for name, each in known.items() if ProcessIdentity(**each).lives_for_sure()}
+
+
+def port_in_use(home: Home) -> int:
+    """The port that the running services listen on."""
+    return int(json.loads(home.services.read_text())["port"])
+
+
+def check_alive(home: Home) -> None:
+    """Says which service has ended, and with which words."""
+    for name in set(COMMANDS) - set(running(home)):
+        raise EmbeddedFailed(f"{name} ended:\n{_tail(home.log(name).read_text(errors='replace'))}")
+
+
+def stop(home: Home) -> None:
+    """Ends every service that runs: politely first, and after a while for sure."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for pid in running(home).values():
+            os.killpg(pid, sign)
+        deadline = time.monotonic() + SECONDS_TO_END
+        while running(home) and time.monotonic() < deadline:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    home.services.unlink(missing_ok=True)
+
+
+def _airflow() -> list[str]:
+    return [sys.executable, "-m", "airflow"]
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-TAIL_LINES:])

@@ -1,0 +1,1 @@
+"""The DAGs as Airflow reads them."""

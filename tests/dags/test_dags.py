@@ -1,0 +1,95 @@
+"""The DAGs as Airflow reads them: their tasks are the flow's steps, their edges the flow's order."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.flow import STEPS
+
+HEAVY = {
+    "pyspark",
+    "numba",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "great_expectations",
+    "duckdb",
+    "boto3",
+    "pyiceberg",
+}
+LIGHT = {"airflow", "croniter", "packaging", "dags", "spark_jobs"}
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.dags.census"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def nightly(census: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = census["onceover_nightly"]
+    return found
+
+
+def _existing() -> list[str]:
+    """The steps that have a module, up to the first that has none."""
+    modules = Path(__file__).parents[2] / "spark_jobs" / "steps"
+    missing = [step for step in STEPS if not (modules / f"{step}.py").exists()]
+    return [step.value for step in STEPS[: STEPS.index(missing[0]) if missing else None]]
+
+
+def test_reading_the_dag_files_loads_nothing_but_airflow_and_our_own_modules(
+    census: dict[str, Any],
+) -> None:
+    assert not HEAVY & set(census["loaded"])
+    assert set(census["loaded"]) - set(sys.stdlib_module_names) <= LIGHT
+
+
+def test_the_tasks_are_the_steps_in_their_order(nightly: dict[str, Any]) -> None:
+    assert list(nightly["tasks"]) == _existing()
+
+
+def test_every_step_waits_for_the_one_before_it_so_nothing_is_published_unaudited(
+    nightly: dict[str, Any],
+) -> None:
+    assert nightly["edges"] == sorted([first, second] for first, second in pairwise(_existing()))
+
+
+def test_one_night_at_a_time_and_one_task_of_a_lake_at_a_time(nightly: dict[str, Any]) -> None:
+    assert nightly["max_active_runs"] == 1
+    assert {task["pool"] for task in nightly["tasks"].values()} == {"onceover"}
+
+
+def test_no_night_is_run_unasked_when_the_dag_is_switched_on(nightly: dict[str, Any]) -> None:
+    assert nightly["catchup"] is False
+
+
+def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_failure(
+    nightly: dict[str, Any],
+) -> None:
+    for task in nightly["tasks"].values():
+        assert task["doc"].endswith(".")
+        assert task["retries"] > 0
+        assert task["explains"]
+
+
+def test_the_dag_is_documented_and_can_be_found(nightly: dict[str, Any]) -> None:
+    assert nightly["doc"].startswith("# One night, exactly once")
+    assert nightly["tags"] == ["onceover"]
+    assert nightly["params"] == ["date"]

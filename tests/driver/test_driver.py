@@ -1,0 +1,193 @@
+"""The driver keeps Spark warm for tasks, tells them all they need to know, and outlives nobody for long."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.driver.client import StepFailed, StepInterrupted, run_step, stop_driver
+from spark_jobs.driver.messages import (
+    Failure,
+    Message,
+    Said,
+    StepAnswer,
+    StepRequest,
+    StopRequest,
+    read_message,
+    write_message,
+)
+from spark_jobs.driver.place import Place, UnsafePlace, place_of
+from spark_jobs.driver.server import EXIT_ABANDONED, Driver
+from spark_jobs.flow import Step
+from spark_jobs.storage.lock import lake_lock
+from tests.indexing.objects import plain_object
+from tests.steps.nights import CAPTURE, place_at
+
+PATIENCE_S = 120
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers of these tests are found by these tests only."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("d")))
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Iterator[StepRequest]:
+    """A night to stage, which needs no Spark."""
+    place_at(tmp_path).arrive("dt=2024-05-01/orders-0/a", plain_object(3))
+    config = tmp_path / "onceover.yaml"
+    config.write_text(CAPTURE)
+    request = StepRequest(config=str(config), day=date(2024, 5, 1), step=Step.STAGE, goes_on=True)
+    yield request
+    stop_driver(request)
+
+
+def _listen(place: Place) -> "subprocess.Popen[bytes]":
+    """A driver in a process of its own, once it listens."""
+    command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while not place.socket.exists():
+        assert process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        StepRequest(
+            config="a", day=date(2024, 5, 1), step=Step.ADMIT, goes_on=True, master="m", conf={"k": "v"}
+        ),
+        StopRequest(),
+        Said(text="zwölf\nLinien"),
+        StepAnswer(run_id="r", worked=True, is_final=False, counts={"batches": 3}),
+        Failure(message="no", transient=True, trace="where"),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_message_is_one_line_and_comes_back_as_it_was(message: Message) -> None:
+    line = write_message(message)
+
+    assert line.index(b"\n") == len(line) - 1
+    assert read_message(line) == message
+
+
+def test_a_step_is_done_once_and_what_is_said_reaches_the_task(request_: StepRequest) -> None:
+    said: list[str] = []
+
+    first = run_step(request_, log=said.append)
+    again = run_step(request_, log=said.append)
+
+    assert first.run_id.startswith("2024-05-01-")
+    assert (first.worked, again.worked, first.is_final) == (True, False, False)
+    assert first.counts["objects"] == again.counts["objects"] == 1
+    assert any("1 objects" in line for line in said)
+
+
+def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
+    run_step(request_, log=print)
+    place = place_of(request_.config, "")
+    before = place.socket.stat().st_ino
+
+    run_step(request_, log=print)
+
+    assert place.socket.stat().st_ino == before
+
+
+def test_an_error_that_stays_is_told_as_it_is(request_: StepRequest) -> None:
+    Path(request_.config).write_text("lake: lake\nsource: []\n")
+
+    with pytest.raises(StepFailed, match="source"):
+        run_step(request_, log=print)
+
+
+def test_an_error_that_can_pass_says_so(request_: StepRequest, tmp_path: Path) -> None:
+    with (
+        lake_lock(place_at(tmp_path).lake, purpose="something else"),
+        pytest.raises(StepInterrupted) as error,
+    ):
+        run_step(request_, log=print)
+
+    assert "something else" in str(error.value)
+
+
+def test_a_bug_is_told_with_its_trace_and_the_driver_lives_on(request_: StepRequest, tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "lake").write_text("a file where a directory should be")
+
+    with pytest.raises(StepFailed):
+        run_step(request_, log=said.append)
+    (tmp_path / "lake").unlink()
+
+    assert run_step(request_, log=said.append).worked
+
+
+def test_a_driver_whose_task_is_gone_ends_at_once(request_: StepRequest, tmp_path: Path) -> None:
+    place = Place(tmp_path, "d")
+    process = _listen(place)
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
+        connection.connect(str(place.socket))
+        step = StepRequest(config=request_.config, day=request_.day, step=Step.INDEX, goes_on=True)
+        connection.sendall(write_message(step))
+        assert isinstance(read_message(lines.readline()), Said)
+
+    process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == EXIT_ABANDONED
+
+
+def test_a_task_whose_driver_dies_hears_that_trying_again_can_help(
+    request_: StepRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(request_.config, "")
+    place.log.write_text("killed for its memory")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place.socket))
+        listener.listen()
+        monkeypatch.setattr(socket.socket, "sendall", lambda self, data: listener.accept()[0].close())
+
+        with pytest.raises(StepInterrupted, match="killed for its memory"):
+            run_step(request_, log=print)
+    monkeypatch.undo()
+    place.socket.unlink()
+
+
+def test_a_driver_that_nobody_asks_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    place = Place(tmp_path, "d")
+    place.log.touch()
+
+    Driver(place, idle_s=0.01).serve()
+
+    assert not place.socket.exists()
+    assert not place.log.exists()
+
+
+def test_a_driver_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    place = Place(tmp_path, "d")
+    process = _listen(place)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(place.socket))
+        connection.sendall(write_message(StopRequest()))
+
+    assert process.wait(PATIENCE_S) == 0
+    process.communicate()
+
+
+def test_a_place_that_others_can_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    place_of("a").directory.chmod(0o755)
+
+    with pytest.raises(UnsafePlace, match="belongs to this user alone"):
+        place_of("a")
+
+
+def test_the_tasks_side_loads_nothing_heavy() -> None:
+    check = "import sys, spark_jobs.driver.client; print({'numpy', 'pyspark', 'pydantic'} & set(sys.modules))"
+
+    loaded = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+
+    assert loaded.stdout.strip() == "set()"
