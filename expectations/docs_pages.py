@@ -1,6 +1,7 @@
 """Data Docs that work without a network: Great Expectations' content in pages of our own, all in one file."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,9 +28,13 @@ class _OfflineView(DefaultJinjaPageView):
 
 def suite_page(result: ExpectationSuiteValidationResult, name: str) -> str:
     """The page of one suite."""
-    view = _OfflineView()
-    view.env.globals["suite_name"] = name
-    return view.render(ValidationResultsPageRenderer(run_info_at_end=True).render(result))
+    document = ValidationResultsPageRenderer(run_info_at_end=True).render(result)
+    return _view().render(document, suite_name=name)
+
+
+@cache
+def _view() -> _OfflineView:
+    return _OfflineView()
 
 
 def index_page(findings: Sequence[Finding], run_id: str) -> str:

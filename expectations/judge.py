@@ -1,16 +1,18 @@
 """Great Expectations at work: each suite's frame of numbers against its expectations, in this process."""
 
 from collections.abc import Iterator
+from functools import cache
 from html import escape, unescape
 from typing import Any
 
 import great_expectations as gx
 import pyarrow as pa
+from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.core.expectation_validation_result import (
     ExpectationSuiteValidationResult,
     ExpectationValidationResult,
 )
-from great_expectations.data_context import EphemeralDataContext
+from great_expectations.datasource.fluent import PandasDatasource
 from great_expectations.expectations import (
     Expectation,
     ExpectColumnPairValuesAToBeGreaterThanB,
@@ -27,13 +29,13 @@ from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) -> Judgement:
     """All suites; `run_time` is the run's logical time, so that the same night gives the same pages."""
-    source = _quiet_context().data_sources.add_pandas("facts")
     findings: list[Finding] = []
     pages: dict[str, str] = {}
     for suite in SUITES:
         expectations = _with_severity(suite, settings)
-        definition = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("night")
-        batch = definition.get_batch({"dataframe": _escaped(suite.frame(facts, settings)).to_pandas()})
+        batch = _definition(suite.name).get_batch(
+            {"dataframe": _escaped(suite.frame(facts, settings)).to_pandas()}
+        )
         result = batch.validate(
             gx.ExpectationSuite(suite.name, expectations=expectations), result_format=_result_format(suite)
         )
@@ -44,12 +46,19 @@ def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) 
     return Judgement(findings=tuple(findings), pages=pages)
 
 
-def _quiet_context() -> EphemeralDataContext:
-    """Keeps nothing on disk, shows nothing, and tells nobody."""
+@cache
+def _definition(suite: str) -> BatchDefinition:
+    """Where the library gets the suite's frame from: whatever it is handed."""
+    return _source().add_dataframe_asset(suite).add_batch_definition_whole_dataframe("night")
+
+
+@cache
+def _source() -> PandasDatasource:
+    """Of a context that keeps nothing on disk, shows nothing, and tells nobody."""
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}
-    return context
+    return context.data_sources.add_pandas("facts")
 
 
 def _escaped(frame: pa.Table) -> pa.Table:

@@ -1,25 +1,9 @@
 from collections.abc import Mapping
-from typing import Any
 
-from great_expectations import ExpectationSuite
-from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
-
-class _Batch:
-    def validate(
-        self, expect: ExpectationSuite, *, result_format: Mapping[str, Any] = ...
-    ) -> ExpectationSuiteValidationResult: ...
-
-class _BatchDefinition:
-    def get_batch(self, batch_parameters: Mapping[str, Any] = ...) -> _Batch: ...
-
-class _Asset:
-    def add_batch_definition_whole_dataframe(self, name: str) -> _BatchDefinition: ...
-
-class _Source:
-    def add_dataframe_asset(self, name: str) -> _Asset: ...
+from great_expectations.datasource.fluent import PandasDatasource
 
 class _Sources:
-    def add_pandas(self, name: str) -> _Source: ...
+    def add_pandas(self, name: str) -> PandasDatasource: ...
 
 class _Variables:
     progress_bars: Mapping[str, bool]
