@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_jobs.admitting.aborted import aborted_transactions
 from spark_jobs.admitting.batch_bytes import BatchCopier
@@ -80,11 +81,35 @@ class AcceptedLog:
 
     def append(self, judged: Judged, closed: Rows) -> None:
         """The accepted batches of a part, and the transactions that it closed."""
-        for data in self._copier.copy(judged):
-            if self._segment is None:
-                self._segment = self._begin()
-            self._segment.append(data)
-        self._aborted += aborted_transactions(closed, self._memory.transactions)
+        aborted = list(aborted_transactions(closed, self._memory.transactions))
+        for piece in self._pieces(judged):
+            for data in self._copier.copy(piece):
+                if self._segment is None:
+                    self._segment = self._begin()
+                self._segment.append(data)
+            end_offset = int(piece.decisions.last_offset[piece.is_accepted].max(initial=-1)) + 1
+            self._aborted += [entry for entry in aborted if entry.last_offset < end_offset]
+            aborted = [entry for entry in aborted if entry.last_offset >= end_offset]
+
+    def _pieces(self, judged: Judged) -> Iterator[Judged]:
+        """`judged` whole, unless batches that had waited came in with it and are too many for the segment.
+
+        Then segments begin in between without a snapshot; a broker finds the state from the one before.
+        """
+        start, sizes = 0, np.where(judged.is_accepted, values(judged.rows, "size"), 0)
+        while start < judged.size:
+            room = self._segment_bytes - (self._segment.size if self._segment else 0)
+            count = int(np.searchsorted(np.cumsum(sizes[start:]), room, side="right"))
+            if not count:
+                self._end_segment()
+                self._base_offset, self._snapshot = self._next_offset(judged, start), b""
+                continue
+            yield judged.part(start, start + count)
+            start += count
+
+    def _next_offset(self, judged: Judged, start: int) -> int:
+        accepted = np.flatnonzero(judged.is_accepted[start:])
+        return int(judged.decisions.base_offset[start + accepted[0]])
 
     def finish(self, leader_epochs: tuple[EpochEntry, ...]) -> tuple[OutputFile, ...]:
         """The files of the night."""
@@ -97,8 +122,8 @@ class AcceptedLog:
 
     def _room(
         self,
-        sizes: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-        offsets: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+        sizes: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
     ) -> int:
         """How many of the next rows fit even if all are accepted."""
         size = self._segment.size if self._segment else 0
@@ -114,7 +139,7 @@ class AcceptedLog:
         self._snapshot = write_snapshot(self._memory.producers.canonical())
 
     def _begin(self) -> SegmentFile:
-        if self._base_offset:
+        if self._base_offset and self._snapshot:
             self._put_snapshot(self._base_offset, self._snapshot)
         return SegmentFile(self._lake, self._base_offset)
 

@@ -8,64 +8,124 @@ a coordinator has vouched for a transactional batch (facts §2.5) no capture tel
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
+
 from spark_jobs.admitting.accepted_log import AcceptedLog
 from spark_jobs.admitting.batch_bytes import BatchCopier
 from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, with_markers
 from spark_jobs.admitting.copy_chunks import unused_chunk
 from spark_jobs.admitting.job import AdmittedPartition, PartitionJob
-from spark_jobs.admitting.judging import PartitionMemory
+from spark_jobs.admitting.judging import Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.parking import PatientMemory
 from spark_jobs.admitting.partition import PartitionNight, TaskFiles
 from spark_jobs.admitting.verdict_file import VerdictFile
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.protocol.decision import Rules
+from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state
 
+NO_TRANSACTIONS = np.empty(0, dtype=TRANSACTION)
+
 
 def admit_capture(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
     """Judges the batches in arrival order, gives offsets to those that it takes, and writes the log."""
-    task = files.task
-    state = get_state(task.lake, job.state)
-    memory = PartitionMemory(state, Rules(transaction_version=task.settings.kafka.transaction_version))
-    objects = CaptureObjects(job.objects, task.settings)
-    rules = CaptureRules(job.partition, objects, task.settings)
-    markers = read_table(task.lake, job.markers) if job.markers else None
-    copier = BatchCopier(
-        objects=objects, staged=StagedObjects(task.settings), leader_epoch=state.leader_epoch
-    )
     with ExitStack() as stack:
-        batches = stack.enter_context(
-            VerdictFile(task.lake, job.partition, lambda judged: objects.sources(judged.rows))
+        return _Capture(job, files, stack).admit()
+
+
+class _Capture:
+    """One captured partition while its night is judged."""
+
+    def __init__(self, job: PartitionJob, files: TaskFiles, stack: ExitStack) -> None:
+        task = files.task
+        self._job, self._task = job, task
+        self._state = get_state(task.lake, job.state)
+        self._objects = CaptureObjects(job.objects, task.settings)
+        self._rules = CaptureRules(job.partition, self._objects, task.settings)
+        self._waiting = self._waiting_before()
+        self._memory = self._remember()
+        batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
+        self._night = PartitionNight(job, files, stack.enter_context(batches))
+        self._night.carried = len(self._waiting)
+        self._log = stack.enter_context(self._open_log())
+
+    def _remember(self) -> PartitionMemory:
+        rules = Rules(transaction_version=self._task.settings.kafka.transaction_version)
+        if not self._state.parked and not self._objects.any_patient:
+            return PartitionMemory(self._state, rules)
+        most = self._task.settings.limits.parked_batches
+        return PatientMemory(self._state, rules, waiting=self._waiting, most=most)
+
+    def _waiting_before(self) -> Rows:
+        """The batches that earlier nights left waiting; in memory `object` is their object's order."""
+        rows = get_carried(self._task.lake, self._state.parked).rows
+        orders = np.array([entry.order for entry in self._objects.entries if entry.order < 0], dtype=np.int32)
+        if len(rows):
+            rows["object"] = orders[rows["object"]]
+        return rows
+
+    def _open_log(self) -> AcceptedLog:
+        copier = BatchCopier(
+            objects=self._objects,
+            staged=StagedObjects(self._task.settings),
+            leader_epoch=self._state.leader_epoch,
         )
-        log = stack.enter_context(
-            AcceptedLog(
-                task.lake,
-                task.folder,
-                f"log/{job.partition}",
-                memory=memory,
-                copier=copier,
-                segment_bytes=task.settings.limits.segment_bytes,
-            )
+        return AcceptedLog(
+            self._task.lake,
+            self._task.folder,
+            f"log/{self._job.partition}",
+            memory=self._memory,
+            copier=copier,
+            segment_bytes=self._task.settings.limits.segment_bytes,
         )
-        night = PartitionNight(job, files, batches)
+
+    def admit(self) -> AdmittedPartition:
+        """The whole night."""
+        lake, job = self._task.lake, self._job
+        markers = read_table(lake, job.markers) if job.markers else None
         keys = (key for copy in job.copies for key in copy.keys)
-        for rows in with_markers(iter_index(task.lake, keys), markers):
-            for part in log.fitting(rules.chunk(rows)):
-                judged, closed = memory.judge(part)
-                log.append(judged, closed)
-                night.keep(judged, closed)
+        for rows in with_markers(iter_index(lake, keys), markers):
+            for part in self._log.fitting(self._rules.chunk(rows)):
+                self._keep(*self._judge(part))
+        parked = self._end()
         for copy in job.unused:
-            for rows in iter_index(task.lake, copy.keys):
-                night.keep(*memory.judge(unused_chunk(rows, copy.number)))
-        after = _state_after(state, memory)
-        return night.finish(state, after, memory, log.finish(after.leader_epochs))
+            for rows in iter_index(lake, copy.keys):
+                self._night.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
+        after = _state_after(self._state, self._memory, parked)
+        return self._night.finish(self._state, after, self._memory, self._log.finish(after.leader_epochs))
+
+    def _judge(self, part: Chunk) -> tuple[Judged, Rows]:
+        if isinstance(self._memory, PatientMemory):
+            return self._memory.judge_patiently(part, self._objects.is_patient(part.rows))
+        return self._memory.judge(part)
+
+    def _keep(self, judged: Judged, closed: Rows) -> None:
+        self._log.append(judged, closed)
+        self._night.keep(judged, closed)
+
+    def _end(self) -> str:
+        """What waits on is kept for the next night; returns the name of its file."""
+        if not isinstance(self._memory, PatientMemory):
+            return ""
+        self._keep(*self._memory.end())
+        judged, rows = self._memory.left()
+        self._night.keep(judged, NO_TRANSACTIONS)
+        entries = {entry.order: entry for entry in self._objects.entries}
+        orders, places = np.unique(rows["object"], return_inverse=True)
+        rows["object"] = places
+        objects = [carried_object(entries[int(order)]) for order in orders]
+        return put_carried(self._task.lake, carry(objects, rows))
 
 
-def _state_after(state: PartitionState, memory: PartitionMemory) -> PartitionState:
+def _state_after(state: PartitionState, memory: PartitionMemory, parked: str) -> PartitionState:
     return replace(
         state,
         end_offset=memory.producers.end_offset,
         producers=memory.producers.canonical(),
         open_transactions=memory.transactions.open_transactions(),
+        parked=parked,
     )

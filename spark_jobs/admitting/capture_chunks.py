@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.admitting.judging import CORRUPT, INVALID_RECORD, OPEN, Chunk, Codes
 from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import OnGap
 from spark_jobs.protocol.record_batch import (
     CONTROL_FLAG,
     MAGIC_V2,
@@ -36,9 +37,9 @@ class CaptureObjects:
         self._sources = np.array(
             [self._names.index(entry.source) for entry in ordered] or [0], dtype=np.int32
         )
-        self._brings_markers = np.array(
-            [bool(name) and settings.source(name).markers for name in self._names]
-        )
+        known = [settings.source(name) if name else None for name in self._names]
+        self._brings_markers = np.array([source is not None and source.markers for source in known])
+        self._is_patient = np.array([source is not None and source.on_gap is OnGap.PARK for source in known])
 
     def places(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """For every row the place of its object in `entries`; meaningless for a marker without object."""
@@ -47,6 +48,16 @@ class CaptureObjects:
     def sources(self, rows: pa.RecordBatch) -> pa.StringArray:
         """The name of each row's source."""
         return labels(self._sources[self.places(rows)], self._names)
+
+    @property
+    def any_patient(self) -> bool:
+        """Whether batches of some source may wait for a gap to fill."""
+        return bool(self._is_patient.any())
+
+    def is_patient(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Whether this row's batch may wait for a gap to fill."""
+        patient: npt.NDArray[np.bool_] = self._is_patient[self._sources[self.places(rows)]]
+        return patient
 
     def brings_markers(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Whether a control batch in this row's source is the coordinator's own."""

@@ -51,7 +51,7 @@ class AdmitTask:
 class AdmittedPartition:
     """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
 
-    `carried` rows came from earlier nights; `markers` from the coordinator's log, and are not in `verdicts`.
+    Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log.
     """
 
     partition: TopicPartition

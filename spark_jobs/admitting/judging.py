@@ -45,6 +45,19 @@ class Judged:
     astray: npt.NDArray[np.bool_]
 
     @property
+    def size(self) -> int:
+        return self.rows.num_rows
+
+    def part(self, start: int, stop: int) -> "Judged":
+        """Rows `start` to `stop` without a copy."""
+        return Judged(
+            rows=self.rows.slice(start, stop - start),
+            copy=self.copy[start:stop],
+            decisions=select_decisions(self.decisions, slice(start, stop)),
+            astray=self.astray[start:stop],
+        )
+
+    @property
     def is_accepted(self) -> npt.NDArray[np.bool_]:
         accepted: npt.NDArray[np.bool_] = self.decisions.verdict == ACCEPTED
         return accepted
@@ -62,23 +75,29 @@ class PartitionMemory:
         """Decisions for the chunk, and the transactions that it closed."""
         is_open = chunk.preset == OPEN
         batches = batches_of(chunk.rows)
-        judged = batches if is_open.all() else _select(batches, is_open)
+        judged = batches if is_open.all() else select_batches(batches, is_open)
         found = fold(judged, self.producers, rules=self.rules)
         tracked = self.transactions.track(judged, found)
         if judged is batches:
             decisions, astray = found, tracked.astray
         else:
-            decisions = _scatter(found, is_open, chunk.preset, batches.base_offset)
+            decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
             astray = np.zeros(chunk.rows.num_rows, dtype=np.bool_)
             astray[is_open] = tracked.astray
         return Judged(rows=chunk.rows, copy=chunk.copy, decisions=decisions, astray=astray), tracked.closed
 
 
-def _select(batches: BatchColumns, wanted: npt.NDArray[np.bool_]) -> BatchColumns:
+def select_batches(batches: BatchColumns, wanted: npt.NDArray[np.bool_]) -> BatchColumns:
+    """The batches that are `wanted`."""
     return batch_columns(column[wanted] for column in batches)
 
 
-def _scatter(
+def select_decisions(decisions: DecisionColumns, wanted: slice | npt.NDArray[np.int64]) -> DecisionColumns:
+    """Decisions in the order of `wanted`."""
+    return DecisionColumns._make(getattr(decisions, name)[wanted] for name in DecisionColumns._fields)
+
+
+def scatter(
     found: DecisionColumns,
     places: npt.NDArray[np.bool_],
     preset: Codes,

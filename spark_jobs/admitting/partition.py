@@ -9,8 +9,10 @@ from spark_jobs.admitting.judging import Judged, PartitionMemory
 from spark_jobs.admitting.shared_file import SharedFile, transactions_table
 from spark_jobs.admitting.verdict_file import VerdictFile
 from spark_jobs.kernels.producers import Rows
+from spark_jobs.storage.index_rows import values
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.state_file import PartitionState, put_state
+from spark_jobs.tables.batches import MARKER_OBJECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class PartitionNight:
 
     def keep(self, judged: Judged, closed: Rows) -> None:
         """A chunk's verdicts, and the transactions that it closed."""
+        self.markers += int(np.count_nonzero(values(judged.rows, "object_order") == MARKER_OBJECT))
         self._batches.add(judged)
         self.critical += int(np.count_nonzero(judged.astray))
         self._keep_transactions(closed)

@@ -55,13 +55,15 @@ class TopicSettings(Frozen):
 class Limits(Frozen):
     """Bounds on memory and sizes; what exceeds a limit per batch is `corrupt`, never a failed run.
 
-    `range_bytes` is how much of an object one task reads at a time, `worker_memory` what a task may hold.
+    `range_bytes` is how much of an object one task reads at a time, `worker_memory` what a task may hold, and
+    `parked_batches` how many batches of a partition may wait for a gap to fill.
     """
 
     max_batch_bytes: Annotated[Size, Field(ge=61, le=INT32_MAX)] = 100 * MIB
     decompressed_bytes_per_batch: Annotated[Size, Field(ge=1, le=INT32_MAX)] = 256 * MIB
     records_per_batch: Annotated[Count, Field(ge=1, le=INT32_MAX)] = 10_000_000
     headers_per_record: Annotated[Count, Field(ge=0, le=INT32_MAX)] = 10_000
+    parked_batches: Annotated[Count, Field(ge=0)] = 1_000_000
     worker_memory: Annotated[Size, Field(ge=64 * MIB)] = 1024 * MIB
     range_bytes: Annotated[Size, Field(ge=4096)] = 64 * MIB
     segment_bytes: Annotated[Size, Field(ge=MIB, le=INT32_MAX)] = 1024 * MIB

@@ -62,7 +62,7 @@ def check_conservation(partitions: Sequence[NightPartition], admitted: Sequence[
     """Every indexed batch, and every one that waited, has exactly one verdict."""
     rows = {each.partition: each.rows for each in partitions}
     for each in admitted:
-        expected = rows[each.partition] + each.carried
+        expected = rows[each.partition] + each.carried + each.markers
         if each.rows != expected:
             raise CountsDoNotAddUp(
                 f"{each.partition}: expected {expected} verdicts, found {each.rows} ({each.verdicts})"
@@ -157,8 +157,9 @@ def _partition_row(each: AdmittedPartition, summary: AdmitSummary) -> dict[str, 
         "kind": each.kind.value,
         "batches": each.batches,
         "rows": each.rows,
-        **{group.value: count for group, count in _groups(each).items()},
+        "carried": each.carried,
         "markers": each.markers,
+        **{group.value: count for group, count in _groups(each).items()},
         "start_offset": each.start_offset,
         "end_offset": each.end_offset,
         "log_start_offset": each.log_start_offset,

@@ -25,28 +25,29 @@ _PREAMBLE = Struct(">4shi")
 
 CARRIED = np.dtype(
     [
-        ("object", ">i4"),
-        ("position", ">i8"),
-        ("size", ">i8"),
-        ("base_offset", ">i8"),
-        ("partition_leader_epoch", ">i4"),
+        ("object", "i4"),
+        ("position", "i8"),
+        ("size", "i8"),
+        ("base_offset", "i8"),
+        ("partition_leader_epoch", "i4"),
         ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-        ("control_type", ">i2"),
-        ("coordinator_epoch", ">i4"),
-        ("offset", ">i8"),
-        ("txn_first_offset", ">i8"),
+        ("crc", "u4"),
+        ("attributes", "i2"),
+        ("last_offset_delta", "i4"),
+        ("base_timestamp", "i8"),
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("producer_epoch", "i2"),
+        ("base_sequence", "i4"),
+        ("record_count", "i4"),
+        ("control_type", "i2"),
+        ("coordinator_epoch", "i4"),
+        ("offset", "i8"),
+        ("txn_first_offset", "i8"),
     ]
 )
 """`object` counts in the file's objects; `offset` and `txn_first_offset` are -1 where there is none."""
+_STORED = CARRIED.newbyteorder(">")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -113,7 +114,7 @@ def carry(objects: Sequence[CarriedObject], rows: Rows) -> CarriedRows:
 def write_carried(carried: CarriedRows) -> bytes:
     """The file of `carried`."""
     objects = canonical_json([asdict(each) for each in carried.objects])
-    return _PREAMBLE.pack(MAGIC, VERSION, len(objects)) + objects + carried.rows.tobytes()
+    return _PREAMBLE.pack(MAGIC, VERSION, len(objects)) + objects + carried.rows.astype(_STORED).tobytes()
 
 
 def read_carried(data: bytes, *, source: str = "<bytes>") -> CarriedRows:
@@ -125,7 +126,7 @@ def read_carried(data: bytes, *, source: str = "<bytes>") -> CarriedRows:
         raise BrokenState(f"{source}: carried rows {magic!r} of version {version}, this one reads {VERSION}")
     start = _PREAMBLE.size + size
     objects = tuple(CarriedObject(**each) for each in json.loads(data[_PREAMBLE.size : start]))
-    return CarriedRows(objects=objects, rows=np.frombuffer(data, dtype=CARRIED, offset=start).copy())
+    return CarriedRows(objects=objects, rows=np.frombuffer(data, dtype=_STORED, offset=start).astype(CARRIED))
 
 
 def put_carried(lake: ObjectStore, carried: CarriedRows) -> str:

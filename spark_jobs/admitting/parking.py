@@ -1,0 +1,139 @@
+"""A captured partition whose batches may wait for a gap to fill, also over nights.
+
+Each batch has its verdict in the place where it was decided: one that waited stands behind the batch that
+filled its gap, so that accepted batches still ascend by offset. A marker closes what is open when it comes;
+data of its transaction that still waits then belongs to a later one.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.admitting.judging import (
+    OPEN,
+    Chunk,
+    Judged,
+    PartitionMemory,
+    scatter,
+    select_batches,
+    select_decisions,
+)
+from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
+from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, batch_columns
+from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.protocol.decision import Rules
+from spark_jobs.storage.carried_rows import CARRIED
+from spark_jobs.storage.index_rows import batches_of, concatenate, take, values
+from spark_jobs.storage.state_file import PartitionState
+from spark_jobs.tables.index import INDEX
+
+Int64s = npt.NDArray[np.int64]
+TIDY_ABOVE = 1 << 16
+"""Places that nobody waits in any more, before the room is tidied."""
+
+
+class PatientMemory(PartitionMemory):
+    """A partition's memory with a waiting room; `object` of the rows in it is their object's order."""
+
+    def __init__(self, state: PartitionState, rules: Rules, *, waiting: Rows, most: int) -> None:
+        super().__init__(state, rules)
+        self._rows = waiting
+        self._room = WaitingRoom(_batches(waiting), rules=rules, most=most)
+
+    def judge_patiently(self, chunk: Chunk, is_patient: npt.NDArray[np.bool_]) -> tuple[Judged, Rows]:
+        """What is decided now, by the chunk's batches and by those that they free."""
+        is_open, used = chunk.preset == OPEN, self._room.used
+        open_places = np.flatnonzero(is_open)
+        batches = batches_of(chunk.rows)
+        found, freed = self._room.arrive(
+            select_batches(batches, is_open), is_patient[is_open], self.producers
+        )
+        parked = open_places[self._room.parked_since(used)]
+        self._rows = np.concatenate((self._rows, _held(take(chunk.rows, parked))))
+        decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
+        after = np.where(freed.after < 0, -1, open_places[freed.after])
+        judged = self._in_order(chunk, decisions, freed, after)
+        self._tidy()
+        return judged, self._track(judged)
+
+    def end(self) -> tuple[Judged, Rows]:
+        """The night is over: what is decided without having its gap filled."""
+        freed = self._room.end(self.producers)
+        judged = self._judged(freed.places, freed.decisions)
+        return judged, self._track(judged)
+
+    def left(self) -> tuple[Judged, Rows]:
+        """The batches that wait on, as verdicts and as rows."""
+        places, decisions = self._room.stay(self.producers)
+        return self._judged(places, decisions), self._rows[places]
+
+    def _track(self, judged: Judged) -> Rows:
+        tracked = self.transactions.track(batches_of(judged.rows), judged.decisions)
+        judged.astray[:] = tracked.astray
+        return tracked.closed
+
+    def _in_order(self, chunk: Chunk, decisions: DecisionColumns, freed: Freed, after: Int64s) -> Judged:
+        """The chunk's rows that were decided, each with those that it freed behind it."""
+        decided = np.flatnonzero(decisions.verdict != PARKED)
+        freed_rows = _index_rows(self._rows[freed.places])
+        rows = (
+            concatenate([take(chunk.rows, decided), freed_rows])
+            if freed_rows.num_rows
+            else take(chunk.rows, decided)
+        )
+        is_freed = np.arange(rows.num_rows) >= len(decided)
+        order = np.lexsort((is_freed, np.concatenate((decided, after))))
+        together = DecisionColumns._make(
+            np.concatenate((getattr(decisions, name)[decided], getattr(freed.decisions, name)))
+            for name in DecisionColumns._fields
+        )
+        return _judged(take(rows, order), select_decisions(together, order))
+
+    def _judged(self, places: Int64s, decisions: DecisionColumns) -> Judged:
+        return _judged(_index_rows(self._rows[places]), decisions)
+
+    def _tidy(self) -> None:
+        if self._room.used - self._room.waiting > max(TIDY_ABOVE, self._room.waiting):
+            self._rows = self._rows[self._room.tidy()]
+
+
+def _judged(rows: pa.RecordBatch, decisions: DecisionColumns) -> Judged:
+    return Judged(
+        rows=rows,
+        copy=np.zeros(rows.num_rows, dtype=np.int32),
+        decisions=decisions,
+        astray=np.zeros(rows.num_rows, dtype=np.bool_),
+    )
+
+
+def _batches(rows: Rows) -> BatchColumns:
+    return batch_columns(rows[name] for name in BatchColumns._fields)
+
+
+def _held(rows: pa.RecordBatch) -> Rows:
+    """Index rows as rows that wait."""
+    held = np.zeros(rows.num_rows, dtype=CARRIED)
+    held["object"] = values(rows, "object_order")
+    held["offset"] = held["txn_first_offset"] = -1
+    for name in (CARRIED.names or ())[1:-2]:
+        held[name] = values(rows, name)
+    return held
+
+
+def _index_rows(held: Rows) -> pa.RecordBatch:
+    """Rows that waited as index rows."""
+    native = {name: np.ascontiguousarray(held[name]) for name in CARRIED.names or ()}
+    columns = {
+        **native,
+        "object_order": native["object"],
+        "control_type": pa.array(native["control_type"], mask=native["control_type"] == NO_CONTROL_TYPE),
+        "coordinator_epoch": pa.array(
+            native["coordinator_epoch"], mask=native["coordinator_epoch"] == NO_COORDINATOR_EPOCH
+        ),
+        "problem": pa.nulls(len(held), pa.string()),
+    }
+    table = INDEX.cast(pa.table(columns))
+    return (
+        concatenate(table.to_batches()) if len(held) else pa.RecordBatch.from_pylist([], schema=INDEX.schema)
+    )
