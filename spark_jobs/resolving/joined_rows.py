@@ -146,11 +146,13 @@ class JoinedRows:
 
     def transactions_table(self) -> pa.Table:
         """Rows of `JOINED_TRANSACTIONS`."""
-        columns: Iterable[Sequence[Any]] = zip(*self.transactions, strict=True) if self.transactions else ()
+        if not self.transactions:
+            return JOINED_TRANSACTIONS.empty_table()
+        columns: Iterable[Sequence[Any]] = zip(*self.transactions, strict=True)
         arrays = [
             pa.array(column, each.type) for column, each in zip(columns, JOINED_TRANSACTIONS, strict=True)
         ]
-        return pa.table(arrays, schema=JOINED_TRANSACTIONS) if arrays else JOINED_TRANSACTIONS.empty_table()
+        return pa.table(arrays, schema=JOINED_TRANSACTIONS)
 
 
 def _end_timestamp(resolved: ResolvedTransaction) -> int | None:
