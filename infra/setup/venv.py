@@ -159,6 +159,12 @@ def install_onceover(venv: Path, root: Path) -> None:
         run(venv / "bin/pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "-e", root)
 
 
+def compile_kernels(venv: Path) -> None:
+    """Once and for all: otherwise the first command that reads a big file would seem to hang."""
+    with phase("compiling the kernels"):
+        run(venv / "bin/python", "-m", "spark_jobs.kernels.warm")
+
+
 def set_up(venv: Path, root: Path) -> None:
     """Bring `venv` to what `root` pins, by the shortest safe way."""
     basis, pins = read_stamp(venv)
@@ -170,6 +176,7 @@ def set_up(venv: Path, root: Path) -> None:
         create(venv)
     install_packages(venv, root)
     install_onceover(venv, root)
+    compile_kernels(venv)
     write_stamp(venv, root)
 
 

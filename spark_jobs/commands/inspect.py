@@ -10,7 +10,14 @@ from spark_jobs.inspection.isolation import Isolation
 
 
 def inspect(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH",
+            help="Files that Kafka wrote, a partition's directory (orders-0) or a whole log directory.",
+            show_default=False,
+        ),
+    ],
     *,
     records: Annotated[bool, typer.Option("--records", help="Show records instead of batches.")] = False,
     isolation: Annotated[
@@ -22,7 +29,16 @@ def inspect(
         typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal"),
     ] = None,
 ) -> None:
-    """Show what Kafka wrote: a segment, snapshot, index, checkpoint, partition or whole log directory."""
+    """Show what Kafka wrote: a segment, snapshot, index, checkpoint, partition or whole log directory.
+
+    A log directory gives a line per partition, a partition its segments, producers and open transactions, a
+    segment its batches; with --records their records, as a consumer of that isolation gets them.
+
+    Remarks tell what a broker would stumble over. The exit code is 1 if a path is no Kafka file, or if
+    records that were asked for could not be read.
+
+    Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
+    """
     from spark_jobs.inspection.inspector import inspect_paths  # noqa: PLC0415 — --help does without
     from spark_jobs.inspection.options import Options  # noqa: PLC0415 — likewise
     from spark_jobs.inspection.printers import JsonPrinter, TextPrinter  # noqa: PLC0415 — likewise

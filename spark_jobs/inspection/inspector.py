@@ -20,7 +20,7 @@ from spark_jobs.inspection.partition import PartitionLog, log_files, read_partit
 from spark_jobs.inspection.printers import Printer, printable
 from spark_jobs.inspection.progress import progress
 from spark_jobs.inspection.records import RecordStyle
-from spark_jobs.inspection.report import Remark, Report
+from spark_jobs.inspection.report import Level, Remark, Report
 from spark_jobs.inspection.rows import as_json, as_text, format_rows, heading
 from spark_jobs.inspection.segments import FAST_FROM, Segment, read_segment
 from spark_jobs.inspection.shown_records import show_records, style_of
@@ -43,37 +43,35 @@ _SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
 
 
 def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, say: Say) -> bool:
-    """Show every path; `say` hears what cannot be shown. Whether all could be."""
+    """Show every path; `say` hears what cannot be shown. Whether all could be, in full."""
     shown = [_inspect_or_say(path, options, printer, say) for path in paths]
     return all(shown)
 
 
 def _inspect_or_say(path: Path, options: Options, printer: Printer, say: Say) -> bool:
     try:
-        inspect_path(path, options, printer, say)
+        return inspect_path(path, options, printer, say)
     except OnceoverError as problem:
         say(f"error: {printable(str(problem))}")
     except OSError as problem:
         say(f"error: {printable(str(path))}: {problem.strerror}")
-    else:
-        return True
     return False
 
 
-def inspect_path(path: Path, options: Options, printer: Printer, say: Say) -> None:
-    """Show one path, or raise what it is not."""
+def inspect_path(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+    """Show one path, or raise what it is not. Whether every record that was asked for could be read."""
     kind = recognise(path)
-    if kind in _SMALL_FILES:
-        printer.report(_SMALL_FILES[kind](path))
-    elif kind is Kind.SEGMENT:
-        _show_segment(path, options, printer, say)
-    elif kind is Kind.PARTITION:
-        _show_partition(_read(path, options), options, printer, say)
-    else:
-        _show_log_directory(path, options, printer, say)
+    if kind is Kind.SEGMENT:
+        return _show_segment(path, options, printer, say)
+    if kind is Kind.PARTITION:
+        return _show_partition(_read(path, options), options, printer, say)
+    if kind is Kind.LOG_DIRECTORY:
+        return _show_log_directory(path, options, printer, say)
+    printer.report(_SMALL_FILES[kind](path))
+    return True
 
 
-def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> None:
+def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> bool:
     if options.isolation is Isolation.READ_COMMITTED:
         raise NotKafka(
             f"{path}: read_committed needs the partition's directory: markers may stand in other segments"
@@ -89,7 +87,7 @@ def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> N
         _show_batches(segment, options, printer)
     is_internal = style.topic is not None and style.topic.startswith("__")
     report = report_segment(segment, seen, has_sequences=not is_internal, problems=problems)
-    _finish(report, options, printer, say)
+    return _finish(report, options, printer, say)
 
 
 def _segment_style(path: Path, options: Options) -> RecordStyle:
@@ -110,12 +108,17 @@ def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
         printer.lines(piece)
 
 
-def _finish(report: Report, options: Options, printer: Printer, say: Say) -> None:
+def _finish(report: Report, options: Options, printer: Printer, say: Say) -> bool:
     """The report below a listing; where machines read records and nothing else, only its remarks, aside."""
     if options.records and options.as_json:
         _say_remarks(report.path, report.remarks, say)
     else:
         printer.report(report)
+    return not options.records or _without_errors(report.remarks)
+
+
+def _without_errors(remarks: Iterable[Remark]) -> bool:
+    return all(remark.level is not Level.ERROR for remark in remarks)
 
 
 def _say_remarks(path: str, remarks: Iterable[Remark], say: Say) -> None:
@@ -129,12 +132,12 @@ def _read(directory: Path, options: Options) -> PartitionLog:
         return read_partition(directory, advance, fast=options.fast)
 
 
-def _show_partition(log: PartitionLog, options: Options, printer: Printer, say: Say) -> None:
+def _show_partition(log: PartitionLog, options: Options, printer: Printer, say: Say) -> bool:
     problems: list[Remark] = []
     if options.records:
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
     tables, remarks = coordinator_view(log)
-    _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, say)
+    return _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, say)
 
 
 def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
@@ -144,14 +147,18 @@ def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
         yield _read(path, options)
 
 
-def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say) -> None:
+def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say) -> bool:
     if not options.records:
         printer.report(report_log_directory(path, _partitions(path, options)))
-        return
+        return True
+    complete = True
     for log in _partitions(path, options):
         if log.is_internal:
             continue
         if not options.as_json:
             printer.heading(f"\n{printable(log.name)}")
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
-        _say_remarks(str(log.path), (*partition_remarks(log), *problems), say)
+        remarks = (*partition_remarks(log), *problems)
+        _say_remarks(str(log.path), remarks, say)
+        complete = complete and _without_errors(remarks)
+    return complete

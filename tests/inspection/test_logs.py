@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.record_batch import HEADER_SIZE, read_header
@@ -135,6 +137,27 @@ def test_an_abort_that_the_index_does_not_list_is_a_warning(inspect: Inspect, tm
     (partition / "00000000000000000000.txnindex").unlink()
     (text,) = remarks(inspect, partition)
     assert text.startswith("1 aborted transaction not in the transaction index, the first of producer 9")
+
+
+@pytest.mark.parametrize("way", [[], ["--json"]], ids=["text", "json"])
+def test_records_that_could_not_be_read_are_named_and_the_exit_code_is_1(
+    inspect: Inspect, tmp_path: Path, way: list[str]
+) -> None:
+    log = PartitionWriter()
+    for value in (b"a", b"b", b"c"):
+        log.send([value])
+    partition = a_log(tmp_path, log)
+    whole = inspect(partition, "--records", *way)
+    segment = partition / "00000000000000000000.log"
+    damaged = bytearray(segment.read_bytes())
+    damaged[len(log.batches[0]) + HEADER_SIZE] ^= 0xFF
+    segment.write_bytes(damaged)
+    torn = inspect(partition, "--records", *way)
+    assert (whole.exit_code, torn.exit_code) == (0, 1)
+    assert "checksum mismatch" not in whole.output
+    assert "checksum mismatch in 1 batch" in torn.output
+    assert inspect(tmp_path, "--records", *way).exit_code == 1, "also within a log directory"
+    assert inspect(partition, *way).exit_code == 0, "the batches themselves could all be shown"
 
 
 def test_a_corrupt_snapshot_in_a_partition_is_remarked_and_the_partition_shown(
