@@ -116,6 +116,11 @@ SEQUENCES = (
         then(data(seq=1), ACCEPTED, at=1, expected_sequence=1, expected_epoch=0),
         remembered=(Remembered(first_sequence=0, last_sequence=1),),
     ),
+    case(
+        "a batch that claims nearly all sequences and so ends behind the last one was not taken before",
+        *_B,
+        then(data(seq=5, count=2**31 - 4), OUT_OF_ORDER, expected_sequence=2),
+    ),
     case("row-003 last 1, append 5", *_B, then(data(seq=5), OUT_OF_ORDER, at=-1, expected_sequence=2)),
     case(
         "row-004 row-005 the next epoch begins at 0, then the old epoch is fenced",
