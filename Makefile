@@ -1,9 +1,10 @@
 # The commands of this project; `make help` lists them. Everything runs in .venv, which is made when missing.
 PYTHON ?= python3
 BIN := .venv/bin
+PORT ?= 8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers pytest format bench bench-quick lock clean
+.PHONY: help setup run up down test lint types layers pytest format bench bench-quick lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,12 +12,14 @@ help:  ## list the targets
 setup:  ## make .venv from the pinned requirements (done by every target that needs it)
 	@$(PYTHON) infra/setup/venv.py
 
-run: setup  ## show what Onceover does, on a small sample
-	@$(BIN)/python -m tests.sample .cache/sample
-	@echo "What a broker's log directory holds:  onceover inspect .cache/sample" && echo
-	@$(BIN)/onceover inspect .cache/sample
-	@echo "What a consumer would get of it:  onceover inspect .cache/sample --records --isolation read_committed"
-	@$(BIN)/onceover inspect .cache/sample --records --isolation read_committed 2>/dev/null
+run: setup  ## two nights of a sample through Airflow, from nothing to published tables
+	@$(BIN)/python -m infra.embedded run
+
+up: setup  ## start Airflow with its UI on loopback (PORT=8080, CONFIG=an onceover.yaml)
+	@$(BIN)/python -m infra.embedded up --port $(PORT) $(if $(CONFIG),--config $(CONFIG))
+
+down: setup  ## stop it
+	@$(BIN)/python -m infra.embedded down
 
 test: lint types layers pytest  ## everything that must hold: lint, types, layers, tests
 
@@ -24,7 +27,8 @@ lint: setup  ## ruff: rules and format
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && echo "lint: clean"
 
 types: setup  ## mypy, strict, no exemptions
-	@$(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary infra/setup && echo "types: clean"
+	@$(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary infra/setup && \
+		$(BIN)/mypy --no-error-summary -p infra.embedded && echo "types: clean"
 
 layers: setup  ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-cache > .cache/layers.txt || { cat .cache/layers.txt; exit 1; }; echo "layers: kept"

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from infra.embedded.home import EmbeddedFailed, Home
-from spark_jobs.storage.process import ProcessIdentity, process
+from spark_jobs.storage.process import ProcessIdentity, process, start_apart
 
 COMMANDS = {
     "api-server": ("api-server",),
@@ -37,20 +37,12 @@ def prepare(home: Home) -> None:
 
 
 def start(home: Home) -> None:
-    """All services, each leading a process group of its own; a service's output goes to its log."""
+    """All services, each with a process group and a log of its own."""
     _ = home.password
     started = {}
     for name, arguments in COMMANDS.items():
-        with home.log(name).open("wb") as log:
-            service = subprocess.Popen(  # noqa: S603 — our own program
-                [*_airflow(), *arguments],
-                env=home.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        started[name] = asdict(process(service.pid))
+        pid = start_apart([*_airflow(), *arguments], environment=home.environment, log=home.log(name))
+        started[name] = asdict(process(pid))
     home.services.write_text(json.dumps({"port": home.port, "processes": started}))
 
 

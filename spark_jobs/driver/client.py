@@ -21,11 +21,11 @@ from spark_jobs.driver.messages import (
 )
 from spark_jobs.driver.place import Place, place_of
 from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.storage.process import start_apart
 
 SECONDS_TO_START = 120.0
 SECONDS_BETWEEN_LOOKS = 0.05
 LOG_TAIL_BYTES = 4000
-OWNER_ONLY = 0o600
 STILL_RUNNING = (0, 0)
 NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
@@ -97,19 +97,9 @@ def _try(place: Place) -> socket.socket | None:
 
 
 def _start(place: Place) -> socket.socket:
-    """Starts a driver apart from this task: it outlives the task, and shares no file with it."""
+    """Starts a driver apart from this task, which it outlives."""
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
-    pid = os.posix_spawn(
-        sys.executable,
-        command,
-        os.environ,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(place.log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-    )
+    pid = start_apart(command, environment=os.environ, log=place.log)
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline and os.waitpid(pid, os.WNOHANG) == STILL_RUNNING:
         if connection := _try(place):

@@ -42,12 +42,16 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAnswer:
-    """The step is done; `worked` is false if it had been done before."""
+    """The step is done; `worked` is false if it had been done before.
+
+    `tables` are the snapshots that a run of `publish` stands for, by table.
+    """
 
     run_id: str
     worked: bool
     is_final: bool
     counts: Mapping[str, int]
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

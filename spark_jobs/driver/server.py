@@ -28,6 +28,7 @@ from spark_jobs.driver.messages import (
     write_message,
 )
 from spark_jobs.driver.place import Place
+from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night
@@ -75,7 +76,8 @@ class Driver:
         """Answers one request; whether to wait for more."""
         connection.settimeout(None)
         with connection, connection.makefile("rb") as lines:
-            request = read_message(lines.readline())
+            line = lines.readline()
+            request = read_message(line) if line else None  # none: gone before it asked
             if isinstance(request, StepRequest):
                 with _Attended(connection):
                     answer = self._answer(request, connection)
@@ -108,8 +110,18 @@ class Driver:
             for name, count in done.counts.items()
         }
         return StepAnswer(
-            run_id=outcome.run_id, worked=outcome.worked, is_final=outcome.is_final, counts=counts
+            run_id=outcome.run_id,
+            worked=outcome.worked,
+            is_final=outcome.is_final,
+            counts=counts,
+            tables=_tables(settings, outcome.run_id) if request.step is Step.PUBLISH else {},
         )
+
+
+def _tables(settings: Settings, run_id: str) -> Mapping[str, int]:
+    from spark_jobs.storage.iceberg.published import published_snapshots  # noqa: PLC0415 — heavy, for one step
+
+    return published_snapshots(settings, run_id)
 
 
 def _settings(request: StepRequest) -> Settings:

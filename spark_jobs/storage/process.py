@@ -1,7 +1,8 @@
-"""Which process this is, such that another can tell whether it still lives."""
+"""Which process this is, such that another can tell whether it still lives; and processes that live apart."""
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ PROC = Path("/proc")
 STATE_FIELD, START_FIELD = 0, 19
 """Positions after the command's closing bracket in /proc/PID/stat."""
 ENDED = frozenset("ZX")
+OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,24 @@ def this_process() -> ProcessIdentity:
 def process(pid: int) -> ProcessIdentity:
     """The identity of a process that runs on this machine."""
     return ProcessIdentity(host=socket.gethostname(), realm=_realm(), pid=pid, started=_start_of(pid))
+
+
+def start_apart(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> int:
+    """Starts a program that outlives this process and shares nothing with it; its number.
+
+    It leads a process group of its own; what it prints goes to `log`, which only its owner can read.
+    """
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
 
 
 def _realm() -> str:
