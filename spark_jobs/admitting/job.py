@@ -16,9 +16,9 @@ from spark_jobs.storage.run_folder import OutputFile
 class PartitionJob:
     """One partition: its state file at the start, the copies to judge, and copies that have no say.
 
-    `unused` are brokers' logs of a captured partition. `objects` are the staged objects of a capture, from
-    which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold the
-    leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
+    `unused` are brokers' logs of a captured partition. `objects` are the staged objects behind a capture,
+    from which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold
+    the leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
     capture brings its own or nobody knows any.
     """
 

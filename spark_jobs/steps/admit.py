@@ -15,7 +15,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, VerdictGroup
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.states import digest_of_states, put_states, read_states
@@ -105,14 +105,14 @@ def _packed(jobs: Iterable[PartitionJob]) -> Iterator[tuple[PartitionJob, ...]]:
 
 
 def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
-    captured = tuple(entry for entry in found.entries if entry.role is ObjectRole.CAPTURE)
+    batches = tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
     return PartitionJob(
         partition=found.partition,
         kind=found.kind,
         state=state,
         copies=found.copies,
         unused=found.others,
-        objects=(*carried, *captured) if found.kind is SourceKind.CAPTURE else (),
+        objects=(*carried, *batches) if found.kind is SourceKind.CAPTURE else (),
         checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
         markers=markers,
     )

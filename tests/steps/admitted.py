@@ -15,9 +15,9 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.storage.states import read_states
+from tests.in_process import InProcess
 from tests.steps.nights import Place
 from tests.steps.nights import day as day_of
-from tests.steps.resolved import Here
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -28,7 +28,7 @@ def admit(place: Place, day: int | date, *, spark: Spark | None = None) -> "Admi
         place.settings,
         day_of(day) if isinstance(day, int) else day,
         until=Step.ADMIT,
-        spark=spark or Here(),
+        spark=spark or InProcess(),
         narrator=Narrator(Console(quiet=True)),
     )
     return AdmittedNight(place, outcome.run_id)

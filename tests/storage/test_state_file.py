@@ -1,0 +1,143 @@
+"""State files: canonical, proved by their name, and readable for ever."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.producer_entries import states_of
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.transactions import TransactionTable
+from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.protocol.decision import BatchRow, Rules
+from spark_jobs.storage.carried_rows import (
+    CARRIED,
+    carry,
+    get_carried,
+    put_carried,
+    read_carried,
+    write_carried,
+)
+from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.file_store import FileStore
+from spark_jobs.storage.layout import state_key
+from spark_jobs.storage.state_file import PartitionState, get_state, put_state, read_state, write_state
+from tests.kernels.histories import columns_of, histories
+
+KEPT = Path(__file__).parent / "states"
+OFFSETS = st.integers(0, 2**62)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> PartitionState:
+    """A state as some night leaves it."""
+    producers, transactions = ProducerTable(end_offset=draw(OFFSETS)), TransactionTable()
+    batches = columns_of(draw(histories()))
+    transactions.track(batches, fold(batches, producers, rules=Rules()))
+    starts = sorted(draw(st.sets(OFFSETS, max_size=3)))
+    return PartitionState(
+        log_start_offset=draw(OFFSETS),
+        end_offset=producers.end_offset,
+        published_offset=draw(OFFSETS),
+        leader_epochs=tuple(EpochEntry(epoch=n, start_offset=start) for n, start in enumerate(starts)),
+        producers=producers.canonical(),
+        open_transactions=transactions.open_transactions(),
+        parked=draw(st.sampled_from(("", "ab" * 32))),
+        held=draw(st.sampled_from(("", "cd" * 32))),
+    )
+
+
+@given(states())
+def test_a_state_survives_its_file(state: PartitionState) -> None:
+    found = read_state(write_state(state))
+    assert write_state(found) == write_state(state)
+    assert (found.end_offset, found.leader_epochs) == (state.end_offset, state.leader_epochs)
+    assert (found.parked, found.held, found.published_offset) == (
+        state.parked,
+        state.held,
+        state.published_offset,
+    )
+    assert found.producers.tobytes() == state.producers.tobytes()
+    for name in ("producer_id", "first_offset", "batches", "records", "producer_epoch", "first_epoch"):
+        assert found.open_transactions[name].tolist() == state.open_transactions[name].tolist()
+    assert (found.open_transactions["began_before"] == 1).all()
+
+
+@given(histories(), st.randoms(use_true_random=False))
+def test_equal_states_are_equal_bytes_however_they_came_about(rows: list[BatchRow], random: Random) -> None:
+    producers = ProducerTable()
+    fold(columns_of(rows), producers, rules=Rules())
+    shuffled = producers.rows.copy()
+    random.shuffle(order := list(range(len(shuffled))))
+    again = ProducerTable(shuffled[order], end_offset=producers.end_offset)
+    one, two = (PartitionState(producers=table.canonical()) for table in (producers, again))
+    assert write_state(one) == write_state(two)
+
+
+def test_a_state_of_version_1_is_still_read() -> None:
+    data = (KEPT / "version_1.state").read_bytes()
+    state = read_state(data)
+    assert write_state(state) == data
+    assert (state.log_start_offset, state.end_offset, state.published_offset) == (90, 120, 114)
+    assert [(entry.epoch, entry.start_offset) for entry in state.leader_epochs] == [(0, 0), (3, 57)]
+    known = states_of(ProducerTable(state.producers)).producers
+    assert [batch.first_sequence for batch in known[7].batches] == [4, 6, 8, 10, 12]
+    assert (known[3].current_txn_first_offset, known[3].last_sequence) == (114, 2)
+    assert (known[9].producer_epoch, known[9].coordinator_epoch, known[9].batches) == (2, 5, ())
+    [opened] = state.open_transactions
+    assert (opened["producer_id"], opened["first_offset"], opened["records"]) == (3, 114, 5)
+
+
+def test_carried_rows_of_version_1_are_still_read() -> None:
+    data = (KEPT / "version_1.carried").read_bytes()
+    carried = read_carried(data)
+    assert write_carried(carried) == data
+    assert [each.path for each in carried.objects] == ["dt=2024-05-01/orders-0/a", "dt=2024-05-01/orders-0/b"]
+    assert carried.rows["base_sequence"].tolist() == [4, 9]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"ONCE",
+        b"ONCE\0\2" + bytes(100),
+        b"JUNK\0\1" + bytes(100),
+        b"ONCE\0\1" + bytes(50),
+        write_state(PartitionState())[:-1] + b"\7",
+    ],
+)
+def test_what_is_no_state_file_is_refused_with_a_sentence(data: bytes) -> None:
+    with pytest.raises(BrokenState, match="here: "):
+        read_state(data, source="here")
+
+
+@pytest.mark.parametrize("data", [b"", b"CARR\0\2\0\0\0\0", b"ONCE\0\1\0\0\0\0"])
+def test_what_is_no_file_of_carried_rows_is_refused_with_a_sentence(data: bytes) -> None:
+    with pytest.raises(BrokenState, match="here: "):
+        read_carried(data, source="here")
+
+
+def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    lake = FileStore(str(tmp_path))
+    digest = put_state(lake, PartitionState(end_offset=5))
+    assert put_state(lake, PartitionState(end_offset=5)) == digest
+    assert get_state(lake, digest).end_offset == 5
+    lake.put(state_key(digest), write_state(PartitionState(end_offset=6)))
+    with pytest.raises(BrokenState, match="expected SHA-256"):
+        get_state(lake, digest)
+
+
+def test_carried_rows_keep_only_the_objects_that_they_need(tmp_path: Path) -> None:
+    lake, kept = FileStore(str(tmp_path)), read_carried((KEPT / "version_1.carried").read_bytes())
+    second = carry(kept.objects, kept.rows[1:])
+    found = get_carried(lake, put_carried(lake, second))
+    assert [each.path for each in found.objects] == ["dt=2024-05-01/orders-0/b"]
+    assert found.rows["object"].tolist() == [0]
+    assert put_carried(lake, replace(second, rows=np.empty(0, dtype=CARRIED))) == ""
+    assert len(get_carried(lake, "").rows) == 0
