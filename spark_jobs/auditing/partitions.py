@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
 from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
@@ -128,10 +130,11 @@ def _states_after(folder: RunFolder) -> States:
 
 
 def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, int]:
-    """Records of committed batches that could not be decoded."""
+    """Records of committed batches that could not be decoded, or did not fit."""
     found: dict[TopicPartition, int] = defaultdict(int)
     for key in keys:
         for part in iter_rows(lake, key, columns=["topic", "partition", "records"]):
-            for row in part.to_pylist():
-                found[TopicPartition(row["topic"], row["partition"])] += row["records"]
+            sums = pa.table(part).group_by(["topic", "partition"]).aggregate([("records", "sum")])
+            for row in sums.to_pylist():
+                found[TopicPartition(row["topic"], row["partition"])] += row["records_sum"]
     return found
