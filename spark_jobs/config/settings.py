@@ -10,13 +10,14 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
+from spark_jobs.config.values import ValueFormat, ValueType, check_fields
 from spark_jobs.protocol.limits import Limits as ProtocolLimits
 from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.record_batch import TimestampType
@@ -50,6 +51,19 @@ class TopicSettings(Frozen):
 
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+    value: ValueFormat = ValueFormat.BYTES
+    fields: Annotated[dict[str, ValueType], AfterValidator(check_fields)] = Field(default_factory=dict)
+    required: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_value(self) -> Self:
+        if self.value is not ValueFormat.JSON and (self.fields or self.required):
+            raise refuse("'fields' and 'required' only where value is json")
+        if self.value is ValueFormat.JSON and not self.fields:
+            raise refuse("'fields' where value is json: they become columns")
+        if set(self.required) - set(self.fields):
+            raise refuse("only declared fields among 'required'")
+        return self
 
 
 class Limits(Frozen):

@@ -15,6 +15,7 @@ from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.quarantine import QuarantineKind
 
 TABLES = ("batches", "quarantine", "producers")
 
@@ -82,6 +83,7 @@ def _unreadable(workshop: Workshop, account: Account) -> Unreadable:
     found: dict[tuple[int, int], str] = {}
     for key in account.unreadable:
         for row in read_table(workshop.lake, key).to_pylist():
-            if (row["topic"], row["partition"], row["held"]) == (*account.plan.partition, ""):
+            is_own = (row["topic"], row["partition"], row["held"]) == (*account.plan.partition, "")
+            if is_own and row["kind"] == QuarantineKind.CORRUPT:
                 found[row["object_order"], row["position"]] = row["reason"]
     return found

@@ -93,6 +93,10 @@ class FilePlan:
         """Where the plan's files go below the step's folder, the first one as part 0."""
         return f"records/{self.table}/{self.number:05d}-{part:03d}.parquet"
 
+    def quarantine_path(self, part: int) -> str:
+        """Where files about what does not fit go."""
+        return f"quarantine/{self.name}-{part:03d}.parquet"
+
     @property
     def bytes(self) -> int:
         return sum(chunk.bytes for share in self.shares for chunk in share.chunks)
@@ -120,14 +124,17 @@ class TableFile:
 class Written:
     """What became of a file plan; `unreadable` lists batches without decodable records, if there are any.
 
-    `hidden` counts records that lie before the first offset to publish, in a batch that reaches beyond it,
-    `legacy` records of the older formats, whose number no header says.
+    `quarantine` are files of that table, about `unfit` records and batches of earlier nights. `hidden` counts
+    records before the first offset to publish, in a batch that reaches beyond it, `legacy` those of the older
+    formats, whose number no header says.
     """
 
     plan: FilePlan
     files: tuple[TableFile, ...]
+    quarantine: tuple[TableFile, ...]
     unreadable: TableFile | None
     unreadable_records: int
+    unfit: int
     hidden: int
     legacy: int
 

@@ -88,6 +88,7 @@ def account(
     for each in context.run_tasks(account_for_partitions, tasks):
         for table, found in each.items():
             files[table] += found
+    files["quarantine"] += chain.from_iterable(each.quarantine for each in written)
     return files
 
 
@@ -127,13 +128,13 @@ def own_entries(context: RunContext, own: OwnFiles) -> Iterator[TableEntry]:
 
 
 def messages_of(written: Sequence[Written]) -> Iterator[str]:
-    """A sentence for every topic with batches that could not be decoded."""
-    bad: Counter[str] = Counter()
+    """A sentence for every topic with records that could not be published."""
+    lost: Counter[str] = Counter()
     for each in written:
-        bad[each.plan.topic] += each.unreadable.rows if each.unreadable else 0
-    for topic, count in sorted(bad.items()):
+        lost[each.plan.topic] += each.unreadable_records + each.unfit
+    for topic, count in sorted(lost.items()):
         if count:
-            yield f"{topic}: {count} committed batches hold no readable records; they are in quarantine"
+            yield f"{topic}: {count} committed records cannot be read or do not fit; they are in quarantine"
 
 
 def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
@@ -145,7 +146,7 @@ def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
 
 
 def counts_of(surveyed: Surveyed, written: Sequence[Written]) -> dict[str, int]:
-    """Nothing is lost: `claimed` by headers + `legacy` = `records` + `hidden` + `unreadable_records`."""
+    """None is lost: `claimed` + `legacy` = `records` + `hidden` + `unreadable_records` + `unfit`."""
     chunks = [chunk for _, chunks in surveyed for chunk in chunks]
     return {
         "batches": sum(chunk.batches for chunk in chunks),
@@ -156,5 +157,6 @@ def counts_of(surveyed: Surveyed, written: Sequence[Written]) -> dict[str, int]:
         "hidden": sum(each.hidden for each in written),
         "unreadable": sum(each.unreadable.rows for each in written if each.unreadable),
         "unreadable_records": sum(each.unreadable_records for each in written),
+        "unfit": sum(each.unfit for each in written),
         "files": sum(len(each.files) for each in written),
     }

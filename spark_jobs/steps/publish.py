@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
@@ -13,9 +14,9 @@ from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone, combine_states
 from spark_jobs.storage.table_listing import TableEntry, read_listing
+from spark_jobs.storage.topic_contract import topic_contract
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.records import records_contract
 from spark_jobs.tables.runs import RUNS
 
 LISTED_BY = (Step.MATERIALISE, Step.AUDIT)
@@ -95,16 +96,16 @@ def table_targets(context: RunContext) -> Iterator[TableTarget]:
         topic = entries[0][1].topic
         yield TableTarget(
             namespace=namespace,
-            contract=contract_of(entries[0][1]),
+            contract=contract_of(context.settings, entries[0][1]),
             files=tuple(data_files(context.folder, entries)),
             topic=topic,
             next_offsets=next_offsets[topic] if topic is not None else {},
         )
 
 
-def contract_of(entry: TableEntry) -> Contract:
+def contract_of(settings: Settings, entry: TableEntry) -> Contract:
     """What the table promises."""
-    return OWN_TABLES[entry.table] if entry.topic is None else records_contract(entry.topic)
+    return OWN_TABLES[entry.table] if entry.topic is None else topic_contract(settings, entry.topic)
 
 
 def data_files(folder: RunFolder, entries: list[tuple[Step, TableEntry]]) -> Iterator[DataFile]:

@@ -31,12 +31,12 @@ RECORD_COLUMNS: tuple[Column, ...] = (
 RECORD_KEY = ("partition", "offset")
 
 
-def records_contract(topic: str) -> Contract:
-    """The table of `topic`."""
+def records_contract(topic: str, of_values: tuple[Column, ...] = ()) -> Contract:
+    """The table of `topic`; `of_values` are columns that its values are declared to hold."""
     return Contract(
         name=table_name(topic),
         meaning=f"Committed records of the topic {topic}, each exactly once.",
-        columns=RECORD_COLUMNS,
+        columns=(*RECORD_COLUMNS, *of_values),
         key=RECORD_KEY,
     )
 

@@ -90,7 +90,7 @@ def test_a_batch_without_readable_records_is_corrupt_in_every_account(tmp_path: 
     assert counts["claimed"] + counts["legacy"] == (
         counts["records"] + counts["hidden"] + counts["unreadable_records"]
     )
-    assert result.messages == ("t: 1 committed batches hold no readable records; they are in quarantine",)
+    assert result.messages == ("t: 1 committed records cannot be read or do not fit; they are in quarantine",)
     assert [row["verdict"] for row in _rows(context, "batches")] == ["accepted", "corrupt", "accepted"]
     [row] = _rows(context, "quarantine")
     assert (row["kind"], row["kafka_error"], row["offset"], row["bytes"]) == (

@@ -1,0 +1,27 @@
+import pytest
+
+from spark_jobs.config.values import ValueType
+from spark_jobs.config.yaml_file import InvalidConfig
+from tests.config.test_load import SMALLEST, parse
+
+
+def test_a_topic_s_json_fields_are_declared_with_their_types() -> None:
+    settings = parse(f"{SMALLEST}topics: {{a: {{value: json, fields: {{id: long}}, required: [id]}}}}")
+    assert settings.topic("a").fields == {"id": ValueType.LONG}
+
+
+@pytest.mark.parametrize(
+    ("topic", "allowed"),
+    [
+        ("{fields: {id: long}}", "'fields' and 'required' only where value is json"),
+        ("{value: json}", "'fields' where value is json"),
+        ("{value: json, fields: {id: long}, required: [x]}", "only declared fields among 'required'"),
+        ("{value: json, fields: {Offset: long}}", "not called like a column that every table has"),
+        ("{value: json, fields: {a: long, A: long}}", "differ by more than case"),
+        ("{value: json, fields: {'a b': long}}", "letters, digits and '_'"),
+        ("{value: json, fields: {a: decimal}}", "'string', 'long', 'double' or 'boolean'"),
+    ],
+)
+def test_what_a_table_could_not_hold_is_refused(topic: str, allowed: str) -> None:
+    with pytest.raises(InvalidConfig, match=allowed):
+        parse(f"{SMALLEST}topics: {{a: {topic}}}")
