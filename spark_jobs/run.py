@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
@@ -112,6 +113,8 @@ def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator, 
         for step in steps_until(until)[len(_done(context.folder, until)) :]:
             lock.check()
             ledger.step_started(run_id, step)
+            if step is not until:
+                _prepare(STEPS[STEPS.index(step) + 1])
             done = _do(step, context, narrator)
             ledger.step_finished(run_id, step, done.counts)
         lock.check()
@@ -143,6 +146,14 @@ def _load(step: Step) -> StepFunction:
         raise UnknownStep(f"this version has no step '{step}' yet; end the run before it with --until")
     function: StepFunction = import_module(module).run
     return function
+
+
+def _prepare(step: Step) -> None:
+    """Begin what the next step needs and takes long to load, while the workers of this one are busy."""
+    module = f"spark_jobs.steps.{step}"
+    prepare = getattr(import_module(module), "prepare", None) if find_spec(module) else None
+    if prepare is not None:
+        Thread(target=prepare, name=f"prepare {step}", daemon=True).start()
 
 
 def _make_final(context: RunContext, until: Step) -> None:

@@ -38,12 +38,18 @@ RESULTS = "expectation_results.parquet"
 Judge = Callable[..., Judgement]
 
 
+def prepare() -> None:
+    """Load the library that judges: it takes seconds, in which workers can do something else."""
+    import_module(JUDGE)
+
+
 def run(context: RunContext) -> StepResult:
     """Count, judge, write both down, and let nothing pass that fails."""
     with ThreadPoolExecutor(1) as helper:
-        library = helper.submit(import_module, JUDGE)  # takes seconds, in which workers can count
+        prepared = helper.submit(prepare)
         facts = count(context)
-        judge: Judge = library.result().judge
+        prepared.result()
+    judge: Judge = import_module(JUDGE).judge
     judgement = judge(
         facts, context.settings.audit, run_id=context.folder.run_id, run_time=logical_time(context)
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
-from spark_jobs.steps import materialise
+from spark_jobs.steps import audit, materialise
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
@@ -141,6 +142,22 @@ def test_a_finding_can_be_accepted_without_repeating_the_night(tmp_path: Path) -
     assert outcome.run_id == failed.run_id
     results = _results(settings, outcome.run_id)
     assert all(not results[name]["success"] and results[name]["severity"] == "warning" for name in BROKEN)
+
+
+def test_the_library_is_loaded_while_the_step_before_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Event()
+    monkeypatch.setattr(audit, "prepare", begun.set)
+    settings = _settings(tmp_path)
+    _run(settings, Step.MATERIALISE)
+    assert not begun.is_set()
+    monkeypatch.setattr(
+        audit, "run", lambda context: StepResult(outputs=(), counts={"begun": begun.wait(60)})
+    )
+    for file in (tmp_path / "lake").glob("runs/*/materialise/_done.json"):
+        file.unlink()
+    assert _run(settings).done[-1].counts["begun"]
 
 
 def test_nobody_pays_for_the_library_before_the_audit() -> None:
