@@ -156,4 +156,4 @@ def _together(parts: Sequence[CarriedRows]) -> CarriedRows:
         rows = part.rows.copy()
         rows["object"] = numbers[part.rows["object"]]
         moved.append(rows)
-    return carry(tuple(objects), np.concatenate(moved))
+    return carry(tuple(objects), np.concatenate(moved, dtype=CARRIED))

@@ -56,18 +56,19 @@ def joined(waiting: Rows, night: Rows) -> Rows:
 
     It is the same transaction if it began at the same offset; that it was taken for timed out is remembered.
     """
-    known = {
-        (int(row["partition"]), int(row["first_offset"])): place
-        for place, row in enumerate(waiting)
-        if row["batches"]
-    }
+    places = {key: place for place, key in enumerate(_beginnings(waiting)) if waiting["batches"][place]}
     is_replaced = np.zeros(len(waiting), dtype=np.bool_)
-    for row in night[(night["batches"] > 0) & (night["began_before"] != 0)]:
-        place = known.get((int(row["partition"]), int(row["first_offset"])))
-        if place is not None:
-            is_replaced[place] = True
-            row["timed_out"] = waiting["timed_out"][place]
+    going_on = np.flatnonzero((night["batches"] > 0) & (night["began_before"] != 0))
+    for place, key in zip(going_on.tolist(), _beginnings(night[going_on]), strict=True):
+        before = places.get(key)
+        if before is not None:
+            is_replaced[before] = True
+            night["timed_out"][place] = waiting["timed_out"][before]
     return np.concatenate((waiting[~is_replaced], night))
+
+
+def _beginnings(rows: Rows) -> list[tuple[int, int]]:
+    return list(zip(rows["partition"].tolist(), rows["first_offset"].tolist(), strict=True))
 
 
 def parts_table(rows: Rows, buckets: int) -> pa.Table:

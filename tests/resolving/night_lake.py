@@ -1,0 +1,214 @@
+"""Nights of a lake, run until `resolve` by the real steps, and what each of them publishes."""
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spark_jobs.config.load import parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import TRANSACTION_STATE
+from spark_jobs.flow import Step
+from spark_jobs.protocol.batch_builder import build_batch
+from spark_jobs.protocol.control_record import write_marker
+from spark_jobs.protocol.coordinator_history import CoordinatorRecord
+from spark_jobs.protocol.coordinator_log import TransactionLogKey, write_key, write_value
+from spark_jobs.protocol.partition_transactions import LogBatch
+from spark_jobs.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatchHeader
+from spark_jobs.protocol.records import Record
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import MESSAGES, run_night
+from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.stores import open_lake
+
+FIRST_DAY = date(2024, 5, 1)
+DAY_MS = 86_400_000
+SEGMENT = "00000000000000000000.log"
+BROKER_LOG = """
+lake: lake
+sources:
+  - {name: broker, kind: broker-log, root: broker}
+"""
+
+Batch = tuple[TopicPartition, int]
+"""A batch by its partition and first offset."""
+
+
+class Here(Spark):
+    """Runs tasks in this process; what travels is pickled all the same."""
+
+    @property
+    def parallelism(self) -> int:
+        return 2
+
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
+    ) -> list[Summary]:
+        travelled = pickle.loads(pickle.dumps(list(tasks)))
+        return [pickle.loads(pickle.dumps(function(task))) for task in travelled]
+
+
+def end_of_day(number: int) -> int:
+    """The logical time of night `number`, which counts from 0; ms since 1970."""
+    after = FIRST_DAY + timedelta(days=number + 1)
+    return int(datetime(after.year, after.month, after.day, tzinfo=UTC).timestamp()) * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A night's tables, and the batches that it publishes in the order in which it does."""
+
+    run_id: str
+    partitions: dict[TopicPartition, dict[str, Any]]
+    outcomes: dict[Batch, str]
+    transactions: list[dict[str, Any]]
+    published: tuple[Batch, ...]
+    counts: Mapping[str, int]
+    messages: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class NightLake:
+    """A lake and its source; nights are counted from 0."""
+
+    directory: Path
+    config: str = BROKER_LOG
+    spark: Spark = field(default_factory=Here)
+
+    @property
+    def settings(self) -> Settings:
+        return parse_settings(self.config, name="test.yaml", base=self.directory)
+
+    @property
+    def lake(self) -> ObjectStore:
+        return open_lake(self.settings)
+
+    def copy_logs(
+        self, logs: Mapping[TopicPartition, Iterable[LogBatch]], entries: Iterable[CoordinatorRecord] = ()
+    ) -> None:
+        """The source is a copy of these logs now."""
+        files = {str(partition): map(batch_bytes, batches) for partition, batches in logs.items()}
+        coordinator = [entry_bytes(entry) for entry in entries]
+        for name, batches in {**files, f"{TRANSACTION_STATE}-0": coordinator}.items():
+            data = b"".join(batches)
+            if data:
+                file = Path(self.settings.sources[0].root, name, SEGMENT)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
+
+    def night(self, number: int) -> Resolved:
+        """Runs a night until `resolve`."""
+        day = FIRST_DAY + timedelta(days=number)
+        narrator = Narrator(Console(file=StringIO()))
+        outcome = run_night(self.settings, day, until=Step.RESOLVE, spark=self.spark, narrator=narrator)
+        return read_resolved(self.lake, outcome.run_id, outcome.done[-1].counts)
+
+
+def read_resolved(lake: ObjectStore, run_id: str, counts: Mapping[str, int]) -> Resolved:
+    """What `resolve` of a run has written."""
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, "partitions.parquet")).to_pylist()
+    partitions = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+    outcomes = {
+        (partition, row["first_offset"]): row["outcome"]
+        for partition, own in partitions.items()
+        if own["outcomes"]
+        for row in read_table(lake, step_key(run_id, Step.RESOLVE, own["outcomes"])).to_pylist()
+    }
+    files = [found.key for found in lake.list(step_key(run_id, Step.RESOLVE, "transactions"))]
+    return Resolved(
+        run_id=run_id,
+        partitions=partitions,
+        outcomes=outcomes,
+        transactions=[row for key in files for row in read_table(lake, key).to_pylist()],
+        published=tuple(
+            batch
+            for partition, own in partitions.items()
+            if not partition.topic.startswith("__")
+            for batch in published_batches(lake, run_id, partition, own, outcomes)
+        ),
+        counts=counts,
+        messages=_messages(lake, run_id),
+    )
+
+
+def _messages(lake: ObjectStore, run_id: str) -> tuple[str, ...]:
+    key = step_key(run_id, Step.RESOLVE, MESSAGES)
+    return tuple(json.loads(lake.read(key))) if lake.stat(key) else ()
+
+
+def published_batches(
+    lake: ObjectStore, run_id: str, partition: TopicPartition, own: dict[str, Any], outcomes: dict[Batch, str]
+) -> Iterator[Batch]:
+    """The batches that a run publishes of a partition, as the contract says, row by row."""
+    for row in (*_held_rows(lake, own), *_rows_of_night(lake, run_id, own)):
+        txn, last_offset = row["txn_first_offset"], row["offset"] + row["last_offset_delta"]
+        in_range = last_offset >= own["first_offset"] and row["offset"] < own["end_offset"]
+        is_committed = txn < 0 or outcomes[partition, txn] == "committed"
+        if is_committed and (in_range or txn in own["late"]):
+            yield partition, row["offset"]
+
+
+def _held_rows(lake: ObjectStore, own: dict[str, Any]) -> Iterator[dict[str, int]]:
+    for digest in own["held"]:
+        for row in get_carried(lake, digest).rows:
+            yield {name: int(row[name]) for name in ("offset", "last_offset_delta", "txn_first_offset")}
+
+
+def _rows_of_night(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator[dict[str, int]]:
+    if own["batches"] is None:
+        return
+    for row in read_table(lake, step_key(run_id, Step.ADMIT, own["batches"])).to_pylist():
+        if row["verdict"] == Verdict.ACCEPTED and not row["attributes"] & CONTROL_FLAG:
+            row["txn_first_offset"] = -1 if row["txn_first_offset"] is None else row["txn_first_offset"]
+            yield row
+
+
+def batch_bytes(batch: LogBatch) -> bytes:
+    """A batch of one record that says where it stands, or a marker."""
+    header, marker = batch
+    assert isinstance(header, RecordBatchHeader)
+    if marker is not None:
+        return write_marker(
+            base_offset=header.base_offset,
+            partition_leader_epoch=header.partition_leader_epoch,
+            timestamp=header.max_timestamp,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            control_type=marker.control_type,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    return build_batch(
+        records=[Record(value=str(header.base_offset).encode())],
+        base_timestamp=header.max_timestamp,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        partition_leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=bool(header.attributes & TRANSACTIONAL_FLAG),
+    )
+
+
+def entry_bytes(entry: CoordinatorRecord, *, version: int = 1) -> bytes:
+    """A record of the coordinator's log in a batch of its own."""
+    key = write_key(TransactionLogKey(transactional_id=entry.transactional_id))
+    value = None if entry.value is None else write_value(entry.value, version)
+    return build_batch(
+        records=[Record(key=key, value=value)],
+        base_timestamp=0 if entry.value is None else entry.value.transaction_last_update_timestamp_ms,
+        base_offset=entry.offset,
+        partition_leader_epoch=entry.coordinator_epoch,
+    )
