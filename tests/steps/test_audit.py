@@ -15,11 +15,13 @@ from rich.console import Console
 
 from expectations.gate import AuditFailed
 from spark_jobs.config.audit import ExpectationName
-from spark_jobs.config.load import parse_settings
+from spark_jobs.config.load import load_settings, parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
 from spark_jobs.steps import audit, materialise
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
@@ -49,7 +51,11 @@ audit: {{{audit}}}
 
 
 def _run(settings: Settings, until: Step = Step.AUDIT) -> RunOutcome:
-    return run_night(settings, DAY, until=until, spark=Here(), narrator=Narrator(Console(quiet=True)))
+    return _run_day(settings, DAY, until)
+
+
+def _run_day(settings: Settings, day: date, until: Step) -> RunOutcome:
+    return run_night(settings, day, until=until, spark=Here(), narrator=Narrator(Console(quiet=True)))
 
 
 def _results(settings: Settings, run_id: str) -> dict[str, dict[str, Any]]:
@@ -63,8 +69,7 @@ def _files(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in found}
 
 
-@pytest.fixture
-def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def _spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on `materialise` writes the first row of its first file twice."""
     run = materialise.run
 
@@ -77,6 +82,21 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(result, outputs=(*(each for each in result.outputs if each.path != first), output))
 
     monkeypatch.setattr(materialise, "run", run_and_spoil)
+
+
+@pytest.fixture
+def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    _spoil(monkeypatch)
+
+
+def _published(settings: Settings) -> dict[str, Any]:
+    """Of every table the newest snapshot and the tags."""
+    with open_catalog(settings) as catalog:
+        names = [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
+        tables = {".".join(name): catalog.load_table(name) for name in names}
+        return {
+            name: (table.metadata.current_snapshot_id, set(table.refs())) for name, table in tables.items()
+        }
 
 
 def _failure(act: Callable[[], object]) -> str:
@@ -124,12 +144,25 @@ def test_a_night_that_fails_is_not_published_and_the_run_says_why(tmp_path: Path
     message = _failure(lambda: _run(settings, Step.PUBLISH))
     assert message.startswith("3 critical expectations failed, nothing is published")
     assert all(f"records/{name}" in message for name in BROKEN)
-    with open_catalog(settings) as catalog:
-        assert [name for space in catalog.list_namespaces() for name in catalog.list_tables(space)] == []
+    assert _published(settings) == {}
     (line,) = list_runs(open_lake(settings))
     assert line.status is RunStatus.FAILED
     assert not _results(settings, line.run_id)["record_offsets_increase"]["success"]
     assert any(name.endswith("docs/records.html") for name in _files(tmp_path))
+
+
+def test_a_second_night_that_fails_leaves_what_the_first_has_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sample(tmp_path)
+    settings = load_settings(tmp_path / CONFIG)
+    first, second = NIGHTS[:2]
+    _run_day(settings, first, Step.PUBLISH)
+    before = _published(settings)
+    assert "onceover.expectation_results" in before
+    _spoil(monkeypatch)
+    _failure(lambda: _run_day(settings, second, Step.PUBLISH))
+    assert _published(settings) == before
 
 
 @pytest.mark.usefixtures("spoiled")
