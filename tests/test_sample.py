@@ -1,7 +1,6 @@
 """The sample shows what it says it shows: the pure rules, asked batch by batch, give these very verdicts."""
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -12,17 +11,14 @@ from spark_jobs.cli import app
 from spark_jobs.config.load import load_settings
 from spark_jobs.protocol.coordinator_history import current_values, fold, read_entries
 from spark_jobs.protocol.coordinator_log import TransactionLogValue, TransactionState
-from spark_jobs.protocol.errors import CorruptData
 from spark_jobs.protocol.log_files import parse_partition_dir
-from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.protocol.record_batch import Codec, check_batch, read_header
 from spark_jobs.protocol.records import read_records
 from spark_jobs.protocol.segment import scan_result
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.sample.nights import sample_files, write_sample
 from spark_jobs.sample.story import NIGHTS
+from tests.sample_truth import batches_in, replay
 
 FIRST, SECOND = (f"dt={night}" for night in NIGHTS)
 
@@ -37,35 +33,10 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def verdicts(sample: Path) -> dict[str, Counter[Verdict]]:
     """What a broker would answer to the gateway's batches, per night."""
-    logs: dict[str, PartitionLog] = {}
     found = {FIRST: Counter[Verdict](), SECOND: Counter[Verdict]()}
-    for file in sorted((sample / "gateway").rglob("*.batches")):
-        night, name = file.parts[-3:-1]
-        log = logs.setdefault(name, PartitionLog(_config(), leader_epoch=0))
-        found[night].update(_judge(log, batch) for batch in _batches(file.read_bytes()))
+    for night, _, _, verdict in replay(sample):
+        found[night][verdict] += 1
     return found
-
-
-def _config() -> PartitionConfig:
-    return PartitionConfig(transaction_partition_verification_enable=False)
-
-
-def _batches(data: bytes) -> Iterator[bytes]:
-    """By length alone: a damaged batch has the right length, a torn one is what is left."""
-    while data:
-        size = 12 + int.from_bytes(data[8:12], "big")
-        yield data[:size]
-        data = data[size:]
-
-
-def _judge(log: PartitionLog, batch: bytes) -> Verdict:
-    try:
-        header = check_batch(batch)
-    except CorruptData:
-        return Verdict.CORRUPT
-    origin = AppendOrigin.COORDINATOR if header.is_control else AppendOrigin.CLIENT
-    version, now = TransactionVersion.TV2, header.max_timestamp
-    return log.append(batch, now=now, origin=origin, transaction_version=version).decision.verdict
 
 
 def test_the_first_night_has_retries_a_gap_a_forgotten_batch_a_zombie_and_a_flipped_bit(
@@ -97,7 +68,7 @@ def test_the_second_night_has_a_retry_of_the_first_a_lost_batch_a_torn_object_an
 
 def test_all_codecs_occur(sample: Path) -> None:
     files = sorted((sample / "gateway").rglob("*.batches"))
-    headers = (read_header(batch, 0) for file in files for batch in _batches(file.read_bytes()))
+    headers = (read_header(batch, 0) for file in files for batch in batches_in(file.read_bytes()))
 
     assert {header.codec_id for header in headers} == set(Codec)
 
@@ -121,7 +92,7 @@ def _states(sample: Path, night: str) -> dict[str, TransactionState]:
     states: dict[str, TransactionLogValue] = {}
     for directory in (sample / "backup" / night / "broker-1").glob("__transaction_state-*"):
         log = b"".join(file.read_bytes() for file in sorted(directory.glob("*.log")))
-        entries = (read_entries(check_batch(batch), read_records(batch)) for batch in _batches(log))
+        entries = (read_entries(check_batch(batch), read_records(batch)) for batch in batches_in(log))
         states |= current_values(fold(chain.from_iterable(entries)))
     return {name: value.transaction_status for name, value in sorted(states.items())}
 

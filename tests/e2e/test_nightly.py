@@ -25,9 +25,12 @@ from spark_jobs.run import run_night as run_plainly
 from spark_jobs.sample.nights import write_sample
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.spark_session import Spark
+from spark_jobs.storage.iceberg.catalog import open_catalog
+from spark_jobs.storage.iceberg.published import published_snapshots
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
 from tests.dags.test_dags import _existing
+from tests.sample_truth import Row, shipped_rows, visible_rows
 
 
 @dataclass(frozen=True)
@@ -83,15 +86,51 @@ def test_every_task_succeeds_at_the_first_try_and_both_nights_become_final(night
     ]
 
 
-def test_the_bytes_are_those_of_plain_runs(nights: Nights, spark: Spark, tmp_path: Path) -> None:
-    write_sample(tmp_path)
-    settings = load_settings(tmp_path / "onceover.yaml")
+def test_the_bytes_are_those_of_plain_runs(nights: Nights, spark: Spark) -> None:
+    config = nights.config.with_name("plain.yaml")
+    config.write_text(nights.config.read_text().replace("lake: lake", "lake: plain"))
+    settings = load_settings(config)
     narrator = Narrator(Console(quiet=True))
 
     for night in NIGHTS:
         run_plainly(settings, night, until=Step(_existing()[-1]), spark=spark, narrator=narrator)
 
-    assert _tree(tmp_path / "lake/runs") == nights.tree()
+    assert _tree(Path(settings.lake) / "runs") == nights.tree()
+
+
+@pytest.mark.parametrize("topic", ["orders", "payments", "visits"])
+def test_a_captured_topics_table_holds_what_a_read_committed_consumer_would_have_got(
+    nights: Nights, topic: str
+) -> None:
+    assert _table(nights, topic) == visible_rows(nights.config.parent, topic)
+
+
+def test_a_copied_topics_table_holds_what_the_coordinator_committed_though_a_marker_is_missing(
+    nights: Nights,
+) -> None:
+    assert _table(nights, "shipments") == shipped_rows(nights.config.parent)
+
+
+def _table(nights: Nights, topic: str) -> set[Row]:
+    settings = load_settings(nights.config)
+    with open_catalog(settings) as catalog:
+        rows = catalog.load_table(f"{settings.catalog.topics}.{topic}").scan().to_arrow().to_pylist()
+    found = {(row["partition"], row["offset"], row["key"], row["value"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_every_published_table_is_announced_with_run_and_snapshot(nights: Nights) -> None:
+    [last] = [line.run_id for line in list_runs(open_lake(load_settings(nights.config)))][-1:]
+    snapshots = published_snapshots(load_settings(nights.config), last)
+
+    events = nights.api.get("assets/events?limit=100")["asset_events"]
+
+    told = {event["name"]: event["extra"] for event in events if event["extra"]["run_id"] == last}
+    assert told == {
+        f"onceover.{table}": {"run_id": last, "snapshot_id": str(snapshot)}
+        for table, snapshot in snapshots.items()
+    }
 
 
 def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,86 @@
+"""What the sample must lead to, found with the pure rules alone: a broker's answers, a consumer's records."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from spark_jobs.protocol.errors import CorruptData
+from spark_jobs.protocol.partition_config import PartitionConfig
+from spark_jobs.protocol.partition_log import PartitionLog
+from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
+from spark_jobs.protocol.record_batch import RecordBatchHeader, check_batch
+from spark_jobs.protocol.records import read_records
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.sample.story import NIGHTS
+
+Row = tuple[int, int, bytes | None, bytes | None]
+"""Partition, offset, key, value."""
+
+
+def batches_in(data: bytes) -> Iterator[bytes]:
+    """By length alone: a damaged batch has the right length, a torn one is what is left."""
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        yield data[:size]
+        data = data[size:]
+
+
+def replay(sample: Path) -> Iterator[tuple[str, str, PartitionLog, Verdict]]:
+    """Every captured batch in turn, sent to a broker: night, partition, its log by then, the answer."""
+    logs: dict[str, PartitionLog] = {}
+    for file in sorted((sample / "gateway").rglob("*.batches")):
+        night, name = file.parts[-3:-1]
+        log = logs.setdefault(name, PartitionLog(_config()))
+        for batch in batches_in(file.read_bytes()):
+            yield night, name, log, _judge(log, batch)
+
+
+def visible_rows(sample: Path, topic: str) -> set[Row]:
+    """What a read_committed consumer of a captured topic gets in the end."""
+    logs = {name: log for _, name, log, _ in replay(sample) if name.rpartition("-")[0] == topic}
+    return {row for name, log in logs.items() for row in _visible(int(name.rpartition("-")[2]), log)}
+
+
+def shipped_rows(sample: Path) -> set[Row]:
+    """All data of the last copy: `fulfilment` has committed whatever it sent, marker or not."""
+    found = set()
+    for file in (sample / "backup" / f"dt={NIGHTS[-1]}").rglob("shipments-*/*.log"):
+        for batch in batches_in(file.read_bytes()):
+            if not check_batch(batch).is_control:
+                found |= set(_rows(int(file.parent.name.rpartition("-")[2]), batch))
+    return found
+
+
+def _config() -> PartitionConfig:
+    return PartitionConfig(transaction_partition_verification_enable=False)
+
+
+def _judge(log: PartitionLog, batch: bytes) -> Verdict:
+    try:
+        header = check_batch(batch)
+    except CorruptData:
+        return Verdict.CORRUPT
+    origin = AppendOrigin.COORDINATOR if header.is_control else AppendOrigin.CLIENT
+    version, now = TransactionVersion.TV2, header.max_timestamp
+    return log.append(batch, now=now, origin=origin, transaction_version=version).decision.verdict
+
+
+def _visible(partition: int, log: PartitionLog) -> Iterator[Row]:
+    log.update_high_watermark(log.log_end_offset)
+    for segment in log.segments:
+        for batch in batches_in(bytes(segment.data)):
+            header = check_batch(batch)
+            is_stable = header.base_offset < log.last_stable_offset
+            if is_stable and not header.is_control and not _is_aborted(log, header):
+                yield from _rows(partition, batch)
+
+
+def _is_aborted(log: PartitionLog, header: RecordBatchHeader) -> bool:
+    return header.is_transactional and any(
+        txn.producer_id == header.producer_id and txn.first_offset <= header.base_offset <= txn.last_offset
+        for txn in log.aborted
+    )
+
+
+def _rows(partition: int, batch: bytes) -> Iterator[Row]:
+    for record in read_records(batch):
+        yield partition, record.offset, record.key, record.value
