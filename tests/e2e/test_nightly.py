@@ -32,6 +32,8 @@ from spark_jobs.storage.stores import open_lake
 from tests.dags.test_dags import _existing
 from tests.sample_truth import Row, shipped_rows, visible_rows
 
+pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+
 
 @dataclass(frozen=True)
 class Nights:
