@@ -9,6 +9,10 @@ from spark_jobs.spark_session import Spark, Summary, Task, Watch
 class InProcess(Spark):
     """Runs tasks here; what travels to workers and back is pickled all the same."""
 
+    @property
+    def parallelism(self) -> int:
+        return 2
+
     def run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
     ) -> list[Summary]:
