@@ -36,10 +36,7 @@ def phase(what: str) -> Iterator[None]:
 
 @contextmanager
 def airflow(home: Home) -> Iterator[Api]:
-    """A running Airflow: the one that is up already, or one that ends with the block."""
-    if running(home):
-        yield Api(replace(home, port=port_in_use(home)))
-        return
+    """A running Airflow that ends with the block."""
     with phase("preparing Airflow"):
         prepare(home)
     try:
@@ -52,6 +49,13 @@ def airflow(home: Home) -> Iterator[Api]:
             stop(home)
 
 
+def check_down(home: Home) -> None:
+    """An Airflow that is up may work on another lake: nobody but its owner ends it."""
+    if running(home):
+        url = replace(home, port=port_in_use(home)).url
+        raise EmbeddedFailed(f"Airflow is up already: {url}; `make down` stops it")
+
+
 def ready(home: Home) -> Api:
     """The interface, once everything answers."""
     api = Api(home)
@@ -62,6 +66,7 @@ def ready(home: Home) -> Api:
 
 def run(home: Home) -> None:
     """The sample's two nights, from nothing to the end."""
+    check_down(home)
     sample = home.config.parent
     with phase("writing the sample"):
         shutil.rmtree(sample, ignore_errors=True)
@@ -85,8 +90,7 @@ def run_night(api: Api, night: date) -> str:
 
 def up(home: Home) -> None:
     """Airflow with its UI, until `down`."""
-    if running(home):
-        raise EmbeddedFailed(f"Airflow is up already: {replace(home, port=port_in_use(home)).url}")
+    check_down(home)
     check_port(home.port)
     if not home.config.exists():
         write_sample(home.config.parent)
