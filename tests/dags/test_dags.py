@@ -93,3 +93,33 @@ def test_the_dag_is_documented_and_can_be_found(nightly: dict[str, Any]) -> None
     assert nightly["doc"].startswith("# One night, exactly once")
     assert nightly["tags"] == ["onceover"]
     assert nightly["params"] == ["date"]
+
+
+def test_a_connection_says_which_spark_to_use(tmp_path: Path) -> None:
+    connection = {
+        "conn_type": "spark",
+        "host": "spark://10.0.0.1",
+        "port": 7077,
+        "extra": {"conf": {"spark.executor.memory": "4g"}},
+    }
+
+    assert _spark(tmp_path, AIRFLOW_CONN_ONCEOVER_SPARK=json.dumps(connection)) == [
+        "spark://10.0.0.1:7077",
+        {"spark.executor.memory": "4g"},
+    ]
+
+
+def test_a_master_that_needs_no_port_is_taken_as_it_is(tmp_path: Path) -> None:
+    connection = json.dumps({"conn_type": "spark", "host": "yarn"})
+
+    assert _spark(tmp_path, AIRFLOW_CONN_ONCEOVER_SPARK=connection) == ["yarn", {}]
+
+
+def _spark(home: Path, **variables: str) -> Any:
+    """What a task would ask for, in an environment with `variables`."""
+    code = "import json; from dags.parts.night import _spark; print(json.dumps(_spark()))"
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
