@@ -22,6 +22,7 @@ from spark_jobs.admitting.verdict_file import VerdictFile
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
 from spark_jobs.storage.parquet_file import read_table
@@ -54,7 +55,9 @@ class _Capture:
         self._log = stack.enter_context(self._open_log())
 
     def _remember(self) -> PartitionMemory:
-        rules = Rules(transaction_version=self._task.settings.kafka.transaction_version)
+        # Under which version a marker was sent nobody tells, so none is refused for what only TV2 refuses.
+        version = self._task.settings.kafka.transaction_version
+        rules = Rules(transaction_version=version, marker_version=TransactionVersion.TV1)
         if not self._state.parked and not self._objects.any_patient:
             return PartitionMemory(self._state, rules)
         most = self._task.settings.limits.parked_batches

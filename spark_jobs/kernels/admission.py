@@ -32,10 +32,11 @@ from spark_jobs.kernels.rules import (
     is_valid_client_header,
     judge_control,
     judge_data,
+    levels_of,
 )
 from spark_jobs.kernels.sequences import increment_sequence
 from spark_jobs.protocol.decision import Rules
-from spark_jobs.protocol.producer_state import NO_OFFSET, TransactionVersion
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 _MANY_PRODUCERS = 4096
@@ -51,7 +52,7 @@ def _fold(
     count: int,
     end_offset: int,
     origin: int,
-    tv2: bool,
+    levels: int,
     enforce: bool,
     decisions: DecisionColumns,
 ) -> tuple[int, int, int]:
@@ -93,9 +94,9 @@ def _fold(
                 offset = last_offset - producer.offset_delta[original]
                 log_append_time = producer.timestamp[original]
             elif is_control:
-                verdict = judge_control(producer, batches, index, judged_as, tv2)
+                verdict = judge_control(producer, batches, index, judged_as, levels)
             else:
-                verdict, missing = judge_data(producer, batches, index, last, judged_as, tv2, enforce)
+                verdict, missing = judge_data(producer, batches, index, last, judged_as, levels, enforce)
         if verdict == ACCEPTED:
             end_offset = last_offset + 1
             if has_producer:
@@ -131,7 +132,7 @@ def fold(batches: BatchColumns, producers: ProducerTable, *, rules: Rules) -> De
             producers.count,
             producers.end_offset,
             ORIGINS.index(rules.origin),
-            rules.transaction_version is TransactionVersion.TV2,
+            levels_of(rules),
             rules.enforce_open_transaction,
             decisions,
         )

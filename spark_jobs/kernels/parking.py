@@ -26,6 +26,7 @@ from spark_jobs.kernels.rules import (
     judge_control,
     judge_data,
     last_sequence,
+    levels_of,
 )
 from spark_jobs.kernels.sequences import increment_sequence, is_at_or_before
 from spark_jobs.kernels.waiting_room import (
@@ -45,7 +46,7 @@ from spark_jobs.kernels.waiting_room import (
     slot_of,
 )
 from spark_jobs.protocol.decision import Rules
-from spark_jobs.protocol.producer_state import NO_OFFSET, TransactionVersion
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
 
@@ -74,7 +75,7 @@ def _row_of(known: Known, producer_id: int) -> tuple[int, bool]:
 
 
 @helper
-def _judge(producer: Any, batches: BatchColumns, index: int, tv2: bool) -> tuple[int, int, int]:
+def _judge(producer: Any, batches: BatchColumns, index: int, levels: int) -> tuple[int, int, int]:
     """(verdict, the sequence that was missing, the remembered original) as the fold finds them."""
     epoch, first = batches.producer_epoch[index], batches.base_sequence[index]
     is_control = batches.attributes[index] & CONTROL_FLAG != 0
@@ -83,14 +84,14 @@ def _judge(producer: Any, batches: BatchColumns, index: int, tv2: bool) -> tuple
     if batches.producer_id[index] <= NO_PRODUCER_ID:
         return ACCEPTED, NO_SEQUENCE, NO_BATCH
     if is_control:
-        return judge_control(producer, batches, index, COORDINATOR, tv2), NO_SEQUENCE, NO_BATCH
+        return judge_control(producer, batches, index, COORDINATOR, levels), NO_SEQUENCE, NO_BATCH
     last = (
         NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, batches.last_offset_delta[index])
     )
     original = find_duplicate(producer, epoch, first, last)
     if original != NO_BATCH:
         return DUPLICATE, NO_SEQUENCE, original
-    verdict, missing = judge_data(producer, batches, index, last, CLIENT, tv2, True)
+    verdict, missing = judge_data(producer, batches, index, last, CLIENT, levels, True)
     return verdict, missing, NO_BATCH
 
 
@@ -112,7 +113,7 @@ def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdi
 
 @helper
 def _decide(
-    known: Known, batches: BatchColumns, index: int, tv2: bool, decisions: DecisionColumns
+    known: Known, batches: BatchColumns, index: int, levels: int, decisions: DecisionColumns
 ) -> tuple[int, int]:
     """(verdict, row of the producer) of a batch that is decided for good."""
     producer_id, epoch = batches.producer_id[index], batches.producer_epoch[index]
@@ -123,7 +124,7 @@ def _decide(
     last = NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, delta)
     expected_epoch = producer.producer_epoch
     expected = expected_sequence(producer, epoch, is_control)
-    verdict, missing, original = _judge(producer, batches, index, tv2)
+    verdict, missing, original = _judge(producer, batches, index, levels)
     offset, log_append_time, txn_first_offset = known.counts[_END_OFFSET], NO_TIMESTAMP, NO_OFFSET
     last_offset = offset + delta
     if verdict == DUPLICATE:
@@ -153,9 +154,9 @@ def _decide(
 
 
 @helper
-def _decide_freed(known: Known, room: Room, place: int, arrival: int, tv2: bool) -> int:
+def _decide_freed(known: Known, room: Room, place: int, arrival: int, levels: int) -> int:
     """Decides a batch that has left its chain; returns its producer's row."""
-    _, row = _decide(known, room.batches, place, tv2, room.decisions)
+    _, row = _decide(known, room.batches, place, levels, room.decisions)
     room.freed[room.counts[FREED]] = place
     room.after[room.counts[FREED]] = arrival
     room.counts[FREED] += 1
@@ -163,7 +164,7 @@ def _decide_freed(known: Known, room: Room, place: int, arrival: int, tv2: bool)
 
 
 @helper
-def _release(known: Known, room: Room, row: int, arrival: int, tv2: bool) -> None:
+def _release(known: Known, room: Room, row: int, arrival: int, levels: int) -> None:
     """Decides what waits for the producer's next sequence, and what waits for that, and so on."""
     while True:
         producer = known.rows[row]
@@ -176,17 +177,17 @@ def _release(known: Known, room: Room, row: int, arrival: int, tv2: bool) -> Non
         room.slots[slot, 2] = NOBODY
         while place != NOBODY:
             free(room, place)
-            _decide_freed(known, room, place, arrival, tv2)
+            _decide_freed(known, room, place, arrival, levels)
             place = room.chain[place]
 
 
 @helper
-def _begin(known: Known, room: Room, place: int, arrival: int, tv2: bool) -> None:
+def _begin(known: Known, room: Room, place: int, arrival: int, levels: int) -> None:
     """A waiting batch is decided though nothing has filled the gap before it."""
     leave(room, place)
-    row = _decide_freed(known, room, place, arrival, tv2)
+    row = _decide_freed(known, room, place, arrival, levels)
     if room.decisions.verdict[place] == ACCEPTED:
-        _release(known, room, row, arrival, tv2)
+        _release(known, room, row, arrival, levels)
 
 
 @kernel
@@ -197,7 +198,7 @@ def _arrive(
     known: Known,
     room: Room,
     most: int,
-    tv2: bool,
+    levels: int,
     decisions: DecisionColumns,
 ) -> int:
     """Batches judged or parked; stops before one that could find no room, as a producer or as a batch."""
@@ -205,7 +206,7 @@ def _arrive(
         if known.counts[_PRODUCERS] >= known.rows.size or room.counts[USED] >= room.chain.size:
             return index
         row, is_new = _row_of(known, batches.producer_id[index])
-        verdict, _, _ = _judge(known.rows[row], batches, index, tv2)
+        verdict, _, _ = _judge(known.rows[row], batches, index, levels)
         if patient[index] and _waits(known.rows[row], is_new, batches, index, verdict):
             if room.counts[WAITING] < most:
                 park(room, batches, index)
@@ -213,49 +214,49 @@ def _arrive(
                 continue
             first = lowest(room, batches.producer_id[index]) if is_new else NOBODY
             if first != NOBODY:
-                _begin(known, room, first, index - 1, tv2)
-        verdict, row = _decide(known, batches, index, tv2, decisions)
+                _begin(known, room, first, index - 1, levels)
+        verdict, row = _decide(known, batches, index, levels, decisions)
         is_control = batches.attributes[index] & CONTROL_FLAG != 0
         if verdict == ACCEPTED and not is_control and batches.producer_id[index] > NO_PRODUCER_ID:
-            _release(known, room, row, index, tv2)
+            _release(known, room, row, index, levels)
     return batches.producer_id.size
 
 
 @kernel
-def _begin_unknown(first: Int64s, start: int, known: Known, room: Room, arrival: int, tv2: bool) -> int:
+def _begin_unknown(first: Int64s, start: int, known: Known, room: Room, arrival: int, levels: int) -> int:
     """At the end of a night unknown producers begin, each with the batch that `first` names."""
     for number in range(start, first.size):
         if known.counts[_PRODUCERS] >= known.rows.size:
             return number
         place = first[number]
         if not room.gone[place] and find_row(room.batches.producer_id[place], known.slots) == NO_ROW:
-            _begin(known, room, place, arrival, tv2)
+            _begin(known, room, place, arrival, levels)
     return first.size
 
 
 @kernel
-def _give_up(start: int, known: Known, room: Room, arrival: int, tv2: bool) -> int:
+def _give_up(start: int, known: Known, room: Room, arrival: int, levels: int) -> int:
     """What cannot come right any more is decided."""
     for place in range(start, room.counts[USED]):
         if known.counts[_PRODUCERS] >= known.rows.size:
             return place
         if not room.gone[place]:
             row, is_new = _row_of(known, room.batches.producer_id[place])
-            verdict, _, _ = _judge(known.rows[row], room.batches, place, tv2)
+            verdict, _, _ = _judge(known.rows[row], room.batches, place, levels)
             if not _waits(known.rows[row], is_new, room.batches, place, verdict):
-                _begin(known, room, place, arrival, tv2)
+                _begin(known, room, place, arrival, levels)
     return int(room.counts[USED])
 
 
 @kernel
-def _stay(known: Known, room: Room, tv2: bool) -> None:
+def _stay(known: Known, room: Room, levels: int) -> None:
     """Writes down what the others wait for."""
     for place in range(room.counts[USED]):
         if not room.gone[place]:
             row, _ = _row_of(known, room.batches.producer_id[place])
             producer, decisions = known.rows[row], room.decisions
             epoch = room.batches.producer_epoch[place]
-            _, missing, _ = _judge(producer, room.batches, place, tv2)
+            _, missing, _ = _judge(producer, room.batches, place, levels)
             expected = expected_sequence(producer, epoch, False)
             decisions.verdict[place] = PARKED
             decisions.base_offset[place] = NO_OFFSET
@@ -279,7 +280,7 @@ class WaitingRoom:
 
     def __init__(self, waiting: BatchColumns, *, rules: Rules, most: int) -> None:
         """`waiting` are batches of earlier nights; at most `most` ever wait."""
-        self._most, self._tv2 = most, rules.transaction_version is TransactionVersion.TV2
+        self._most, self._levels = most, levels_of(rules)
         self._room = room_of(waiting)
 
     @property
@@ -299,7 +300,7 @@ class WaitingRoom:
         decisions, judged = allocate_decisions(batches.rows), 0
         while judged < batches.rows:
             known = self._with_room(producers)
-            judged = _arrive(batches, judged, patient, known, self._room, self._most, self._tv2, decisions)
+            judged = _arrive(batches, judged, patient, known, self._room, self._most, self._levels, decisions)
             _remember(producers, known)
         return decisions, self._take_freed()
 
@@ -308,18 +309,18 @@ class WaitingRoom:
         first, number = self._beginners(), 0
         while number < len(first):
             known = self._with_room(producers)
-            number = _begin_unknown(first, number, known, self._room, NOBODY, self._tv2)
+            number = _begin_unknown(first, number, known, self._room, NOBODY, self._levels)
             _remember(producers, known)
         place = 0
         while place < self.used:
             known = self._with_room(producers)
-            place = _give_up(place, known, self._room, NOBODY, self._tv2)
+            place = _give_up(place, known, self._room, NOBODY, self._levels)
             _remember(producers, known)
         return self._take_freed()
 
     def stay(self, producers: ProducerTable) -> tuple[Int64s, DecisionColumns]:
         """The places that wait on, and what they wait for."""
-        _stay(self._with_room(producers), self._room, self._tv2)
+        _stay(self._with_room(producers), self._room, self._levels)
         places = np.flatnonzero(~self._room.gone[: self.used])
         return places, _select(self._room.decisions, places)
 

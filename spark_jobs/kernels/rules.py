@@ -11,7 +11,8 @@ from spark_jobs.kernels.producers import RETAINED
 from spark_jobs.kernels.sequences import decrement_sequence, in_sequence, increment_sequence, is_at_or_before
 from spark_jobs.protocol.admission import MAX_PRODUCER_EPOCH
 from spark_jobs.protocol.control_record import ControlType
-from spark_jobs.protocol.producer_state import NO_OFFSET, AppendOrigin
+from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.producer_state import NO_OFFSET, AppendOrigin, TransactionVersion
 from spark_jobs.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -19,6 +20,8 @@ from spark_jobs.protocol.record_batch import (
     TRANSACTIONAL_FLAG,
 )
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
+
+_DATA_TV2, _MARKER_TV2 = 1, 2
 
 ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
 DUPLICATE = VERDICTS.index(Verdict.DUPLICATE)
@@ -36,6 +39,12 @@ REPLICATION = ORIGINS.index(AppendOrigin.REPLICATION)
 
 NO_BATCH = -1
 _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
+
+
+def levels_of(rules: Rules) -> int:
+    """Which of data and markers are judged by TV2, as one number."""
+    data = _DATA_TV2 if rules.transaction_version is TransactionVersion.TV2 else 0
+    return data | (_MARKER_TV2 if rules.version_of_markers is TransactionVersion.TV2 else 0)
 
 
 @helper
@@ -136,7 +145,7 @@ def _take_epoch(producer: Any, epoch: int) -> None:
 
 @helper
 def judge_data(
-    producer: Any, batches: BatchColumns, index: int, last: int, origin: int, tv2: bool, enforce: bool
+    producer: Any, batches: BatchColumns, index: int, last: int, origin: int, levels: int, enforce: bool
 ) -> tuple[int, int]:
     """(verdict, the sequence that was missing or `NO_SEQUENCE`) of a data batch that is no duplicate."""
     epoch, first = batches.producer_epoch[index], batches.base_sequence[index]
@@ -146,7 +155,7 @@ def judge_data(
         return _FENCED, NO_SEQUENCE
     if origin == CLIENT:
         begins = is_transactional and not (is_open and producer.producer_epoch == epoch)
-        missing = _missing_sequence(producer, epoch, first, tv2 and begins)
+        missing = _missing_sequence(producer, epoch, first, begins and levels & _DATA_TV2 != 0)
         if missing != NO_SEQUENCE:
             return _sequence_verdict(producer, epoch, first, last), missing
     if is_open and not is_transactional and enforce:
@@ -155,7 +164,7 @@ def judge_data(
 
 
 @helper
-def judge_control(producer: Any, batches: BatchColumns, index: int, origin: int, tv2: bool) -> int:
+def judge_control(producer: Any, batches: BatchColumns, index: int, origin: int, levels: int) -> int:
     """The verdict on a control batch; without a marker in it, it may only be empty."""
     epoch = batches.producer_epoch[index]
     is_transactional = batches.attributes[index] & TRANSACTIONAL_FLAG != 0
@@ -165,7 +174,7 @@ def judge_control(producer: Any, batches: BatchColumns, index: int, origin: int,
         return INVALID_RECORD if batches.record_count[index] > 0 else ACCEPTED
     if origin == REPLICATION:
         return ACCEPTED
-    return _refuses_marker(producer, epoch, batches.coordinator_epoch[index], tv2)
+    return _refuses_marker(producer, epoch, batches.coordinator_epoch[index], levels & _MARKER_TV2 != 0)
 
 
 @helper

@@ -255,7 +255,7 @@ def _append_marker(
         return _append_control_without_marker(info, header, offset)
     entry = info.updated
     if rules.origin is not AppendOrigin.REPLICATION:
-        refusal = check_marker_epoch(entry, header.producer_epoch, rules.transaction_version)
+        refusal = check_marker_epoch(entry, header.producer_epoch, rules.version_of_markers)
         if refusal is None and marker.coordinator_epoch < entry.coordinator_epoch:
             refusal = Verdict.COORDINATOR_FENCED
         if refusal is not None:

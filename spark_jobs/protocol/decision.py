@@ -34,7 +34,8 @@ NO_GUARD = 0
 class Rules:
     """Under which rules batches are judged.
 
-    `transaction_version` is the client's level for data and the coordinator's for markers.
+    `transaction_version` is the client's level for data and the coordinator's for markers, unless these have
+    a `marker_version` of their own: a capture does not tell under which version its markers were sent.
     `enforce_open_transaction` false accepts a non-transactional batch inside its producer's open transaction:
     a broker never does, but a log that already holds one can then still be read to its end.
     """
@@ -42,6 +43,11 @@ class Rules:
     origin: AppendOrigin = AppendOrigin.CLIENT
     transaction_version: TransactionVersion = TransactionVersion.TV0
     enforce_open_transaction: bool = True
+    marker_version: TransactionVersion | None = None
+
+    @property
+    def version_of_markers(self) -> TransactionVersion:
+        return self.transaction_version if self.marker_version is None else self.marker_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ CLIENT_TV2 = Rules(origin=AppendOrigin.CLIENT, transaction_version=TransactionVe
 COORDINATOR = Rules(origin=AppendOrigin.COORDINATOR)
 COORDINATOR_TV1 = Rules(origin=AppendOrigin.COORDINATOR, transaction_version=TransactionVersion.TV1)
 COORDINATOR_TV2 = Rules(origin=AppendOrigin.COORDINATOR, transaction_version=TransactionVersion.TV2)
+CAPTURED = Rules(transaction_version=TransactionVersion.TV2, marker_version=TransactionVersion.TV1)
 REPLICATION = Rules(origin=AppendOrigin.REPLICATION)
 LENIENT = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
 
@@ -301,6 +302,12 @@ MARKERS = (
         then(abort(coord=1), COORDINATOR_FENCED, rules=COORDINATOR),
         then(data(seq=1, txn=True), ACCEPTED),
         then(abort(coord=1), COORDINATOR_FENCED, rules=COORDINATOR),
+    ),
+    case(
+        "a captured marker may keep the data's epoch: its transaction's version is not told",
+        *_T,
+        then(commit(), ACCEPTED, rules=CAPTURED, at=2, txn=0),
+        then(data(epoch=1, seq=1, txn=True), OUT_OF_ORDER, rules=CAPTURED, expected_sequence=0),
     ),
     case(
         "row-086 a TV2 marker carries the next epoch",

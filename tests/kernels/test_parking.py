@@ -183,7 +183,8 @@ class Night:
 
 @st.composite
 def nights(draw: st.DrawFn) -> Night:
-    rules = Rules(transaction_version=draw(st.sampled_from(list(TransactionVersion))))
+    versions = st.sampled_from(list(TransactionVersion))
+    rules = Rules(transaction_version=draw(versions), marker_version=draw(st.none() | versions))
     earlier = draw(histories())
     states = draw(st.just(ProducerStates()) | starts())
     before = fold_patiently(states, (), earlier, rules=rules, most=MANY)

@@ -35,4 +35,5 @@ ANY_RULES = st.builds(
     origin=st.sampled_from(AppendOrigin),
     transaction_version=st.sampled_from(TransactionVersion),
     enforce_open_transaction=st.booleans(),
+    marker_version=st.none() | st.sampled_from(TransactionVersion),
 )
