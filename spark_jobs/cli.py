@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.explain import explain
 from spark_jobs.commands.inspect import inspect
+from spark_jobs.commands.log import log
 from spark_jobs.commands.rollback import rollback
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
@@ -28,7 +30,9 @@ def onceover(
     """Exactly-once tables from raw Kafka producer output, every night, without a broker."""
 
 
+app.command()(explain)
 app.command()(inspect)
+app.command()(log)
 app.command()(rollback)
 app.command()(run)
 app.command()(runs)

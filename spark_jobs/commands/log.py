@@ -1,0 +1,35 @@
+"""`onceover log`: the accepted log as a broker's directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+
+def log(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    to: Annotated[Path, typer.Option("--to", help="An empty or new directory.", show_default=False)],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only this topic; may be given several times.")
+    ] = None,
+) -> None:
+    """Assemble what was accepted from captures, over all final nights, in Kafka's own format."""
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
+    from spark_jobs.storage.accepted_logs import accepted_logs, write_log  # noqa: PLC0415 — likewise
+    from spark_jobs.storage.chain import read_chain  # noqa: PLC0415 — likewise
+    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
+
+    if to.exists() and any(to.iterdir()):
+        typer.echo(f"onceover: {to}: is not empty, and nothing in it shall be overwritten", err=True)
+        raise typer.Exit(1)
+    with told_failures():
+        lake = open_lake(load_settings(config))
+        logs = accepted_logs(lake, read_chain(lake), topic or ())
+        for partition, parts in logs.items():
+            size = write_log(lake, parts, to / str(partition))
+            segments = [part.base_offset for part in parts.values() if part.base_offset is not None]
+            typer.echo(f"{partition}  {len(segments)} segments from offset {min(segments)}, {size:,} bytes")
+    if not logs:
+        typer.echo("nothing was accepted from captures yet", err=True)

@@ -1,0 +1,80 @@
+"""Which batches somebody asks about, and in which nights they can be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.index_rows import chosen
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import iter_rows, read_table
+
+PARTITIONS = "partitions.parquet"
+
+
+class NothingKnown(OnceoverError):
+    """No night knows what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Batches of one partition: all, those of a producer, or the one that holds an offset.
+
+    Of all final nights, or of one run, or of the run that speaks for a day.
+    """
+
+    partition: TopicPartition
+    producer_id: int | None = None
+    offset: int | None = None
+    run_id: str | None = None
+    day: date | None = None
+
+    def asks_for(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of the `rows` that the question is about."""
+        if self.producer_id is not None:
+            rows = rows.filter(pc.equal(rows.column("producer_id"), pa.scalar(self.producer_id)))
+        if self.offset is not None:
+            has_offset = rows.column("offset").is_valid().to_numpy(zero_copy_only=False)
+            first = rows.column("offset").fill_null(0).to_numpy()
+            last = first + rows.column("last_offset_delta").to_numpy()
+            rows = chosen(rows, has_offset & (first <= self.offset) & (last >= self.offset))
+        return rows
+
+
+def runs_of(question: Question, chain: Chain) -> tuple[str, ...]:
+    """The runs to look into, by date."""
+    if question.run_id is not None:
+        return (question.run_id,)
+    if question.day is not None:
+        entry = chain.run_of(question.day)
+        if entry is None:
+            raise NothingKnown(f"{question.day}: no run of this night is final")
+        return (entry.run_id,)
+    return tuple(entry.run_id for entry in chain.current.values())
+
+
+def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.RecordBatch]:
+    """The rows of the table `batches` that the question is about, as that run decided them."""
+    file = _batches_file(lake, question.partition, run_id)
+    if file is not None:
+        for rows in iter_rows(lake, step_key(run_id, Step.ADMIT, file)):
+            found = question.asks_for(rows)
+            if found.num_rows:
+                yield found
+
+
+def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> str | None:
+    key = step_key(run_id, Step.ADMIT, PARTITIONS)
+    if lake.stat(key) is None:
+        raise NothingKnown(f"{run_id}: there is no such run, or it has not come to {Step.ADMIT} yet")
+    for row in read_table(lake, key).select(["topic", "partition", "batches"]).to_pylist():
+        if TopicPartition(row["topic"], row["partition"]) == partition:
+            return str(row["batches"])
+    return None

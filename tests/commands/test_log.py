@@ -1,0 +1,140 @@
+"""`onceover log`: nights of captures become a directory that Kafka's own tools and loaders read."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_jobs.cli import app
+from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
+from spark_jobs.protocol import snapshot
+from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.protocol.log_loader import load
+from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
+from tests.broker.judge import JudgeUnavailableError, java_command
+from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.batches import batch, marker
+from tests.steps.nights import CAPTURE, Place, place_at
+
+CONFIG = CAPTURE + "    markers: true\nlimits: {segment_bytes: 1MiB, max_batch_bytes: 1MiB}\n"
+LARGE = b"v" * 200_000
+
+
+def _call(place: Place, to: Path, *arguments: str) -> Result:
+    config = place.directory / "onceover.yaml"
+    config.write_text(CONFIG)
+    return CliRunner().invoke(app, ["log", "--config", str(config), "--to", str(to), *arguments])
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> tuple[Place, AdmittedNight]:
+    """Two nights with segments that roll, an aborted transaction over midnight, and a second topic."""
+    place = place_at(tmp_path, CONFIG)
+    place.arrive("dt=2024-05-01/orders-0/a", b"".join(batch(n, value=LARGE) for n in range(12)))
+    place.arrive("dt=2024-05-01/orders-0/b", batch(0, pid=2, txn=True, count=2))
+    place.arrive("dt=2024-05-01/payments-3/a", batch(0))
+    second = batch(0, pid=3, txn=True) + marker(ControlType.ABORT, pid=2, epoch=1) + batch(12, value=LARGE)
+    place.arrive("dt=2024-05-02/orders-0/c", second)
+    admit(place, 1)
+    return place, admit(place, 2)
+
+
+def test_the_directory_holds_what_a_broker_needs(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
+    result = _call(nights[0], tmp_path / "out")
+
+    assert result.exit_code == 0
+    assert "orders-0  4 segments from offset 0" in result.stdout
+    names = sorted(path.name for path in (tmp_path / "out/orders-0").iterdir())
+    assert names == [
+        "00000000000000000000.log",
+        "00000000000000000005.log",
+        "00000000000000000005.snapshot",
+        "00000000000000000010.log",
+        "00000000000000000010.snapshot",
+        "00000000000000000014.log",
+        "00000000000000000014.snapshot",
+        "00000000000000000014.txnindex",
+        "00000000000000000017.snapshot",
+        "leader-epoch-checkpoint",
+    ]
+    index = (tmp_path / "out/orders-0/00000000000000000014.txnindex").read_bytes()
+    assert read_txn_index(index) == (
+        AbortedTxn(producer_id=2, first_offset=12, last_offset=15, last_stable_offset=14),
+    )
+
+
+def test_a_broker_that_loads_it_knows_the_same_producers(
+    nights: tuple[Place, AdmittedNight], tmp_path: Path
+) -> None:
+    place, last = nights
+    _call(place, tmp_path / "out")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out/orders-0").iterdir()}
+
+    for name in ("with snapshots", "without"):
+        kept = {key: data for key, data in files.items() if name == "with snapshots" or key.endswith(".log")}
+        log = load(kept, clean=False, now=0)
+        found = snapshot.write_snapshot(log.manager.producers.values())
+        rows = ProducerTable(read_snapshot(found)).canonical()
+        assert write_snapshot(rows) == write_snapshot(last.state().producers)
+        assert log.log_end_offset == last.state().end_offset
+        assert [entry.last_offset for entry in log.aborted] == [15]
+
+
+def test_snapshots_at_segment_starts_are_those_that_a_broker_takes_there(
+    nights: tuple[Place, AdmittedNight], tmp_path: Path
+) -> None:
+    _call(nights[0], tmp_path / "out")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out/orders-0").iterdir()}
+    segments = [name for name in files if name.endswith(".log")]
+    for name in sorted(segments)[1:]:
+        before = {each: files[each] for each in segments if each < name}
+        producers = load(before, clean=False, now=0).manager.producers.values()
+        expected = ProducerTable(read_snapshot(snapshot.write_snapshot(producers))).canonical()
+        assert files[name.replace(".log", ".snapshot")] == write_snapshot(expected)
+
+
+def test_one_topic_can_be_chosen(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
+    _call(nights[0], tmp_path / "out", "--topic", "payments")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["payments-3"]
+
+
+def test_nothing_is_overwritten(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("")
+    result = _call(nights[0], tmp_path / "out")
+    assert result.exit_code == 1
+    assert "is not empty" in result.stderr
+
+
+def test_a_file_that_was_changed_in_the_lake_is_not_handed_out(
+    nights: tuple[Place, AdmittedNight], tmp_path: Path
+) -> None:
+    place, _ = nights
+    [path] = (place.directory / "lake/runs").glob("*/admit/log/payments-3/*.log")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    result = _call(place, tmp_path / "out")
+    assert result.exit_code == 1
+    assert "SHA-256" in result.stderr
+
+
+def test_kafkas_own_dump_tool_reads_every_file(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
+    place, last = nights
+    _call(place, tmp_path / "out")
+    files = sorted(path for path in (tmp_path / "out/orders-0").iterdir() if path.suffix)
+    try:
+        command = java_command("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files)))
+    except JudgeUnavailableError as missing:
+        pytest.skip(f"kafka-dump-log was not run: {missing}")
+    dumped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    batches = re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: (\w+)", dumped, re.MULTILINE)
+    assert [int(first) for first, _, _ in batches] == [*range(13), 14, 15, 16]
+    assert {valid for _, _, valid in batches} == {"true"}
+    assert "Found invalid" not in dumped
+    assert re.search(r"producerId: 2 .*firstOffset: 12 lastOffset: 15 lastStableOffset: 14", dumped)
+    shown = dumped.rpartition("Dumping")[2]
+    for row in last.state().producers:
+        assert f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}" in shown
