@@ -13,6 +13,7 @@ from tests.steps.admitted import admit
 from tests.steps.batches import batch, marker
 from tests.steps.nights import CAPTURE, place_at
 
+CORRUPT = KafkaError.CORRUPT_MESSAGE.name
 OUT_OF_ORDER = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER.name
 CONFIG = CAPTURE + "    markers: true\n"
 
@@ -60,7 +61,7 @@ def test_every_batch_of_every_night_has_its_sentence(config: Path) -> None:
         ),
         (
             "36 bytes",
-            "corrupt, a broker answers CORRUPT_MESSAGE: torn batch: expected 1786080887 bytes, found 36 to the end",
+            f"corrupt, a broker answers {CORRUPT}: torn batch: expected 1786080887 bytes, found 36 to the end",
         ),
     ]
 
