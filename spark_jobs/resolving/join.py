@@ -22,9 +22,6 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.timelines import TIMELINES
 
-KEEP_MS = 7 * 86_400_000
-"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
@@ -57,9 +54,11 @@ def resolve_buckets(task: JoinTask) -> Joined:
     """Resolves every producer of the buckets, and writes transactions and their parts."""
     parts = read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS)
     timelines = read_grouped(task.lake, task.timelines, BUCKET, task.buckets, schema=TIMELINES.schema)
-    rows = JoinedRows(now=task.night.context.now, keep_ms=KEEP_MS)
+    night = task.night
+    marked = dict(zip(night.partitions, night.has_markers, strict=True))
+    rows = JoinedRows(now=night.context.now, marked=marked)
     for producer in producers_in(parts, timelines):
-        resolve_into(rows, producer, task.night)
+        resolve_into(rows, producer, night)
     resolved, transactions = rows.parts_table(), rows.transactions_table()
     return Joined(
         number=task.number,

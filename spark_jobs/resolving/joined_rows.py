@@ -1,6 +1,6 @@
 """Resolved transactions as rows, on their way from the join to the tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,10 @@ from spark_jobs.tables.transactions import TRANSACTIONS
 OUTCOMES = tuple(Outcome)
 COMMITTED, ABORTED = OUTCOMES.index(Outcome.COMMITTED), OUTCOMES.index(Outcome.ABORTED)
 NONE = -1
+KEEP_MS = 7 * 86_400_000
+"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
+LATE_MS = 86_400_000
+"""How long to wait for data of partitions that are not known, or whose markers nobody copies."""
 
 JOINED_PARTS = pa.schema(
     [
@@ -65,10 +69,10 @@ class Origin:
 
 @dataclass(slots=True)
 class JoinedRows:
-    """Collects transactions; `now` is the run's time, `keep_ms` how long a lost marker is waited for."""
+    """Collects transactions; `now` is the run's time, `marked` says of known partitions if markers come."""
 
     now: int
-    keep_ms: int
+    marked: Mapping[TopicPartition, bool]
     parts: list[Part] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     transactions: list[tuple[Any, ...]] = field(default_factory=list)
@@ -130,13 +134,23 @@ class JoinedRows:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
         if not resolved.outcome.is_decided or Evidence.TIMEOUT in resolved.evidence:
             return False
+        if not all(part.marker is not None for part in resolved.parts):
+            return False
         coordinator = resolved.coordinator
         if coordinator is None:
-            return all(part.marker is not None for part in resolved.parts)
-        if not coordinator.state.is_complete:
-            return False
-        whole = coordinator.topic_partitions is not None and not resolved.markers_missing
-        return whole or coordinator.last_update_timestamp_ms < self.now - self.keep_ms
+            return True
+        waited = self.now - coordinator.last_update_timestamp_ms
+        return coordinator.state.is_complete and waited >= self._patience(resolved)
+
+    def _patience(self, resolved: ResolvedTransaction) -> int:
+        """How long more of a completed transaction may come, in ms, on partitions where nothing has yet."""
+        expected = resolved.coordinator and resolved.coordinator.topic_partitions
+        if expected is None:
+            return KEEP_MS
+        missing = resolved.markers_missing
+        if any(self.marked.get(partition, False) for partition in missing):
+            return KEEP_MS
+        return LATE_MS if missing else 0
 
     def parts_table(self) -> pa.Table:
         """Rows of `JOINED_PARTS`."""

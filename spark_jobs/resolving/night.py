@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS, SourceKind
+from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.joined_files import Reach
+from spark_jobs.resolving.run import Run
+from spark_jobs.storage.folds import run_before
+from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.parquet_file import read_table
+
+PARTITIONS = "partitions.parquet"
 
 Row = Mapping[str, Any]
 
@@ -65,39 +72,41 @@ def partitions_of_night(
     partitions: Iterable[TopicPartition],
     *,
     admitted: Iterable[Row],
-    before: Iterable[Row],
+    before: Mapping[TopicPartition, Row],
     entries: Mapping[TopicPartition, tuple[ManifestEntry, ...]],
     settings: Settings,
 ) -> tuple[PartitionNight, ...]:
     """Every partition ever seen, numbered by topic and partition."""
     tonight = {TopicPartition(row["topic"], row["partition"]): row for row in admitted}
-    last_night = {TopicPartition(row["topic"], row["partition"]): row for row in before}
-    known = sorted({*partitions, *tonight, *last_night})
+    known = sorted({*partitions, *tonight, *before})
     return tuple(
         PartitionNight(
             number=number,
             partition=partition,
-            has_markers=_has_markers(
-                tonight.get(partition), last_night.get(partition), entries.get(partition, ()), settings
-            ),
+            has_markers=has_markers(entries.get(partition, ()), before.get(partition), settings),
             entries=entries.get(partition, ()),
             admitted=tonight.get(partition),
-            before=last_night.get(partition),
+            before=before.get(partition),
         )
         for number, partition in enumerate(known)
     )
 
 
-def _has_markers(
-    admitted: Row | None, before: Row | None, entries: Iterable[ManifestEntry], settings: Settings
-) -> bool:
-    """False for a capture of producers alone: no marker was ever sent by one."""
+def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: Settings) -> bool:
+    """False for a capture of producers alone, tonight's or the one that waits: no producer sends markers."""
     captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
-    if admitted is not None and captured:
+    if captured:
         return any(settings.source(name).markers for name in captured)
-    if admitted is None and before is not None:
-        return bool(before["has_markers"])
-    return admitted is None or admitted["kind"] != SourceKind.CAPTURE
+    return bool(entries) or before is None or bool(before["has_markers"])
+
+
+def resolved_before(run: Run) -> dict[TopicPartition, Row]:
+    """The rows of last night's partitions, as `resolve` left them."""
+    run_id = run_before(run.lake, run.chain, run.folder.inputs.state_in)
+    if not run_id:
+        return {}
+    rows = read_table(run.lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
+    return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
 
 
 def reach_of(night: Sequence[PartitionNight]) -> Reach:

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from spark_jobs.config.settings import Publish
+from spark_jobs.config.settings import DAY_MS, Publish
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -96,6 +96,7 @@ class Phases:
             has_markers=tuple(each.has_markers for each in self.night),
             context=ResolveContext(
                 now=self.run.now_ms,
+                past=self.run.now_ms - DAY_MS,
                 clock_skew_ms=self.run.settings.kafka.clock_skew_ms,
                 has_coordinator_log=bool(self.timelines.folds),
             ),

@@ -14,6 +14,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.snapshots import offset_of
 from spark_jobs.rebuilding.worker import rebuild_partitions
+from spark_jobs.resolving.captures import mark_all
 from spark_jobs.resolving.coordinators import fold_coordinators
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
@@ -39,8 +40,9 @@ def run(context: RunContext) -> StepResult:
     run_id, before = states_before(context.lake, context.chain, context.folder.inputs.state_in)
     night = night_partitions(context.folder, context.manifest, context.settings)
     rebuilt = _rebuild_all(context, night, run_id, before)
-    coordinators = fold_coordinators(context, night)
     states = before | {each.partition: each.state for each in rebuilt}
+    coordinators = fold_coordinators(context, night)
+    captures = mark_all(context, night, states)
     folder, lake = context.folder, context.lake
     return StepResult(
         outputs=(
@@ -48,6 +50,7 @@ def run(context: RunContext) -> StepResult:
             put_table(lake, folder.key(Step.REBUILD), ORIGINS, _origins_table(rebuilt)),
             put_table(lake, folder.key(Step.REBUILD), CARRIED, _carried_table(rebuilt)),
             *coordinators.outputs,
+            *captures.outputs,
         ),
         counts={
             "partitions": len(states),
@@ -55,6 +58,7 @@ def run(context: RunContext) -> StepResult:
             "producers": sum(each.producers for each in rebuilt),
             "expired": sum(each.expired for each in rebuilt),
             "coordinator_records": coordinators.records,
+            "markers": captures.markers,
         },
         messages=tuple(islice(chain(coordinators.messages, _messages(rebuilt)), MOST_MESSAGES)),
     )

@@ -19,7 +19,7 @@ from spark_jobs.resolving.coordinators import buckets_of, read_timelines
 from spark_jobs.resolving.cuts import Numbers
 from spark_jobs.resolving.high_watermarks import read_high_watermarks
 from spark_jobs.resolving.messages import messages
-from spark_jobs.resolving.night import PartitionNight, partitions_of_night
+from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
 from spark_jobs.resolving.partition_rows import partitions_table
 from spark_jobs.resolving.phases import CarryJobs, Phases
 from spark_jobs.steps.context import RunContext, StepResult
@@ -30,9 +30,7 @@ from spark_jobs.storage.folds import (
     digest_of_folds,
     folds_before,
     put_folds,
-    run_before,
 )
-from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.night_partitions import night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
@@ -41,7 +39,6 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import read_states
 from spark_jobs.tables.folds import FoldKind
 
-PARTITIONS = "partitions.parquet"
 CARRIED_OBJECTS = "carried_objects.parquet"
 MOST_MESSAGES = 20
 
@@ -79,20 +76,12 @@ def _phases(context: RunContext) -> Phases:
     night = partitions_of_night(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),
         admitted=admitted.to_pylist(),
-        before=_resolved_before(context),
+        before=resolved_before(context),
         entries={each.partition: each.entries for each in tonight},
         settings=context.settings,
     )
     timelines = read_timelines(context.folder)
     return Phases(run=context, night=night, timelines=timelines, buckets=buckets_of(tonight))
-
-
-def _resolved_before(context: RunContext) -> list[dict[str, object]]:
-    """The rows of last night's partitions."""
-    run_id = run_before(context.lake, context.chain, context.folder.inputs.state_in)
-    if not run_id:
-        return []
-    return read_table(context.lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
 
 
 def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:

@@ -152,7 +152,7 @@ def published_batches(
     lake: ObjectStore, run_id: str, partition: TopicPartition, own: dict[str, Any], outcomes: dict[Batch, str]
 ) -> Iterator[Batch]:
     """The batches that a run publishes of a partition, as the contract says, row by row."""
-    for row in (*_held_rows(lake, own), *_rows_of_night(lake, run_id, own)):
+    for row in (*_held_rows(lake, own), *rows_of_night(lake, run_id, own)):
         txn, last_offset = row["txn_first_offset"], row["offset"] + row["last_offset_delta"]
         in_range = last_offset >= own["first_offset"] and row["offset"] < own["end_offset"]
         is_committed = txn < 0 or outcomes[partition, txn] == "committed"
@@ -166,7 +166,7 @@ def _held_rows(lake: ObjectStore, own: dict[str, Any]) -> Iterator[dict[str, int
             yield {name: int(row[name]) for name in ("offset", "last_offset_delta", "txn_first_offset")}
 
 
-def _rows_of_night(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator[dict[str, int]]:
+def rows_of_night(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator[dict[str, int]]:
     if own["batches"] is None:
         return
     for row in read_table(lake, step_key(run_id, Step.ADMIT, own["batches"])).to_pylist():
