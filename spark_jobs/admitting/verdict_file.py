@@ -16,7 +16,7 @@ from spark_jobs.storage.index_rows import labels
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.batches import BATCHES
+from spark_jobs.tables.batches import BATCHES, BATCHES_OPTIONS
 from spark_jobs.tables.index import INDEX
 
 ROWS_PER_GROUP = 1 << 17
@@ -32,7 +32,7 @@ class VerdictFile:
 
     def __init__(self, lake: ObjectStore, partition: TopicPartition, source_of: SourceOf) -> None:
         self._partition, self._source_of = partition, source_of
-        self._output = ParquetOutput(lake, BATCHES.schema)
+        self._output = ParquetOutput(lake, BATCHES.schema, BATCHES_OPTIONS)
         self._waiting: list[pa.Table] = []
         self.counts = np.zeros(len(VERDICTS), dtype=np.int64)
 

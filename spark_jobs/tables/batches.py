@@ -1,9 +1,11 @@
 """`batches`: the verdict on every batch, with what was expected and what was found."""
 
+from typing import Any
+
 import pyarrow as pa
 
 from spark_jobs.tables.contract import Column, Contract
-from spark_jobs.tables.index import HEADER_COLUMNS
+from spark_jobs.tables.index import CHECKSUM_COLUMNS, HEADER_COLUMNS, VARIED_COLUMNS
 
 MARKER_OBJECT = -(2**31)
 """`object_order` of a marker that stands in no object: the coordinator's log gave it."""
@@ -36,3 +38,12 @@ BATCHES = Contract(
     ),
     key=("topic", "partition", "copy", "object_order", "position"),
 )
+
+_VARIED = (*VARIED_COLUMNS, "offset", "expected_sequence", "txn_first_offset")
+BATCHES_OPTIONS: dict[str, Any] = {
+    "use_dictionary": [
+        column.name for column in BATCHES.columns if column.name not in (*_VARIED, *CHECKSUM_COLUMNS)
+    ],
+    "column_encoding": dict.fromkeys(_VARIED, "DELTA_BINARY_PACKED"),
+}
+"""How files of this table are written: as those of `index`, for the same reason."""
