@@ -76,7 +76,7 @@ def _keep_gaps(job: PartitionJob, files: TaskFiles, judged: Judged, gaps: Rows) 
     """Compacted topics have holes by design (facts §8.2)."""
     topic = job.partition.topic
     policy = files.task.settings.topic(topic).cleanup_policy
-    if topic in INTERNAL_TOPICS or policy is CleanupPolicy.COMPACT:
+    if not len(gaps) or topic in INTERNAL_TOPICS or policy is CleanupPolicy.COMPACT:
         return 0
     order, position = values(judged.rows, "object_order"), values(judged.rows, "position")
     files.gaps.add(gaps_table(job.partition, gaps, order[gaps["place"]], position[gaps["place"]]))

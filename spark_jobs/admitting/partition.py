@@ -71,5 +71,7 @@ class PartitionNight:
         )
 
     def _keep_transactions(self, rows: Rows) -> None:
+        if not len(rows):
+            return
         self._files.transactions.add(transactions_table(self._job.partition, rows))
         self._transactions += len(rows)

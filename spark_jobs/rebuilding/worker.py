@@ -15,7 +15,7 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state, put_state
 from spark_jobs.tables.state_origins import StateOrigin
 
-NOTHING_KNOWN = "starts without any state: no producer is known, and the first sequence of each is taken"
+NOTHING_KNOWN = "starts without any state; no producer is known, and the first sequence of each is taken"
 
 
 def rebuild_partitions(task: RebuildTask) -> tuple[Rebuilt, ...]:

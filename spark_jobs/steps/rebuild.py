@@ -30,6 +30,7 @@ CARRIED = "carried_objects.parquet"
 PARTITIONS_PER_TASK = 64
 DAY_MS = 86_400_000
 MOST_MESSAGES = 20
+MOST_NAMES = 5
 
 LogStarts = dict[tuple[str, str], dict[TopicPartition, int]]
 """Log start offsets by source and log directory."""
@@ -172,7 +173,17 @@ def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
 
 def _messages(rebuilt: Sequence[Rebuilt]) -> Iterator[str]:
     """What a person should know: states that could not be had, and snapshots that could not be read."""
+    by_message: dict[str, list[TopicPartition]] = {}
     for each in rebuilt:
         if each.provenance.message is not None:
-            yield f"{each.partition} {each.provenance.message}"
+            by_message.setdefault(each.provenance.message, []).append(each.partition)
+    for message, partitions in by_message.items():
+        yield f"{_named(partitions)}: {message}"
+    for each in rebuilt:
         yield from (f"{each.partition}: passed over {reason}" for reason in each.provenance.skipped)
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    names = ", ".join(map(str, partitions[:MOST_NAMES]))
+    more = len(partitions) - MOST_NAMES
+    return f"{names} and {more} more partitions" if more > 0 else names

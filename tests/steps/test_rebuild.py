@@ -69,7 +69,7 @@ def test_a_first_night_of_a_capture_starts_empty_and_says_so(tmp_path: Path) -> 
 
     assert origin(night)["origin"] == "empty"
     assert messages(night) == [
-        "orders-0 starts without any state: no producer is known, and the first sequence of each is taken"
+        "orders-0: starts without any state; no producer is known, and the first sequence of each is taken"
     ]
 
 
@@ -133,7 +133,7 @@ def test_a_log_whose_middle_is_gone_goes_on_from_the_snapshot_behind_the_gap(tmp
     night = admit(place, 2)
 
     assert origin(night)["origin"] == "snapshot"
-    assert messages(night) == ["orders-0 offsets 1 to 49 are in no staged log"]
+    assert messages(night) == ["orders-0: offsets 1 to 49 are in no staged log"]
     assert night.gaps() == [(1, 49)]
     assert len(night.state().open_transactions) == 0
 
