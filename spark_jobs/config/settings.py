@@ -113,13 +113,13 @@ class KafkaSettings(Frozen):
 class Publish(StrEnum):
     """How far a night publishes a partition.
 
-    `whole_transactions`: no transaction is torn; while one of its partitions is held back by an older open
-    transaction, all of its partitions wait. `read_committed`: each partition by itself as far as a consumer
-    would read, so that a night may show one partition's share of a transaction before another's.
+    `read_committed`: each partition by itself as far as a consumer would read, so that a night may show one
+    partition's share of a transaction before another's. `whole_transactions`: no transaction is torn; while
+    one of its partitions is held back by an older open transaction, all of its partitions wait.
     """
 
-    WHOLE_TRANSACTIONS = "whole_transactions"
     READ_COMMITTED = "read_committed"
+    WHOLE_TRANSACTIONS = "whole_transactions"
 
 
 class SparkSettings(Frozen):
@@ -141,7 +141,7 @@ class Settings(Frozen):
     topics: dict[str, TopicSettings] = Field(default_factory=dict)
     limits: Limits = Limits()
     kafka: KafkaSettings = KafkaSettings()
-    publish: Publish = Publish.WHOLE_TRANSACTIONS
+    publish: Publish = Publish.READ_COMMITTED
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
     audit: AuditSettings = AuditSettings()

@@ -24,10 +24,12 @@ Decision = tuple[Outcome, tuple[Evidence, ...]]
 class ResolveContext:
     """What a run knows besides the rows: its logical time, the skew to allow for, and which logs it has.
 
-    `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
+    `past` is a time that has passed for certain when the logs were copied; what timed out before it was
+    aborted. `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
     """
 
     now: int
+    past: int
     clock_skew_ms: int
     has_coordinator_log: bool = True
     has_markers: bool = True
@@ -82,7 +84,7 @@ def decide(
         return _OUTCOMES[results.pop()], (Evidence.MARKER, Evidence.AHEAD_OF_COORDINATOR)
     if txn.is_cut:
         return Outcome.AMBIGUOUS, (Evidence.END_NOT_RECORDED,)
-    if txn.is_timed_out(context.now):
+    if txn.is_timed_out(context.past):
         return Outcome.ABORTED, (Evidence.COORDINATOR, Evidence.TIMEOUT)
     return Outcome.ONGOING, (Evidence.COORDINATOR,)
 

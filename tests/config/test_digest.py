@@ -9,7 +9,7 @@ def test_the_digest_changes_with_what_decides_verdicts() -> None:
         f"{SMALLEST}kafka: {{transaction_version: TV1}}",
         f"{SMALLEST}limits: {{max_batch_bytes: 1MiB}}",
         f"{SMALLEST}topics: {{a: {{cleanup_policy: compact}}}}",
-        f"{SMALLEST}publish: read_committed",
+        f"{SMALLEST}publish: whole_transactions",
         source("on_gap: park"),
         source("markers: true"),
         source("markers: false"),
@@ -33,4 +33,4 @@ def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
 
 
 def test_the_digest_stays_what_it_was_when_this_was_written() -> None:
-    assert parse(SMALLEST).digest == "f2000c9718a9e551650543bf3c2b9c29379ec8767329c22d424a8348fa1a2dc8"
+    assert parse(SMALLEST).digest == "612eb5ee5435750f4de44236b558323c78ee67f14f28a46db7275ed46512a9a4"

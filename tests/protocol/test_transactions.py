@@ -388,6 +388,7 @@ CASES = (
 def resolved(case: Case) -> list[ResolvedTransaction]:
     context = ResolveContext(
         now=case.now,
+        past=case.now,
         clock_skew_ms=SKEW,
         has_coordinator_log=case.has_log,
         has_markers=case.has_markers,
@@ -418,7 +419,7 @@ def test_an_id_that_became_unreadable_is_ambiguous_rather_than_hanging() -> None
         *history(value(EMPTY, epoch=4)),
         UnreadableRecord(transactional_id="id", offset=1, coordinator_epoch=0, problem="?"),
     )
-    (txn,) = resolve_all(entries, [part()], ResolveContext(now=NOW, clock_skew_ms=SKEW))
+    (txn,) = resolve_all(entries, [part()], ResolveContext(now=NOW, past=NOW, clock_skew_ms=SKEW))
     assert (txn.outcome, txn.evidence) == (AMBIGUOUS, (Evidence.END_NOT_RECORDED,))
 
 

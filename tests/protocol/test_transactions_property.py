@@ -86,7 +86,7 @@ def act(cluster: Cluster, producer: Producer, action: str, partition: TopicParti
 
 
 def context(cluster: Cluster, skew: int) -> ResolveContext:
-    return ResolveContext(now=cluster.now, clock_skew_ms=skew)
+    return ResolveContext(now=cluster.now, past=cluster.now, clock_skew_ms=skew)
 
 
 def outcomes(entries: list[CoordinatorRecord], logs: Logs, known: ResolveContext) -> Outcomes:

@@ -19,6 +19,7 @@ from tests.resolving.night_lake import Batch, NightLake, Resolved, rows_of_night
 
 CAPTURE = """
 lake: lake
+publish: whole_transactions
 sources:
   - {name: coordinator, kind: broker-log, root: broker}
   - {name: gateway, kind: capture, root: capture}

@@ -38,6 +38,7 @@ DAY_MS = 86_400_000
 SEGMENT = "00000000000000000000.log"
 BROKER_LOG = """
 lake: lake
+publish: whole_transactions
 sources:
   - {name: broker, kind: broker-log, root: broker}
 """
