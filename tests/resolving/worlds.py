@@ -32,8 +32,8 @@ Step = tuple[str, int, int, int]
 class Plan:
     """One night: what happens before its copy, how many markers the copy lacks at each log's end.
 
-    `starts_early` has the night's events long before its logical time, so that what is open has timed out by
-    then; `coordinator_wakes` says that the coordinator has noticed before the next night.
+    `starts_early` has the night's events long before its end, so that what is open has timed out by then;
+    `coordinator_wakes` says that the coordinator has noticed before the next night.
     """
 
     steps: list[Step]
