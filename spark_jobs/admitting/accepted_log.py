@@ -100,10 +100,11 @@ class AcceptedLog:
         while start < judged.size:
             room = self._segment_bytes - (self._segment.size if self._segment else 0)
             count = int(np.searchsorted(np.cumsum(sizes[start:]), room, side="right"))
-            if not count:
+            if not count and self._segment is not None:
                 self._end_segment()
                 self._base_offset, self._snapshot = self._next_offset(judged, start), b""
                 continue
+            count = max(count, 1)  # a batch of a night when segments could be larger has one for itself
             yield judged.part(start, start + count)
             start += count
 

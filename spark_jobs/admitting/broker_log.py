@@ -26,7 +26,7 @@ from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.producer_state import AppendOrigin
-from spark_jobs.storage.index_rows import labels, values
+from spark_jobs.storage.index_rows import is_problem, labels, values
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state
 
@@ -51,6 +51,7 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
             judged, closed = memory.judge(chunk)
             night.keep(judged, closed)
             night.gaps += _keep_gaps(job, files, judged, gaps)
+            night.staged_end_offset = max(night.staged_end_offset, _end_of(judged))
             epochs = _follow(epochs, judged)
         after = _state_after(state, memory, epochs, rules.end_offset)
         return night.finish(state, after, memory, ())
@@ -70,6 +71,12 @@ def _source_of(job: PartitionJob) -> SourceOf:
     for copy in job.copies:
         names[copy.number] = copy.source
     return lambda judged: labels(judged.copy, names)
+
+
+def _end_of(judged: Judged) -> int:
+    """The offset after the last batch, whatever became of it; what is no batch has none."""
+    last = values(judged.rows, "base_offset") + values(judged.rows, "last_offset_delta")
+    return int(np.where(is_problem(judged.rows), -1, last).max()) + 1
 
 
 def _keep_gaps(job: PartitionJob, files: TaskFiles, judged: Judged, gaps: Rows) -> int:

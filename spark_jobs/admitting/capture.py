@@ -3,6 +3,7 @@
 Headers decide. What a leader finds out only by reading records (a payload that does not decompress, records
 that contradict their header, a missing key on a compacted topic) shows later, when they are decoded. Whether
 a coordinator has vouched for a transactional batch (facts §2.5) no capture tells: it counts as vouched for.
+Nor does a capture tell when a batch arrived: timestamps stay the producers' own, whatever the topic stamps.
 """
 
 from contextlib import ExitStack
@@ -99,6 +100,7 @@ class _Capture:
             for rows in iter_index(lake, copy.keys):
                 self._night.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
         after = _state_after(self._state, self._memory, parked)
+        self._night.staged_end_offset = after.end_offset
         return self._night.finish(self._state, after, self._memory, self._log.finish(after.leader_epochs))
 
     def _judge(self, part: Chunk) -> tuple[Judged, Rows]:

@@ -46,12 +46,17 @@ class AdmitTask:
     folder: str
     settings: Settings
 
+    @property
+    def rows(self) -> int:
+        return sum(job.rows for job in self.jobs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedPartition:
     """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
 
-    Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log.
+    Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log. A
+    broker's log was staged up to `staged_end_offset`; for a capture that is its log end.
     """
 
     partition: TopicPartition
@@ -67,6 +72,7 @@ class AdmittedPartition:
     producers: int
     gaps: int
     critical: int
+    staged_end_offset: int
     transactions: int
     state: str
     batches: str

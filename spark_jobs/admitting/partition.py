@@ -30,7 +30,7 @@ class PartitionNight:
     def __init__(self, job: PartitionJob, files: TaskFiles, batches: VerdictFile) -> None:
         self._job, self._files, self._batches = job, files, batches
         self._transactions = 0
-        self.gaps = self.critical = self.markers = self.carried = 0
+        self.gaps = self.critical = self.markers = self.carried = self.staged_end_offset = 0
 
     def keep(self, judged: Judged, closed: Rows) -> None:
         """A chunk's verdicts, and the transactions that it closed."""
@@ -64,6 +64,7 @@ class PartitionNight:
             producers=len(after.producers),
             gaps=self.gaps,
             critical=self.critical,
+            staged_end_offset=self.staged_end_offset,
             transactions=self._transactions,
             state=put_state(task.lake, after),
             batches=self._batches.name,

@@ -12,7 +12,7 @@ from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.rebuilding.job import Provenance, RebuildJob, RebuildTask
-from spark_jobs.rebuilding.snapshots import newest_snapshot, offset_of, open_transactions_of, without_expired
+from spark_jobs.rebuilding.snapshots import is_expired, newest_snapshot, offset_of, open_transactions_of
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.index_rows import batches_of, is_problem, iter_index, values
 from spark_jobs.storage.object_store import ObjectStore
@@ -34,9 +34,8 @@ def state_from_seed(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState,
     found = newest_snapshot(
         (entry for entry in own if offset_of(entry) <= end_offset), StagedObjects(task.settings)
     )
-    kept = without_expired(
-        found.producers, now=task.day_start, expiration_ms=task.settings.kafka.producer_id_expiration_ms
-    )
+    expiration_ms = task.settings.kafka.producer_id_expiration_ms
+    kept = found.producers[~is_expired(found.producers, now=task.day_start, expiration_ms=expiration_ms)]
     producers, transactions = ProducerTable(kept), TransactionTable(open_transactions_of(kept))
     first: int | None = None
     for rows in _tail(task.lake, copy, found.offset):

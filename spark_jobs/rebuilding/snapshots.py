@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_jobs.kernels.producers import PRODUCER, Rows
 from spark_jobs.kernels.snapshots import read_snapshot
@@ -48,11 +49,11 @@ def newest_snapshot(entries: Iterable[ManifestEntry], staged: StagedObjects) -> 
     return FoundSnapshot(producers=np.empty(0, dtype=PRODUCER), skipped=tuple(skipped))
 
 
-def without_expired(producers: Rows, *, now: int, expiration_ms: int) -> Rows:
-    """Those that a broker would not have forgotten: idle for less, or in a transaction (facts §2.10)."""
-    is_open = producers["txn_first_offset"] != NO_OFFSET
-    kept: Rows = producers[is_open | (now - producers["last_timestamp"] < expiration_ms)]
-    return kept
+def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[np.bool_]:
+    """Which ones a broker would have forgotten: idle for so long, and in no transaction (facts §2.10)."""
+    is_idle = now - producers["last_timestamp"] >= expiration_ms
+    expired: npt.NDArray[np.bool_] = is_idle & (producers["txn_first_offset"] == NO_OFFSET)
+    return expired
 
 
 def open_transactions_of(producers: Rows) -> Rows:

@@ -9,7 +9,7 @@ from spark_jobs.kernels.producers import ProducerTable, Rows
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.rebuilding.job import Provenance, RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.seed import state_from_seed
-from spark_jobs.rebuilding.snapshots import newest_snapshot, offset_of, open_transactions_of, without_expired
+from spark_jobs.rebuilding.snapshots import is_expired, newest_snapshot, offset_of, open_transactions_of
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state, put_state
@@ -103,8 +103,11 @@ def _forget_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
     """A broker looks every ten minutes by its clock, a night once, at the start of its day (facts §2.10).
 
     So a producer whose time ran out during the day is still known, and a gap in its sequences still refused.
+    One of whose batches some wait is not forgotten: they would no longer know for what.
     """
-    kept = without_expired(
+    expired = is_expired(
         state.producers, now=task.day_start, expiration_ms=task.settings.kafka.producer_id_expiration_ms
     )
-    return replace(state, producers=np.ascontiguousarray(kept))
+    waited_for = get_carried(task.lake, state.parked).rows["producer_id"]
+    kept = ~expired | np.isin(state.producers["producer_id"], waited_for)
+    return replace(state, producers=state.producers[kept])

@@ -12,7 +12,7 @@ from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, VerdictGroup
+from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
@@ -38,7 +38,10 @@ def run(context: RunContext) -> StepResult:
     """Admit every partition that has objects tonight; the others keep their state."""
     partitions = night_partitions(context.folder, context.manifest, context.settings)
     states = read_states(context.lake, context.folder.run_id, Step.REBUILD)
-    summaries = context.run_tasks(admit_partitions, _tasks(context, partitions, states))
+    tasks = _tasks(context, partitions, states)
+    # The largest first, so that no worker is left with one of them while the others have nothing to do.
+    done = context.run_tasks(admit_partitions, sorted(tasks, key=lambda task: (-task.rows, task.number)))
+    summaries = sorted(done, key=lambda summary: summary.partitions[0].partition)
     admitted = tuple(chain.from_iterable(summary.partitions for summary in summaries))
     check_conservation(partitions, admitted)
     after = states | {each.partition: each.state for each in admitted}
@@ -193,5 +196,13 @@ def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
                 f"critical: {each.partition} holds {each.critical} plain batches inside open transactions of "
                 "their producers; no broker could load this log again"
             )
+        if each.staged_end_offset < each.start_offset:
+            yield (
+                f"critical: {each.partition} was staged up to offset {each.staged_end_offset}, but earlier "
+                f"nights have taken it up to {each.start_offset}: truncated, or the topic was created anew"
+            )
+        if Verdict.DIVERGENT in each.verdicts:
+            count = each.verdicts[Verdict.DIVERGENT]
+            yield f"{each.partition} holds {count} batches that another leader's contradict: divergent"
         if each.gaps:
             yield f"{each.partition} misses {each.gaps} ranges of offsets; see the table gaps"

@@ -247,6 +247,16 @@ def test_beyond_the_limit_a_gap_is_refused(tmp_path: Path) -> None:
     assert sorted(night.verdicts()) == ["accepted", "out_of_order", "parked"]
 
 
+def test_a_producer_is_not_forgotten_while_batches_wait_for_it(tmp_path: Path) -> None:
+    place = capture(tmp_path, PARK, a=batch(0) + batch(2))
+    place.arrive("dt=2024-05-09/orders-0/b", batch(0, pid=2))
+
+    admit(place, 1)
+    later = admit(place, 9)
+
+    assert later.verdicts() == ["accepted", "parked"]
+
+
 # -- broker logs ---------------------------------------------------------------------------------------------
 
 
@@ -333,6 +343,18 @@ def test_offsets_that_a_newer_leader_rewrote_after_they_were_taken_are_divergent
     night = admit(place, 2)
 
     assert night.verdicts() == ["overlap", "divergent", "accepted"]
+
+
+def test_a_log_that_ends_before_what_was_taken_is_told(tmp_path: Path) -> None:
+    place = logs(tmp_path, one=_log(0, 1, 2))
+    admit(place, 1)
+    place.arrive(f"one/orders-0/{FIRST_LOG}", _log(0))
+
+    night = admit(place, 2)
+
+    told = night.lake.read(night.key(Step.ADMIT, "messages.json")).decode()
+    assert "critical: orders-0 was staged up to offset 1, but earlier nights have taken it up to 3" in told
+    assert night.state().end_offset == 3
 
 
 def test_a_plain_batch_inside_an_open_transaction_is_critical_but_taken(tmp_path: Path) -> None:
