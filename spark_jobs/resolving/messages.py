@@ -9,7 +9,7 @@ from spark_jobs.resolving.conclude import Concluded
 
 _TROUBLES = {
     Outcome.HANGING: "nobody will end them by themselves",
-    Outcome.CONFLICT: "markers contradict the coordinator or each other",
+    Outcome.CONFLICT: "markers contradict the coordinator, or each other",
     Outcome.AMBIGUOUS: "what became of them cannot be told",
 }
 
@@ -34,6 +34,6 @@ def messages(
         yield f"{timed_out} transactions were taken for aborted: their timeout had passed at the run's time"
     for outcome, trouble in _TROUBLES.items():
         if counts[outcome]:
-            yield f"{counts[outcome]} transactions are {outcome}, so their records are held: {trouble}"
+            yield f"the records of {counts[outcome]} {outcome} transactions are held: {trouble}"
     for partition in carried:
         yield from partition.problems

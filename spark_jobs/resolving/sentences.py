@@ -7,7 +7,7 @@ from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedT
 
 _WORDS = {
     Evidence.MARKER: "its markers say so",
-    Evidence.COORDINATOR: "the coordinator's log says so ({state})",
+    Evidence.COORDINATOR: "the coordinator's log has it as {state}",
     Evidence.MARKER_ELSEWHERE: "its marker on another partition says so",
     Evidence.PRODUCER_EPOCH: "its epoch is used by no other transaction",
     Evidence.CLOCK: "order and timestamps leave no other transaction",

@@ -28,6 +28,7 @@ from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import MESSAGES, run_night
 from spark_jobs.spark_session import Spark, Summary, Task, Watch
 from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
@@ -116,6 +117,12 @@ class NightLake:
         outcome = run_night(self.settings, day, until=Step.RESOLVE, spark=self.spark, narrator=narrator)
         return read_resolved(self.lake, outcome.run_id, outcome.done[-1].counts)
 
+    def messages(self, number: int, step: str) -> tuple[str, ...]:
+        """What a step of night `number` had to say."""
+        entry = read_chain(self.lake).run_of(FIRST_DAY + timedelta(days=number))
+        assert entry is not None
+        return _messages(self.lake, entry.run_id, Step(step))
+
 
 def read_resolved(lake: ObjectStore, run_id: str, counts: Mapping[str, int]) -> Resolved:
     """What `resolve` of a run has written."""
@@ -140,12 +147,12 @@ def read_resolved(lake: ObjectStore, run_id: str, counts: Mapping[str, int]) -> 
             for batch in published_batches(lake, run_id, partition, own, outcomes)
         ),
         counts=counts,
-        messages=_messages(lake, run_id),
+        messages=_messages(lake, run_id, Step.RESOLVE),
     )
 
 
-def _messages(lake: ObjectStore, run_id: str) -> tuple[str, ...]:
-    key = step_key(run_id, Step.RESOLVE, MESSAGES)
+def _messages(lake: ObjectStore, run_id: str, step: Step) -> tuple[str, ...]:
+    key = step_key(run_id, step, MESSAGES)
     return tuple(json.loads(lake.read(key))) if lake.stat(key) else ()
 
 

@@ -1,0 +1,379 @@
+"""Each rule of `resolve` as a night or two: what is published, what is held, what the tables say of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.protocol.coordinator import TransactionCoordinator
+from spark_jobs.protocol.coordinator_log import TWO_PHASE_COMMIT_TIMEOUT_MS
+from spark_jobs.protocol.end_txn import TransactionResult
+from spark_jobs.protocol.partition_transactions import LogBatch
+from spark_jobs.protocol.producer_state import TransactionVersion
+from spark_jobs.protocol.record_batch import RecordBatchHeader
+from spark_jobs.protocol.topic_partition import TopicPartition
+from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
+from tests.resolving.night_lake import NightLake, Resolved, end_of_day
+
+COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
+FIRST, SECOND, THIRD = PARTITIONS
+MINUTES = 60_000
+Logs = dict[TopicPartition, list[LogBatch]]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> NightLake:
+    return NightLake(tmp_path)
+
+
+def cluster_at(night: int, *, version: TransactionVersion = TV2) -> Cluster:
+    return Cluster(
+        now=end_of_day(night) - 5 * MINUTES,
+        coordinator=TransactionCoordinator(transaction_version=version, max_timeout_ms=2**31 - 1),
+    )
+
+
+def started(cluster: Cluster, name: str = "a", version: TransactionVersion = TV2) -> Producer:
+    producer = Producer(name, version)
+    cluster.init(producer)
+    return producer
+
+
+def send(cluster: Cluster, producer: Producer, *partitions: TopicPartition) -> None:
+    for partition in partitions:
+        cluster.produce(producer, partition)
+
+
+def at_night(cluster: Cluster, night: int) -> None:
+    cluster.now = end_of_day(night) - 5 * MINUTES
+
+
+def without_markers(logs: Logs, *partitions: TopicPartition) -> Logs:
+    return {p: [b for b in log if b[1] is None or p not in partitions] for p, log in logs.items()}
+
+
+def resolve(lake: NightLake, cluster: Cluster, night: int = 0, logs: Logs | None = None) -> Resolved:
+    lake.copy_logs(cluster.logs if logs is None else logs, cluster.entries)
+    return lake.night(night)
+
+
+def only(found: Resolved) -> dict[str, Any]:
+    (transaction,) = found.transactions
+    return transaction
+
+
+@pytest.mark.parametrize("result", [COMMIT, ABORT])
+def test_what_is_prepared_decides_every_listed_partition_though_a_marker_is_missing(
+    lake: NightLake, result: TransactionResult
+) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST, SECOND)
+    cluster.end(producer, result, reached={FIRST})
+
+    found = resolve(lake, cluster)
+
+    expected = ((FIRST, 0), (SECOND, 0)) if result is COMMIT else ()
+    assert found.published == expected
+    row = only(found)
+    assert (row["outcome"], row["state"]) == (
+        "committed" if result is COMMIT else "aborted",
+        "PrepareCommit" if result is COMMIT else "PrepareAbort",
+    )
+    assert row["evidence"] == ["coordinator", "marker missing"]
+    assert row["partitions_expected"] == row["partitions_found"] == ["t-0", "t-1"]
+    assert row["markers_missing"] == ["t-1"]
+    assert found.partitions[SECOND]["last_stable_offset"] == 0
+    assert found.partitions[SECOND]["decided_offset"] == found.partitions[SECOND]["end_offset"] == 1
+
+
+def test_a_marker_that_comes_the_night_after_its_decision_publishes_nothing_again(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST, SECOND)
+    cluster.end(producer, COMMIT, reached={FIRST})
+    resolve(lake, cluster)
+    at_night(cluster, 1)
+    cluster.fail_over()
+
+    found = resolve(lake, cluster, 1)
+
+    assert found.published == ()
+    assert only(found)["evidence"] == ["coordinator", "marker"]
+    assert only(found)["published"] is False
+    assert all(own["unsettled"] == 0 for own in found.partitions.values())
+
+
+@pytest.mark.parametrize("version", [TV0, TV2])
+def test_a_transaction_that_commits_on_night_two_is_published_then_in_offset_order(
+    lake: NightLake, version: TransactionVersion
+) -> None:
+    cluster = cluster_at(0)
+    slow, quick = started(cluster, "slow", version), started(cluster, "quick", version)
+    send(cluster, slow, FIRST)
+    send(cluster, quick, FIRST, SECOND)
+    cluster.end(quick, COMMIT)
+    send(cluster, slow, FIRST)
+
+    first = resolve(lake, cluster)
+
+    assert first.published == ()
+    assert {row["transactional_id"]: row["outcome"] for row in first.transactions} == {
+        "slow": "ongoing",
+        "quick": "committed",
+    }
+    assert first.partitions[FIRST]["held_batches"] == 3
+    assert first.partitions[SECOND]["held_batches"] == 1
+
+    at_night(cluster, 1)
+    send(cluster, slow, SECOND)
+    cluster.end(slow, COMMIT)
+    second = resolve(lake, cluster, 1)
+
+    assert second.published == ((FIRST, 0), (FIRST, 1), (FIRST, 3), (SECOND, 0), (SECOND, 2))
+    assert all(row["published"] for row in second.transactions)
+    assert all(own["held_batches"] == 0 for own in second.partitions.values())
+
+
+def test_a_transaction_that_aborts_on_night_two_never_appears(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    slow, quick = started(cluster, "slow"), started(cluster, "quick")
+    send(cluster, slow, FIRST)
+    send(cluster, quick, FIRST)
+    cluster.end(quick, COMMIT)
+    resolve(lake, cluster)
+    at_night(cluster, 1)
+    cluster.end(slow, ABORT)
+
+    found = resolve(lake, cluster, 1)
+
+    assert found.published == ((FIRST, 1),)
+    assert found.partitions[FIRST]["held_batches"] == 0
+    at_night(cluster, 2)
+    assert resolve(lake, cluster, 2).published == ()
+
+
+def test_partition_by_partition_each_publishes_up_to_its_own_last_stable_offset(tmp_path: Path) -> None:
+    lake = NightLake(tmp_path)
+    lake.config = lake.config.replace("whole_transactions", "read_committed")
+    cluster = cluster_at(0)
+    slow, quick = started(cluster, "slow"), started(cluster, "quick")
+    send(cluster, slow, FIRST)
+    send(cluster, quick, FIRST, SECOND)
+    cluster.end(quick, COMMIT)
+
+    assert resolve(lake, cluster).published == ((SECOND, 0),)
+
+    at_night(cluster, 1)
+    cluster.end(slow, COMMIT)
+    assert resolve(lake, cluster, 1).published == ((FIRST, 0), (FIRST, 1))
+
+
+def test_a_marker_against_the_coordinators_word_is_a_conflict_and_holds_the_records(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST, SECOND)
+    cluster.end(producer, COMMIT)
+    other = cluster_at(0)
+    send(other, started(other), FIRST, SECOND)
+    other.end(Producer("a", TV2, producer_id=0, producer_epoch=0), ABORT)
+
+    found = resolve(lake, cluster, logs={FIRST: cluster.logs[FIRST], SECOND: other.logs[SECOND]})
+
+    assert found.published == ()
+    assert only(found)["outcome"] == "conflict"
+    assert only(found)["evidence"][0] == "contradiction"
+    (message,) = found.messages
+    assert message.startswith("the records of 1 conflict transactions are held: ")
+    assert found.partitions[FIRST]["undecided"] == found.partitions[SECOND]["undecided"] == 1
+
+
+def test_open_without_a_coordinators_entry_is_hanging_with_the_command_that_ends_it(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    lost, known = started(cluster, "lost"), started(cluster, "known")
+    send(cluster, known, FIRST)
+    cluster.end(known, COMMIT)
+    send(cluster, lost, FIRST)
+    cluster.entries = [entry for entry in cluster.entries if entry.transactional_id == "known"]
+    send_later = cluster.now
+
+    found = resolve(lake, cluster)
+
+    assert found.published == ((FIRST, 0),)
+    row = next(row for row in found.transactions if row["outcome"] == "hanging")
+    assert row["transactional_id"] is None
+    assert row["evidence"] == ["no coordinator entry"]
+    assert row["age_ms"] == end_of_day(0) - send_later
+    assert row["held_back"] == 1
+    (command,) = row["abort_commands"]
+    assert command.startswith("kafka-transactions.sh --bootstrap-server localhost:9092 abort")
+    assert command.endswith("--topic t --partition 0 --start-offset 2")
+    assert found.partitions[FIRST]["lag"] == 1
+
+
+def test_without_a_coordinators_log_markers_alone_decide_and_the_report_says_so(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer, still_open = started(cluster, "a", TV0), started(cluster, "b", TV0)
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+    send(cluster, still_open, FIRST)
+    cluster.entries = []
+
+    found = resolve(lake, cluster)
+
+    assert found.published == ((FIRST, 0),)
+    assert {row["outcome"]: row["evidence"] for row in found.transactions} == {
+        "committed": ["marker", "no coordinator log"],
+        "ongoing": ["no coordinator log"],
+    }
+    assert found.messages == (
+        "there is no copy of the coordinator's log (__transaction_state): markers alone decide",
+    )
+
+
+def test_partitions_without_data_get_markers_that_belong_to_the_same_transaction(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    cluster.join(producer, SECOND)
+    cluster.end(producer, COMMIT)
+
+    found = resolve(lake, cluster)
+
+    row = only(found)
+    assert row["partitions_expected"] == ["t-0", "t-1"]
+    assert row["partitions_found"] == ["t-0"]
+    assert row["markers_missing"] == []
+    assert found.partitions[SECOND]["outcomes"] is None
+
+
+@pytest.mark.parametrize("version", [TV0, TV2])
+def test_a_fenced_producers_transaction_is_aborted_by_a_marker_of_the_next_epoch(
+    lake: NightLake, version: TransactionVersion
+) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster, version=version)
+    send(cluster, producer, FIRST)
+    cluster.init(producer)
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+
+    found = resolve(lake, cluster)
+
+    assert found.published == ((FIRST, 2),)
+    assert [row["outcome"] for row in found.transactions] == ["aborted", "committed"]
+
+
+def test_markers_that_a_new_coordinator_sends_again_close_nothing(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST, SECOND)
+    cluster.end(producer, COMMIT, reached={FIRST})
+    cluster.fail_over()
+
+    found = resolve(lake, cluster)
+
+    assert found.published == ((FIRST, 0), (SECOND, 0))
+    assert only(found)["evidence"] == ["coordinator", "marker"]
+    assert only(found)["coordinator_epochs"] == [1, 2]
+
+
+def test_an_exhausted_epoch_goes_on_under_a_new_producer_id(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    metadata = cluster.coordinator.transactions["a"]
+    cluster.coordinator.transactions["a"] = replace(metadata, producer_epoch=32766)
+    producer.producer_epoch = 32766
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+
+    found = resolve(lake, cluster)
+
+    assert found.published == ((FIRST, 0), (FIRST, 2))
+    rows = sorted(found.transactions, key=lambda row: row["start_timestamp"])
+    assert [row["transactional_id"] for row in rows] == ["a", "a"]
+    assert rows[0]["producer_id"] != rows[1]["producer_id"]
+    assert [row["producer_epoch"] for row in rows] == [32766, 0]
+
+
+def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_is_said(
+    lake: NightLake,
+) -> None:
+    cluster = cluster_at(0)
+    cluster.timeout_ms = MINUTES
+    producer, plain = started(cluster), started(cluster, "b")
+    send(cluster, producer, FIRST)
+    send(cluster, plain, FIRST)
+    cluster.end(plain, COMMIT)
+    assert resolve(lake, cluster).published == ()
+
+    found = resolve(lake, cluster, 1)
+
+    assert found.published == ((FIRST, 1),)
+    row = next(row for row in found.transactions if row["transactional_id"] == "a")
+    assert (row["outcome"], row["evidence"]) == ("aborted", ["coordinator", "timeout"])
+    assert row["sentence"] == (
+        "aborted: the coordinator's log has it as Ongoing; "
+        "its timeout of 60000 ms had passed at the run's time"
+    )
+    assert found.messages == (
+        "1 transactions were taken for aborted: their timeout had passed at the run's time",
+    )
+
+
+def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_all(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    cluster.timeout_ms = MINUTES
+    producer = started(cluster)
+    send(cluster, producer, FIRST, SECOND)
+    for night in range(2):
+        assert resolve(lake, cluster, night).published == ()
+    at_night(cluster, 2)
+    send(cluster, producer, SECOND)
+    cluster.end(producer, COMMIT)
+
+    found = resolve(lake, cluster, 2)
+
+    assert found.published == ((FIRST, 0), (SECOND, 0), (SECOND, 1))
+    assert found.partitions[FIRST]["late"] == [0]
+    assert all(own["held_batches"] == 0 for own in found.partitions.values())
+
+
+def test_two_phase_commit_never_times_out(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    cluster.timeout_ms = TWO_PHASE_COMMIT_TIMEOUT_MS
+    send(cluster, started(cluster), FIRST)
+    for night in (0, 1, 30):
+        found = resolve(lake, cluster, night)
+    assert only(found)["outcome"] == "ongoing"
+    assert only(found)["held_back"] == 1
+
+
+def test_an_open_transaction_needs_no_news_of_its_partition_to_be_decided(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    resolve(lake, cluster)
+    at_night(cluster, 1)
+    cluster.end(producer, COMMIT, reached=())
+
+    found = resolve(lake, cluster, 1)
+
+    assert found.published == ((FIRST, 0),)
+    assert only(found)["evidence"] == ["coordinator", "marker missing"]
+
+
+def test_a_night_without_transactions_publishes_everything(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    plain: list[LogBatch] = [
+        (replace(header, attributes=0, producer_id=-1), None)
+        for header, _ in cluster.logs[FIRST]
+        if isinstance(header, RecordBatchHeader)
+    ]
+    found = resolve(lake, cluster, logs={FIRST: plain})
+    assert found.published == ((FIRST, 0),)
