@@ -138,3 +138,19 @@ def test_kafkas_own_dump_tool_reads_every_file(nights: tuple[Place, AdmittedNigh
     shown = dumped.rpartition("Dumping")[2]
     for row in last.state().producers:
         assert f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}" in shown
+
+
+def test_many_batches_freed_at_once_still_fill_segments_of_the_configured_size(tmp_path: Path) -> None:
+    place = place_at(tmp_path, CONFIG.replace("markers: true", "on_gap: park"))
+    place.arrive("dt=2024-05-01/orders-0/a", b"".join(batch(n, value=LARGE) for n in range(1, 13)))
+    place.arrive("dt=2024-05-01/orders-0/b", batch(0, value=LARGE))
+    night = admit(place, 1)
+
+    files = night.log()
+
+    segments = {name: data for name, data in files.items() if name.endswith(".log")}
+    assert len(segments) == 3
+    assert all(len(data) <= 2**20 for data in segments.values())
+    log = load(files, clean=False, now=0)
+    assert log.log_end_offset == 13
+    assert log.manager.producers[1].last_sequence == 12
