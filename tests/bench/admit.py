@@ -76,7 +76,7 @@ class JvmMemory:
 
 
 def measure_admit(directory: Path, night: Night, times: int = 1) -> AdmitMeasured:
-    """Run `night` up to `admit` so many times, each in a fresh lake below `directory`; the shortest counts."""
+    """Run `night` up to `admit` so many times, each in a fresh lake; the shortest counts."""
     with JvmMemory() as jvm:
         found = measure_best(directory, night, Step.ADMIT, times)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
