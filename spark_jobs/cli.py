@@ -13,6 +13,7 @@ from spark_jobs.commands.rollback import rollback
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
 from spark_jobs.commands.sample import sample
+from spark_jobs.commands.transactions import transactions
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -37,6 +38,7 @@ app.command()(rollback)
 app.command()(run)
 app.command()(runs)
 app.command()(sample)
+app.command()(transactions)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Captures without markers, case by case: where a marker goes, what stays unclear, what the log holds then."""
+"""Captures without markers, case by case: where a marker goes, what stays unclear, what the log holds."""
 
 from pathlib import Path
 

@@ -1,0 +1,101 @@
+"""`onceover transactions`: those that nobody has decided, what they hold back, and how to end them."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from heapq import nlargest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spark_jobs.resolving.transaction_listing import ListedTransaction
+
+MOST = 100
+
+
+def transactions(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List open, hanging, conflicting and ambiguous transactions as the newest night left them."""
+    from rich.console import Console  # noqa: PLC0415 — --help does without
+
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.resolving.transaction_listing import (  # noqa: PLC0415 — likewise
+        list_transactions,
+        newest_resolved,
+    )
+    from spark_jobs.storage.chain import read_chain  # noqa: PLC0415 — likewise
+    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        lake = open_lake(load_settings(config))
+        run_id = newest_resolved(read_chain(lake))
+        found = () if run_id is None else list_transactions(lake, run_id, decided=everything)
+        if as_json:
+            for each in found:
+                typer.echo(json.dumps({"run_id": each.run_id, **each.row}))
+            return
+        worst, count = _worst(found)
+    if run_id is None:
+        typer.echo("onceover: no night has been resolved yet", err=True)
+        raise typer.Exit(1)
+    console = Console(soft_wrap=True)
+    if not count:
+        console.print(f"{run_id}: {'there is no transaction' if everything else 'all is decided'}")
+        return
+    console.print(_table(worst))
+    for command in _commands(worst):
+        console.print(command, markup=False, highlight=False)
+    if count > len(worst):
+        console.print(f"the worst {len(worst)} of {count}; --json shows all")
+
+
+def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransaction], int]":
+    """Those that hold back most, then the oldest; and how many there are in all."""
+    count = 0
+
+    def counted() -> "Iterator[ListedTransaction]":
+        nonlocal count
+        for count, each in enumerate(found, start=1):  # noqa: B007 — told to whoever asks
+            yield each
+
+    return nlargest(MOST, counted(), key=lambda each: (each.row["held_back"], each.row["age_ms"] or 0)), count
+
+
+def _commands(listed: "Iterable[ListedTransaction]") -> list[str]:
+    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
+
+    return [printable(command, shown=1000) for each in listed for command in each.row["abort_commands"]]
+
+
+def _table(listed: "Iterable[ListedTransaction]") -> "Table":
+    from rich import box  # noqa: PLC0415 — --help does without
+    from rich.markup import escape  # noqa: PLC0415 — likewise
+    from rich.table import Table  # noqa: PLC0415 — likewise
+
+    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — likewise
+
+    titles = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "why")
+    table = Table(*titles, box=box.SIMPLE)
+    for each in listed:
+        row = each.row
+        name = "" if row["transactional_id"] is None else printable(row["transactional_id"])
+        table.add_row(
+            escape(name),
+            f"{row['producer_id']} epoch {row['producer_epoch']}",
+            row["outcome"],
+            "" if row["age_ms"] is None else str(timedelta(seconds=row["age_ms"] // 1000)),
+            f"{row['held_back']:,} offsets" if row["held_back"] else "",
+            escape(printable(each.partitions)),
+            escape(row["sentence"].partition(": ")[2]),
+        )
+    return table

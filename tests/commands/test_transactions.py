@@ -1,0 +1,100 @@
+"""`onceover transactions` as an operator calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_jobs.cli import app
+from spark_jobs.protocol.end_txn import TransactionResult
+from tests.protocol.txn_cluster import PARTITIONS, Cluster
+from tests.resolving.night_lake import NightLake
+from tests.resolving.test_resolve_cases import cluster_at, resolve, send, started
+
+FIRST = PARTITIONS[0]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> NightLake:
+    lake = NightLake(tmp_path)
+    (tmp_path / "onceover.yaml").write_text(lake.config)
+    return lake
+
+
+def call(lake: NightLake, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        app,
+        ["transactions", "--config", str(lake.directory / "onceover.yaml"), *arguments],
+        env={"COLUMNS": "300"},
+    )
+
+
+def troubled() -> Cluster:
+    """One committed, one open, and one that its coordinator has forgotten."""
+    cluster = cluster_at(0)
+    quick, slow, lost = (started(cluster, name) for name in ("quick", "slow\x1b[31m[red]", "lost"))
+    send(cluster, quick, FIRST)
+    cluster.end(quick, TransactionResult.COMMIT)
+    send(cluster, slow, FIRST)
+    send(cluster, lost, FIRST)
+    cluster.entries = [entry for entry in cluster.entries if entry.transactional_id != "lost"]
+    return cluster
+
+
+def test_what_is_undecided_is_shown_with_age_burden_and_remedy(lake: NightLake) -> None:
+    resolve(lake, troubled())
+
+    result = call(lake)
+
+    assert result.exit_code == 0
+    assert "quick" not in result.stdout
+    (slow,) = (line for line in result.stdout.splitlines() if "ongoing" in line)
+    assert slow.split()[:2] == ["slow\\x1b[31m[red]", "1000"]
+    assert "2 offsets" in slow
+    assert "t-0 from 2" in slow
+    assert "the coordinator's log has it as Ongoing" in slow
+    (hanging,) = (line for line in result.stdout.splitlines() if " hanging " in line)
+    assert "0:04:59" in hanging
+    assert "kafka-transactions.sh --bootstrap-server localhost:9092 abort --topic t" in result.stdout
+
+
+def test_all_of_them_are_shown_on_request(lake: NightLake) -> None:
+    resolve(lake, troubled())
+    assert "quick" in call(lake, "--all").stdout
+
+
+def test_as_json_each_is_an_object_on_its_line(lake: NightLake) -> None:
+    found = resolve(lake, troubled())
+
+    rows = [json.loads(line) for line in call(lake, "--json", "--all").stdout.splitlines()]
+
+    assert [{**row, "run_id": None} for row in rows] == [
+        {**row, "run_id": None} for row in found.transactions
+    ]
+    assert {row["run_id"] for row in rows} == {found.run_id}
+
+
+def test_a_lake_where_all_is_decided_says_so(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    cluster.end(producer, TransactionResult.COMMIT)
+    resolve(lake, cluster)
+    assert call(lake).stdout.endswith("all is decided\n")
+
+
+def test_a_lake_without_a_resolved_night_says_so(lake: NightLake) -> None:
+    result = call(lake)
+    assert result.exit_code == 1
+    assert result.stderr == "onceover: no night has been resolved yet\n"
+
+
+def test_the_newest_night_speaks(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    resolve(lake, cluster)
+    cluster.end(producer, TransactionResult.ABORT)
+    resolve(lake, cluster, 1)
+    assert call(lake).stdout.endswith("all is decided\n")
