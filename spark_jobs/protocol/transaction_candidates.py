@@ -81,7 +81,8 @@ def decided_around(marker: WrittenMarker, known: Candidates, bounds: range, *, s
     Both give or take the skew; the coordinator's times ascend.
     """
     sharing = known.sharing_marker_epoch.get(marker.producer_epoch, ())
-    for index in sharing[bisect_left(sharing, bounds.start) : bisect_left(sharing, bounds.stop)]:
+    for place in range(bisect_left(sharing, bounds.start), bisect_left(sharing, bounds.stop)):
+        index = sharing[place]
         if end_of(known, index) - skew_ms > marker.timestamp:
             return
         following = known.transactions[index + 1 : index + 2]

@@ -11,13 +11,17 @@ from spark_jobs.protocol.coordinator_history import (
     UnreadableRecord,
     read_entries,
 )
+from spark_jobs.protocol.coordinator_log import TransactionLogKey
 from spark_jobs.protocol.errors import CorruptCoordinatorRecord
+from spark_jobs.protocol.records import LogRecord
 from spark_jobs.protocol.transaction_timeline import IdTimeline, timeline
 from spark_jobs.resolving.buckets import BUCKET, write_grouped
 from spark_jobs.resolving.coordinator_rows import LogCopy, LogRows, rows_of_log
+from spark_jobs.resolving.coordinator_values import key_of, value_of
 from spark_jobs.resolving.log_records import LogReader, LogRecords
 from spark_jobs.resolving.timeline_file import CoordinatorFold, read_fold, write_fold
 from spark_jobs.resolving.timeline_rows import timelines_table
+from spark_jobs.resolving.uncollected import uncollected
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
@@ -65,7 +69,8 @@ class FoldedPartition:
 
 def fold_coordinator_logs(task: FoldTask) -> tuple[FoldedPartition, ...]:
     """Folds each partition; the same task again writes the same bytes."""
-    return tuple(_fold_partition(task, job) for job in task.jobs)
+    with uncollected():
+        return tuple(_fold_partition(task, job) for job in task.jobs)
 
 
 def get_fold(lake: ObjectStore, digest: str) -> CoordinatorFold:
@@ -159,12 +164,39 @@ def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntr
 
 def _entries(piece: LogRecords, found: Findings) -> Iterator[CoordinatorEntry]:
     """What the records say, one by one: one that cannot be read is passed over, not its whole batch."""
+    if piece.header.is_control:
+        return
     found.records += len(piece.records)
+    epoch = piece.header.partition_leader_epoch
     for record in piece.records:
         try:
-            for entry in read_entries(piece.header, (record,), source=found.name):
-                if isinstance(entry, UnreadableRecord):
-                    found.add(entry.problem)
+            entry = _entry(record, epoch, found.name)
+        except CorruptCoordinatorRecord:
+            yield from _plain_entry(piece, record, found)
+        else:
+            if entry is not None:
                 yield entry
-        except CorruptCoordinatorRecord as error:
-            found.add(str(error))
+
+
+def _entry(record: LogRecord, coordinator_epoch: int, name: str) -> CoordinatorRecord | None:
+    """What a record says that can be read; None if its key is of another type."""
+    key = key_of(record.key or b"")
+    if not isinstance(key, TransactionLogKey):
+        return None
+    return CoordinatorRecord(
+        transactional_id=key.transactional_id,
+        offset=record.offset,
+        coordinator_epoch=coordinator_epoch,
+        value=None if record.value is None else value_of(record.value, source=name),
+    )
+
+
+def _plain_entry(piece: LogRecords, record: LogRecord, found: Findings) -> Iterator[CoordinatorEntry]:
+    """What the plain way makes of a record that cannot be read."""
+    try:
+        for entry in read_entries(piece.header, (record,), source=found.name):
+            if isinstance(entry, UnreadableRecord):
+                found.add(entry.problem)
+            yield entry
+    except CorruptCoordinatorRecord as error:
+        found.add(str(error))

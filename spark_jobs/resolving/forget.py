@@ -1,19 +1,12 @@
 """What runs in a Spark task to forget what is over: a coordinator's fold without its settled transactions."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
-from spark_jobs.protocol.transaction_timeline import IdTimeline
 from spark_jobs.resolving.buckets import read_grouped
 from spark_jobs.resolving.concluded_rows import COORDINATOR, SETTLED
-from spark_jobs.resolving.coordinator_fold import get_fold
-from spark_jobs.resolving.timeline_file import CoordinatorFold, write_fold
+from spark_jobs.resolving.timeline_file import without_settled
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.state_file import put_content
-
-Settled = frozenset[tuple[str, int]]
-"""Transactions by id and first record."""
+from spark_jobs.storage.state_file import get_content, put_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,38 +25,8 @@ def forget_settled(task: ForgetTask) -> tuple[tuple[int, str], ...]:
 
 def _forget(task: ForgetTask, partition: int, digest: str) -> str:
     rows = read_grouped(task.lake, task.settled, COORDINATOR, range(partition, partition + 1), schema=SETTLED)
+    settled: dict[str, set[int]] = {}
     columns = (rows.column(name).to_pylist() for name in ("transactional_id", "first_record_offset"))
-    after = without_settled(get_fold(task.lake, digest), frozenset(zip(*columns, strict=True)))
-    return put_content(task.lake, write_fold(after))
-
-
-def without_settled(fold: CoordinatorFold, settled: Settled) -> CoordinatorFold:
-    """`fold` without what `settled` adds to be forgotten; an id that has expired goes with its last one."""
-    over = fold.settled | settled
-    kept = {name: _keep(known, over) for name, known in fold.timelines.items()}
-    timelines = {
-        name: known for name, known in kept.items() if name not in fold.expired or _unsettled(known, over)
-    }
-    return replace(
-        fold,
-        timelines=timelines,
-        settled=frozenset(
-            (name, txn.first_record_offset)
-            for name, known in timelines.items()
-            for txn in known.transactions
-            if (name, txn.first_record_offset) in over
-        ),
-        expired=frozenset(name for name in fold.expired if name in timelines),
-    )
-
-
-def _keep(known: IdTimeline, over: Settled) -> IdTimeline:
-    """What is not over, and the client's newest transaction: it tells which version the client speaks."""
-    unsettled = _unsettled(known, over)
-    own = [txn for txn in known.transactions if txn.is_clients_own][-1:]
-    kept = sorted({*unsettled, *own}, key=lambda txn: txn.first_record_offset)
-    return replace(known, transactions=tuple(kept))
-
-
-def _unsettled(known: IdTimeline, over: Settled) -> Iterable[CoordinatorTransaction]:
-    return [t for t in known.transactions if (known.transactional_id, t.first_record_offset) not in over]
+    for name, offset in zip(*columns, strict=True):
+        settled.setdefault(name, set()).add(offset)
+    return put_content(task.lake, without_settled(get_content(task.lake, digest), settled))

@@ -18,6 +18,7 @@ from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin
 from spark_jobs.resolving.part_rows import PARTS, Part, partition_transaction, parts_in
 from spark_jobs.resolving.producer_outcomes import resolve_producer
 from spark_jobs.resolving.timeline_rows import transactions_in
+from spark_jobs.resolving.uncollected import uncollected
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.timelines import TIMELINES
@@ -57,8 +58,9 @@ def resolve_buckets(task: JoinTask) -> Joined:
     night = task.night
     marked = dict(zip(night.partitions, night.has_markers, strict=True))
     rows = JoinedRows(now=night.context.now, marked=marked)
-    for producer in producers_in(parts, timelines):
-        resolve_into(rows, producer, night)
+    with uncollected():
+        for producer in producers_in(parts, timelines):
+            resolve_into(rows, producer, night)
     resolved, transactions = rows.parts_table(), rows.transactions_table()
     return Joined(
         number=task.number,

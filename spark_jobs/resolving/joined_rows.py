@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.resolving.part_rows import PART, Part
@@ -80,57 +82,64 @@ class JoinedRows:
     def add(self, resolved: ResolvedTransaction, parts: Sequence[Part], origin: Origin | None) -> None:
         """One transaction with its parts as rows, in the order of `resolved.parts`."""
         is_news = any(part.is_news for part in parts) or (origin is not None and origin.is_news)
+        missing = resolved.markers_missing
         self.numbers.extend([len(self.transactions)] * len(parts))
         self.parts.extend(parts)
         self.transactions.append(
             (
-                *self._described(resolved, parts),
+                *self._described(resolved, parts, missing),
                 OUTCOMES.index(resolved.outcome),
                 Evidence.TIMEOUT in resolved.evidence,
                 is_news,
-                self._is_ended(resolved),
+                self._is_ended(resolved, missing),
                 NONE if origin is None else origin.coordinator_partition,
                 NONE if resolved.coordinator is None else resolved.coordinator.first_record_offset,
             )
         )
 
-    def _described(self, resolved: ResolvedTransaction, parts: Sequence[Part]) -> tuple[Any, ...]:
+    def _described(
+        self, resolved: ResolvedTransaction, parts: Sequence[Part], missing: tuple[TopicPartition, ...]
+    ) -> tuple[Any, ...]:
         coordinator = resolved.coordinator
         with_data = [part for part in parts if part.batches]
-        last = max((part.last_timestamp for part in parts), default=None)
-        if last is None and coordinator is not None:
-            last = coordinator.last_update_timestamp_ms
         first_offsets: dict[TopicPartition, int] = {}
         for part, each in zip(parts, resolved.parts, strict=True):
             if part.batches:
                 first_offsets.setdefault(each.topic_partition, part.first_offset)
+        found = sorted(first_offsets)
         return (
             resolved.transactional_id,
             resolved.producer_id,
             resolved.producer_epoch,
             resolved.outcome.value,
-            [each.value for each in resolved.evidence],
+            resolved.evidence,
             sentence_of(resolved),
-            None if coordinator is None else coordinator.state.label,
-            None if coordinator is None else coordinator.client_transaction_version,
-            None if coordinator is None else coordinator.transaction_timeout_ms,
+            *_coordinators_view(coordinator),
             min((part.first_timestamp for part in with_data), default=None)
             if coordinator is None
             else coordinator.start_timestamp_ms,
             _end_timestamp(resolved),
             None
             if coordinator is None or coordinator.topic_partitions is None
-            else list(map(str, resolved.partitions_expected)),
-            list(map(str, resolved.partitions_found)),
-            list(map(str, resolved.markers_missing)),
+            else list(map(name_of, resolved.partitions_expected)),
+            list(map(name_of, found)),
+            list(map(name_of, missing)),
             sum(part.batches for part in with_data),
             sum(part.records for part in with_data),
-            [first_offsets[partition] for partition in resolved.partitions_found],
-            [] if coordinator is None else coordinator.coordinator_epochs,
-            None if resolved.outcome.is_decided or last is None else max(self.now - last, 0),
+            [first_offsets[partition] for partition in found],
+            () if coordinator is None else coordinator.coordinator_epochs,
+            None if resolved.outcome.is_decided else self._age(resolved, parts),
         )
 
-    def _is_ended(self, resolved: ResolvedTransaction) -> bool:
+    def _age(self, resolved: ResolvedTransaction, parts: Sequence[Part]) -> int | None:
+        """Time since the last batch, or since the coordinator's last record of one without any."""
+        coordinator = resolved.coordinator
+        last = max((part.last_timestamp for part in parts), default=None)
+        if last is None and coordinator is not None:
+            last = coordinator.last_update_timestamp_ms
+        return None if last is None else max(self.now - last, 0)
+
+    def _is_ended(self, resolved: ResolvedTransaction, missing: tuple[TopicPartition, ...]) -> bool:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
         if not resolved.outcome.is_decided or Evidence.TIMEOUT in resolved.evidence:
             return False
@@ -140,14 +149,12 @@ class JoinedRows:
         if coordinator is None:
             return True
         waited = self.now - coordinator.last_update_timestamp_ms
-        return coordinator.state.is_complete and waited >= self._patience(resolved)
+        return coordinator.state.is_complete and waited >= self._patience(coordinator, missing)
 
-    def _patience(self, resolved: ResolvedTransaction) -> int:
+    def _patience(self, coordinator: CoordinatorTransaction, missing: tuple[TopicPartition, ...]) -> int:
         """How long more of a completed transaction may come, in ms, on partitions where nothing has yet."""
-        expected = resolved.coordinator and resolved.coordinator.topic_partitions
-        if expected is None:
+        if coordinator.topic_partitions is None:
             return KEEP_MS
-        missing = resolved.markers_missing
         if any(self.marked.get(partition, False) for partition in missing):
             return KEEP_MS
         return LATE_MS if missing else 0
@@ -167,6 +174,23 @@ class JoinedRows:
             pa.array(column, each.type) for column, each in zip(columns, JOINED_TRANSACTIONS, strict=True)
         ]
         return pa.table(arrays, schema=JOINED_TRANSACTIONS)
+
+
+def _coordinators_view(coordinator: CoordinatorTransaction | None) -> tuple[Any, Any, Any]:
+    """State, version and timeout, if the coordinator tells."""
+    if coordinator is None:
+        return None, None, None
+    return (
+        coordinator.state.label,
+        coordinator.client_transaction_version,
+        coordinator.transaction_timeout_ms,
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def name_of(partition: TopicPartition) -> str:
+    """`topic-partition`, remembered: they come again with every transaction."""
+    return str(partition)
 
 
 def _end_timestamp(resolved: ResolvedTransaction) -> int | None:

@@ -13,7 +13,8 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, CoordinatorRecord, UnreadableRecord
 from spark_jobs.protocol.coordinator_log import TransactionState
-from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
+from spark_jobs.protocol.coordinator_transaction import RESULT_OF_STATE, CoordinatorTransaction
+from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_timeline import IdTimeline
 from spark_jobs.storage.errors import BrokenState
@@ -136,3 +137,36 @@ def _read_transaction(transactional_id: str, fields: list[Any]) -> CoordinatorTr
         coordinator_epochs=tuple(coordinator_epochs),
         **dict(zip(_PLAIN, plain, strict=True)),
     )
+
+
+_STATE, _BEFORE_PLAIN = 0, 3
+_EPOCH = _BEFORE_PLAIN + _PLAIN.index("producer_epoch")
+_FIRST_RECORD = _BEFORE_PLAIN + _PLAIN.index("first_record_offset")
+_COMMITS = {state for state, result in RESULT_OF_STATE.items() if result is TransactionResult.COMMIT}
+
+
+def without_settled(data: bytes, settled: Mapping[str, set[int]]) -> bytes:
+    """The file of a fold without transactions that are over; `settled` names them by id and first record.
+
+    The client's newest transaction stays: it tells which version the client speaks. An id that has expired
+    goes with its last one. Works on the lines themselves, since most of what they hold goes.
+    """
+    heading, *lines = data.splitlines()
+    kept = (_forget(json.loads(line), settled) for line in lines)
+    return b"".join((heading, b"\n", *(canonical_json(line) + b"\n" for line in kept if line is not None)))
+
+
+def _forget(line: dict[str, Any], settled: Mapping[str, set[int]]) -> dict[str, Any] | None:
+    over = {*line["settled"], *settled.get(line["id"], ())}
+    is_over = [txn[_FIRST_RECORD] in over for txn in line["transactions"]]
+    if line["expired"] and all(is_over):
+        return None
+    own = [place for place, txn in enumerate(line["transactions"]) if _is_clients_own(txn)][-1:]
+    kept = [txn for place, txn in enumerate(line["transactions"]) if place in own or not is_over[place]]
+    left = [txn[_FIRST_RECORD] for txn in kept if txn[_FIRST_RECORD] in over]
+    return {**line, "transactions": kept, "settled": left}
+
+
+def _is_clients_own(fields: list[Any]) -> bool:
+    """As `CoordinatorTransaction.is_clients_own`."""
+    return fields[_EPOCH] is not None or fields[_STATE] in _COMMITS

@@ -1,6 +1,7 @@
 """The coordinator's transactions as rows of the table `timelines`, and back."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -117,4 +118,10 @@ def transactions_in(rows: pa.Table) -> Iterator[tuple[CoordinatorTransaction, in
 
 
 def _partitions(topics: Iterable[str] | None, numbers: Iterable[int]) -> frozenset[TopicPartition] | None:
-    return None if topics is None else frozenset(map(TopicPartition, topics, numbers))
+    return None if topics is None else _remembered(tuple(topics), tuple(numbers))
+
+
+@lru_cache(maxsize=1 << 16)
+def _remembered(topics: tuple[str, ...], numbers: tuple[int, ...]) -> frozenset[TopicPartition]:
+    """Lists of partitions come again and again."""
+    return frozenset(map(TopicPartition, topics, numbers))

@@ -56,7 +56,7 @@ def measure(directory: Path, night: Night, until: Step, spark: Spark | None = No
         )
         line = Ledger(open_lake(settings)).read(outcome.run_id)
     assert line is not None
-    seconds = {step.step: _seconds(step) for step in line.steps}
+    seconds = {step.step: seconds_of(step) for step in line.steps}
     return Measured(batches=night.batches, size=size, seconds=seconds, worker_megabytes=memory.megabytes)
 
 
@@ -70,7 +70,7 @@ def measure_best(directory: Path, night: Night, until: Step, times: int) -> Meas
     )
 
 
-def _seconds(step: StepLine) -> float:
+def seconds_of(step: StepLine) -> float:
     started, finished = map(datetime.fromisoformat, (step.started_at, step.finished_at))
     return (finished - started).total_seconds()
 

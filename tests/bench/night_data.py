@@ -34,7 +34,7 @@ class Night:
 
 
 @kernel
-def _seal(rows: npt.NDArray[np.uint8], flat: npt.NDArray[np.uint8], library: int) -> None:
+def seal(rows: npt.NDArray[np.uint8], flat: npt.NDArray[np.uint8], library: int) -> None:
     size = rows.shape[1]
     for row in range(rows.shape[0]):
         crc = crc32c(library, flat, row * size + CRC_START, size - CRC_START)
@@ -57,7 +57,7 @@ def make_batches(first: int, count: int, producers: int) -> bytes:
         _put(rows, place, (NOON + number // 1000).astype(">i8"))
     _put(rows, PRODUCER_ID, (1000 + number % producers).astype(">i8"))
     _put(rows, SEQUENCE, (number // producers).astype(">i4"))
-    _seal(rows, rows.reshape(-1), library_address())
+    seal(rows, rows.reshape(-1), library_address())
     return rows.tobytes()
 
 
