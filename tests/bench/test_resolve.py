@@ -5,13 +5,13 @@ from pathlib import Path
 from spark_jobs.flow import Step
 from tests.bench.resolve import Resolved, measure, table
 from tests.bench.resolve_data import Transactions
-from tests.resolving.night_lake import Here
+from tests.in_process import InProcess
 
 
 def test_a_night_holds_committed_aborted_and_open_transactions_of_both_kinds(tmp_path: Path) -> None:
     night = Transactions(transactions=60, producers=20, batches=4)
 
-    found = measure(tmp_path, night, Here())
+    found = measure(tmp_path, night, InProcess())
 
     assert (found.transactions, found.batches) == (60, 240)
     counts = {name: found.counts[name] for name in ("committed", "aborted", "ongoing", "transactions")}

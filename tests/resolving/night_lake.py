@@ -1,8 +1,7 @@
 """Nights of a lake, run until `resolve` by the real steps, and what each of them publishes."""
 
 import json
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
@@ -26,13 +25,14 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import MESSAGES, run_night
-from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.spark_session import Spark
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.stores import open_lake
+from tests.in_process import InProcess
 
 FIRST_DAY = date(2024, 5, 1)
 DAY_MS = 86_400_000
@@ -46,20 +46,6 @@ sources:
 
 Batch = tuple[TopicPartition, int]
 """A batch by its partition and first offset."""
-
-
-class Here(Spark):
-    """Runs tasks in this process; what travels is pickled all the same."""
-
-    @property
-    def parallelism(self) -> int:
-        return 2
-
-    def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
-    ) -> list[Summary]:
-        travelled = pickle.loads(pickle.dumps(list(tasks)))
-        return [pickle.loads(pickle.dumps(function(task))) for task in travelled]
 
 
 def end_of_day(number: int) -> int:
@@ -87,7 +73,7 @@ class NightLake:
 
     directory: Path
     config: str = BROKER_LOG
-    spark: Spark = field(default_factory=Here)
+    spark: Spark = field(default_factory=InProcess)
 
     @property
     def settings(self) -> Settings:

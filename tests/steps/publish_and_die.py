@@ -17,7 +17,8 @@ from spark_jobs.config.load import parse_settings
 from spark_jobs.steps import publish
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.stores import open_lake
-from tests.steps.resolved import Here, context_of
+from tests.in_process import InProcess
+from tests.steps.resolved import context_of
 
 CALLS = ("create_namespace", "create_table", "commit_table")
 
@@ -47,7 +48,7 @@ def main(config: str, run_id: str) -> None:
     file = Path(config)
     settings = parse_settings(file.read_text(), name=file.name, base=file.parent)
     lake = open_lake(settings)
-    context = context_of(settings, RunFolder(lake, read_inputs(lake, run_id)), Here())
+    context = context_of(settings, RunFolder(lake, read_inputs(lake, run_id)), InProcess())
     for line in sys.stdin:
         number, moment = line.split()
         child = os.fork()

@@ -1,6 +1,5 @@
 """Runs that stand right before `materialise`: a log directory, judged and resolved in the plain way."""
 
-import pickle
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.materialising.summaries import PartitionPlan
-from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.spark_session import Spark
 from spark_jobs.steps import materialise, publish
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.chain import Chain
@@ -22,20 +21,8 @@ from spark_jobs.storage.state_file import PartitionState, put_state
 from spark_jobs.storage.stores import open_lake
 from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
 from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+from tests.in_process import InProcess
 from tests.materialising.logs import plan_partition
-
-
-class Here(Spark):
-    """Runs tasks in this process; what travels is pickled all the same."""
-
-    @property
-    def parallelism(self) -> int:
-        return 2
-
-    def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
-    ) -> list[Summary]:
-        return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
 
 
 def resolved_run(
@@ -80,7 +67,7 @@ def resolved_run(
     )
     resolved = put_table(lake, folder.key(Step.RESOLVE), "partitions.parquet", table)
     folder.finish(Step.RESOLVE, outputs=[resolved], state="resolved")
-    return context_of(settings, folder, spark or Here())
+    return context_of(settings, folder, spark or InProcess())
 
 
 def context_of(settings: Settings, folder: RunFolder, spark: Spark) -> RunContext:

@@ -29,8 +29,8 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.stores import open_lake
+from tests.in_process import InProcess
 from tests.materialising.truth import DATA
-from tests.steps.resolved import Here
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
@@ -55,7 +55,7 @@ def _run(settings: Settings, until: Step = Step.AUDIT) -> RunOutcome:
 
 
 def _run_day(settings: Settings, day: date, until: Step) -> RunOutcome:
-    return run_night(settings, day, until=until, spark=Here(), narrator=Narrator(Console(quiet=True)))
+    return run_night(settings, day, until=until, spark=InProcess(), narrator=Narrator(Console(quiet=True)))
 
 
 def _results(settings: Settings, run_id: str) -> dict[str, dict[str, Any]]:
