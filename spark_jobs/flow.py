@@ -18,6 +18,8 @@ class Step(StrEnum):
 
 
 STEPS: tuple[Step, ...] = tuple(Step)
+LAST_OF_RUN = Step.PUBLISH
+"""With it a run is whole and final. `report` comes after, whatever became of the run, and shows it."""
 
 
 def steps_until(last: Step) -> tuple[Step, ...]:

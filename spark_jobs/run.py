@@ -1,11 +1,12 @@
 """A run: the steps in order, each once; what is done already is not done again.
 
 Whoever asks again for the same night finds the same run, and goes on where it stopped. A run of `admit` or
-beyond becomes final at its end, by one entry of the chain; the next night starts from its state.
+beyond becomes final at its end, by one entry of the chain; the next night starts from its state. `report` is
+no part of the run: it shows what became of it, also after a failure, and can neither spoil nor undo anything.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
@@ -14,13 +15,14 @@ from threading import Thread
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
-from spark_jobs.flow import STEPS, Step, steps_until
+from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.steps.stage import open_run, stage
+from spark_jobs.steps.stage import fetch, open_run, stage
 from spark_jobs.storage.chain import Chain, make_final, read_chain
+from spark_jobs.storage.errors import LakeBusy
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.lock import LakeLock, lake_lock
 from spark_jobs.storage.object_store import ObjectStore
@@ -33,11 +35,13 @@ MESSAGES = "messages.json"
 """What a step has to say to people: a JSON list of sentences in its folder."""
 MOST_REMARKS = 20
 
-StepFunction = Callable[[RunContext], StepResult]
-
 
 class UnknownStep(OnceoverError):
     """A step that this version does not have."""
+
+
+class ReportFailed(OnceoverError):
+    """The run is as it should be; only showing it has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,52 @@ def run_night(
 
     A run that `goes_on` with another call does not become final yet.
     """
+    if until is not Step.REPORT:
+        return _run(settings, day, until=until, spark=spark, narrator=narrator, goes_on=goes_on)
+    try:
+        outcome = _run(settings, day, until=LAST_OF_RUN, spark=spark, narrator=narrator, goes_on=False)
+    except LakeBusy:
+        raise  # the run at work will report
+    except Exception as error:
+        _report_failure(settings, error, narrator)
+        raise
+    try:
+        report_run(settings, outcome.run_id, narrator)
+    except Exception as error:
+        raise ReportFailed(
+            f"run {outcome.run_id} is final and published; its report failed: {error}"
+        ) from error
+    return outcome
+
+
+def report_run(settings: Settings, run_id: str | None, narrator: Narrator) -> Mapping[str, int]:
+    """Shows the lake's runs as they stand; what was counted. It only reads them, so it needs no lock."""
+    report = _load(Step.REPORT, "report")
+    with narrator.step(Step.REPORT) as finished:
+        result: StepResult = report(settings, run_id=run_id, tell=narrator.tell)
+        finished(result.counts)
+    narrator.remark(result.messages)
+    return result.counts
+
+
+def _report_failure(settings: Settings, failure: Exception, narrator: Narrator) -> None:
+    """The report of a run that failed; should it fail, too, the run's own failure is what counts."""
+    try:
+        report_run(settings, None, narrator)
+    except Exception as error:  # noqa: BLE001 — told along with the failure that led here
+        failure.add_note(f"its report failed, too: {error}")
+
+
+def fetch_source(settings: Settings, day: date, source: str) -> Mapping[str, int]:
+    """Brings the objects of one source in, ahead of `stage`; what was counted."""
+    lake = open_lake(settings)
+    with lake_lock(lake, purpose=f"fetching of '{source}' for {day}"):
+        return fetch(settings, day, source=source, lake=lake, chain=read_chain(lake))
+
+
+def _run(
+    settings: Settings, day: date, *, until: Step, spark: Spark, narrator: Narrator, goes_on: bool
+) -> RunOutcome:
     lake = open_lake(settings)
     with lake_lock(lake, purpose=f"run of {day}") as lock:
         chain = read_chain(lake)
@@ -139,12 +189,12 @@ def _do(step: Step, context: RunContext, narrator: Narrator) -> StepDone:
     return context.folder.finish(step, outputs=outputs, counts=result.counts, state=result.state)
 
 
-def _load(step: Step) -> StepFunction:
-    """The step's `run`; its module is loaded only now, since some bring heavy libraries."""
+def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
+    """The step's function; its module is loaded only now, since some bring heavy libraries."""
     module = f"spark_jobs.steps.{step}"
     if find_spec(module) is None:
         raise UnknownStep(f"this version has no step '{step}' yet; end the run before it with --until")
-    function: StepFunction = import_module(module).run
+    function: Callable[..., StepResult] = getattr(import_module(module), name)
     return function
 
 

@@ -4,7 +4,7 @@ A night's manifest is fixed once: staging again gives the same one, until the ru
 What arrives later belongs to the next night. A backfill lists anew; `restage` does so for a night not final.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 
@@ -52,6 +52,23 @@ def stage(
         lake.put_if_absent(key, manifest.to_bytes())
         Notes(lake, day).clear()
     return read_manifest(lake.read(key), source=lake.url_of(key))
+
+
+def fetch(
+    settings: Settings, day: date, *, source: str, lake: ObjectStore, chain: Chain
+) -> Mapping[str, int]:
+    """Brings one source's objects of `day` into the lake and notes them down; what was counted.
+
+    The manifest stays open: `stage` fixes it over all sources, and finds there what was fetched and has not
+    changed since. Where a manifest is fixed already there is nothing to fetch.
+    """
+    if chain.run_of(day) is not None or lake.stat(staging_key(day, _fixed_name(settings, day, chain))):
+        return {"objects": 0, "bytes": 0, "set_aside": 0}
+    chain.check_turn(day)
+    alone = settings.model_copy(update={"sources": (settings.source(source),)})
+    fetched, problems = _fetch_night(alone, day, lake, read_taken(lake, chain.before(day)))
+    size = sum(each.placed.stat.size for each in fetched)
+    return {"objects": len(fetched), "bytes": size, "set_aside": len(problems)}
 
 
 def open_run(
@@ -102,12 +119,20 @@ def _fixed_name(settings: Settings, day: date, chain: Chain) -> str:
 
 
 def _stage_anew(settings: Settings, day: date, lake: ObjectStore, taken: Taken) -> Manifest:
+    fetched, problems = _fetch_night(settings, day, lake, taken)
+    return build_manifest(day, new_content(fetched, taken), problems, taken)
+
+
+def _fetch_night(
+    settings: Settings, day: date, lake: ObjectStore, taken: Taken
+) -> tuple[list[Fetched], list[StageProblem]]:
+    """Everything that the night may take, and what had to be set aside."""
     night = list_night(settings, day)
     candidates = not_taken(night.placed, taken)
     notes = Notes(lake, day)
     known = {**_known_versions(candidates, taken), **notes.read()}
     fetched, problems = _fetch_all(settings, candidates, Fetcher(lake=lake, notes=notes, known=known))
-    return build_manifest(day, new_content(fetched, taken), (*night.problems, *problems), taken)
+    return fetched, [*night.problems, *problems]
 
 
 def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str]:
