@@ -21,6 +21,7 @@ from spark_jobs.storage.night import build_manifest, list_night, new_content, no
 from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.placement import Placed
+from spark_jobs.storage.replays import due_replays, with_replays
 from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_source
@@ -48,7 +49,9 @@ def stage(
     if restage:
         lake.delete(key)
     if lake.stat(key) is None:
-        manifest = _stage_anew(settings, day, lake, read_taken(lake, chain.before(day)))
+        taken = read_taken(lake, chain.before(day))
+        replays = due_replays(lake, chain, taken, day)
+        manifest = with_replays(_stage_anew(settings, day, lake, taken), replays)
         lake.put_if_absent(key, manifest.to_bytes())
         Notes(lake, day).clear()
     return read_manifest(lake.read(key), source=lake.url_of(key))
@@ -103,6 +106,7 @@ def _mark_staged(run: RunFolder, manifest: Manifest) -> None:
         "objects": len(manifest.entries),
         "bytes": sum(entry.size for entry in manifest.entries),
         "set_aside": len(manifest.problems),
+        **({"replays": len(manifest.replays)} if manifest.replays else {}),
     }
     run.finish(Step.STAGE, outputs=[run.put(Step.STAGE, MANIFEST, manifest.to_bytes())], counts=counts)
 

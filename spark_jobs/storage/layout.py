@@ -7,6 +7,7 @@ chain/0000000001.json      the final runs in order; an entry's creation is what 
 state/ab/ab12…             what partitions hand from night to night, named by its SHA-256
 ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
 locks/0000000001.json      who works on the lake
+replays/3f9a….json         decisions to take something of a quarantine up again
 """
 
 from datetime import date
@@ -17,6 +18,7 @@ from spark_jobs.storage.keys import join_key
 CHAIN = "chain/"
 LEDGER = "ledger/"
 LOCKS = "locks/"
+REPLAYS = "replays/"
 RUNS = "runs/"
 
 
@@ -52,3 +54,7 @@ def ledger_key(run_id: str) -> str:
 
 def lock_key(number: int, what: str = "json") -> str:
     return f"{LOCKS}{number:010d}.{what}"
+
+
+def replay_key(decision: str) -> str:
+    return f"{REPLAYS}{decision}.json"

@@ -18,7 +18,7 @@ from spark_jobs.storage.errors import BrokenRun
 
 FORMAT = 1
 NO_PARTITION = -1
-NOT_IN_DIGEST = ("version", "referenced", "detail")
+NOT_IN_DIGEST = ("version", "referenced", "detail", "why")
 
 
 class ObjectRole(StrEnum):
@@ -104,12 +104,42 @@ class StageProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Something of an earlier run's quarantine that is taken up again, as a person decided.
+
+    `origin` is that run; `source`, `path` and `position` are where the batch lay then, `arrival` its place
+    among those of its partition. `sha256` and `size` name the copy of its bytes in the lake. Where the batch
+    keeps its offsets, `carried` names a file with its row, and `offsets` are the records that are wanted, all
+    of them if there is none. `why` is the sentence of whoever decided.
+    """
+
+    decision: str
+    way: str
+    kind: str
+    origin: str
+    topic: str
+    partition: int
+    source: str
+    path: str
+    position: int
+    arrival: int
+    size: int
+    sha256: str
+    carried: str = ""
+    records: int = 0
+    offsets: tuple[int, ...] = ()
+    transactional_id: str | None = None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything that a run reads, in arrival order, and what it had to leave out."""
+    """Everything that a run reads, in arrival order, what it had to leave out, and what it takes up again."""
 
     day: date
     entries: tuple[ManifestEntry, ...] = ()
     problems: tuple[StageProblem, ...] = ()
+    replays: tuple[Replay, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -126,7 +156,7 @@ class Manifest:
         return tuple(entry for entry in self.entries if entry.role in BATCH_ROLES)
 
     def to_bytes(self) -> bytes:
-        """JSON lines: a heading, the entries in order, then what was set aside."""
+        """JSON lines: a heading, the entries in order, what was set aside, then what is taken up again."""
         return b"".join(canonical_json(line) + b"\n" for line in _lines(self))
 
 
@@ -137,8 +167,9 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
         raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
     return Manifest(
         day=date.fromisoformat(heading["day"]),
-        entries=tuple(_entry(line) for line in lines if "reason" not in line),
+        entries=tuple(_entry(line) for line in lines if "order" in line),
         problems=tuple(_problem(line) for line in lines if "reason" in line),
+        replays=tuple(read_replay(line) for line in lines if "decision" in line),
     )
 
 
@@ -146,6 +177,7 @@ def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
     yield {"format": FORMAT, "day": manifest.day.isoformat()}
     yield from (asdict(entry) for entry in manifest.entries)
     yield from (asdict(problem) for problem in manifest.problems)
+    yield from (asdict(replay) for replay in manifest.replays)
 
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:
@@ -154,3 +186,8 @@ def _entry(line: dict[str, Any]) -> ManifestEntry:
 
 def _problem(line: dict[str, Any]) -> StageProblem:
     return StageProblem(**{**line, "reason": SetAside(line["reason"])})
+
+
+def read_replay(line: dict[str, Any]) -> Replay:
+    """A decision as it was written down."""
+    return Replay(**{**line, "offsets": tuple(line["offsets"])})

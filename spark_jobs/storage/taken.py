@@ -19,10 +19,14 @@ READERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Objects of earlier runs, by version to skip without reading, by content to recognise after it."""
+    """Objects of earlier runs, by version to skip without reading, by content to recognise after it.
+
+    `decisions` are the replays that they have taken up.
+    """
 
     by_version: dict[tuple[str, str, str], ManifestEntry] = field(default_factory=dict)
     contents: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    decisions: set[str] = field(default_factory=set)
 
     def same_version(self, source: str, path: str, version: str) -> ManifestEntry | None:
         """The entry of this very version, if an earlier run took it."""
@@ -41,6 +45,7 @@ def taken_by(manifests: Iterable[Manifest]) -> Taken:
     """What these manifests hold, taken together."""
     taken = Taken()
     for manifest in manifests:
+        taken.decisions.update(replay.decision for replay in manifest.replays)
         for entry in manifest.entries:
             taken.by_version[entry.source, entry.path, entry.version] = entry
             taken.contents.setdefault((entry.source, entry.path), set()).add(entry.sha256)

@@ -1,0 +1,103 @@
+"""Decisions to take something of a quarantine up again: kept in the lake, inputs of the next night.
+
+A decision names the run whose quarantine it is from. It counts for the first night after that run's date, and
+only as long as that run speaks for its date: a run in its place has judged everything anew itself.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from datetime import date
+from enum import StrEnum
+
+from spark_jobs.config.canonical import canonical_json, digest_of
+from spark_jobs.storage.chain import Chain, ChainEntry
+from spark_jobs.storage.layout import REPLAYS, replay_key
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole, Replay, read_replay
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.taken import Taken
+
+ID_DIGITS = 16
+FOLDER = "replay"
+"""Where replayed objects stand, as their paths say; no source has it, the bytes are in the lake."""
+DATE_LENGTH = len("2024-05-01")
+
+
+class ReplayWay(StrEnum):
+    """How something comes in again.
+
+    `arrive`: a batch that was never taken arrives anew, before everything else of the night. `decode`: a
+    batch that was taken keeps its offsets; records of it that were not published are decoded again.
+    """
+
+    ARRIVE = "arrive"
+    DECODE = "decode"
+
+
+def decision_id(origin: str, place: tuple[str, str, int], offsets: Iterable[int]) -> str:
+    """The same choice has the same name, whoever makes it and why."""
+    return digest_of([origin, *place, *offsets])[:ID_DIGITS]
+
+
+def object_path(replay: Replay) -> str:
+    """The path that the copied batch has from now on: it says where it comes from."""
+    name = replay.path.rpartition("/")[2]
+    directory = f"{replay.topic}-{replay.partition}"
+    return f"{FOLDER}/{replay.origin}/{directory}/{name}@{replay.position}-{replay.decision}"
+
+
+def put_decision(lake: ObjectStore, replay: Replay) -> None:
+    """Writes a decision down; the first one of its name stands."""
+    lake.put_if_absent(replay_key(replay.decision), canonical_json(asdict(replay)))
+
+
+def read_decisions(lake: ObjectStore, without: Iterable[str] = ()) -> Iterator[Replay]:
+    """Every decision of the lake but those named."""
+    left_out = {replay_key(each) for each in without}
+    for found in lake.list(REPLAYS):
+        if found.key not in left_out:
+            yield read_replay(json.loads(lake.read(found.key)))
+
+
+def origin_day(replay: Replay) -> date:
+    """The date of the run whose quarantine it is from."""
+    return date.fromisoformat(replay.origin[:DATE_LENGTH])
+
+
+def stands(replay: Replay, chain: Chain) -> bool:
+    """Whether the run that it is from still speaks for its date."""
+    entry = chain.run_of(origin_day(replay))
+    return entry is not None and entry.run_id == replay.origin
+
+
+def due_replays(lake: ObjectStore, chain: Chain, taken: Taken, day: date) -> tuple[Replay, ...]:
+    """What a run of `day` has to take up: decided, of an earlier date, and taken by no run before."""
+    found = read_decisions(lake, without=taken.decisions)
+    due = (each for each in found if origin_day(each) < day and stands(each, chain))
+    return tuple(sorted(due, key=lambda each: (each.topic, each.partition, each.origin, each.arrival)))
+
+
+def with_replays(manifest: Manifest, replays: tuple[Replay, ...]) -> Manifest:
+    """The night with `replays`: batches that arrive anew stand before all others of their partition."""
+    arriving = [_entry(each) for each in replays if each.way == ReplayWay.ARRIVE]
+    ordered = sorted([*arriving, *manifest.entries], key=lambda entry: (entry.topic, entry.partition))
+    entries = tuple(replace(entry, order=order) for order, entry in enumerate(ordered))
+    return replace(manifest, entries=entries, replays=replays)
+
+
+def void_replays(chain: Chain, run: ChainEntry, manifest: Manifest) -> tuple[Replay, ...]:
+    """What a final run took up of runs that do not speak for their dates any more: it has to run again."""
+    return tuple(each for each in manifest.replays if run.day > origin_day(each) and not stands(each, chain))
+
+
+def _entry(replay: Replay) -> ManifestEntry:
+    return ManifestEntry(
+        order=0,
+        source=replay.source,
+        role=ObjectRole.CAPTURE,
+        topic=replay.topic,
+        partition=replay.partition,
+        path=object_path(replay),
+        size=replay.size,
+        sha256=replay.sha256,
+    )
