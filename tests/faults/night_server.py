@@ -1,0 +1,155 @@
+"""Runs nights of the sample in processes of their own, as often as asked, each with one fault.
+
+Every line of the input is a request, every line of the output its answer, both JSON. Processes are forked
+from this one, which has run both nights once: starting Python and its libraries anew takes most of the time.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spark_jobs.config.load import load_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import STEPS
+from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
+from spark_jobs.storage.stores import open_store
+from tests.faults.standing import differences, standing
+from tests.faults.writes import Writes, die, fill_up, watch
+from tests.in_process import InProcess
+
+LAST = [step for step in STEPS if find_spec(f"spark_jobs.steps.{step}")][-1]
+FAILED = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Night 0 or 1, and what happens in it at the change of number `at`, or after `at` ms for `kill`."""
+
+    night: int
+    fault: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How the disturbed run ended, what it said, and in what the repeated one differs from an undisturbed."""
+
+    ended: int
+    said: str
+    again: str
+    different: list[str] = field(default_factory=list)
+
+
+class Nights:
+    """The sample's two nights in one place; before each request the lake is as it was before the night."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        write_sample(place / "sample")
+        self._settings = load_settings(place / "sample" / CONFIG)
+        self._lake = Path(self._settings.lake)
+        self.changes: list[list[str]] = []
+        self._expected = [self._undisturbed(number) for number in range(len(NIGHTS))]
+
+    def answer(self, request: Request) -> Answer:
+        self._restore(request.night)
+        night, said = NIGHTS[request.night], self._place / "said"
+        ended = _forked(lambda: _attempt(self._settings, night, _fault(request)), said)
+        told = said.read_text()
+        _forked(lambda: _attempt(self._settings, night, None), said)
+        different = differences(self._expected[request.night], standing(self._settings))
+        return Answer(ended=ended, said=told, again=said.read_text(), different=different)
+
+    def _undisturbed(self, number: int) -> dict[str, str]:
+        if number:
+            shutil.copytree(self._lake, self._base(number))
+        else:
+            self._base(number).mkdir()
+        WRITES.names = []
+        _run(self._settings, NIGHTS[number])
+        self.changes.append(WRITES.names)
+        return standing(self._settings)
+
+    def _base(self, number: int) -> Path:
+        return self._place / f"before-{number}"
+
+    def _restore(self, number: int) -> None:
+        shutil.rmtree(self._lake)
+        shutil.copytree(self._base(number), self._lake)
+
+
+WRITES = Writes()
+
+
+def _fault(request: Request) -> Callable[[], None]:
+    def install() -> None:
+        if request.fault == "kill":
+            signal.setitimer(signal.ITIMER_REAL, request.at / 1000)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        else:
+            WRITES.at = {"die": die, "full": fill_up}[request.fault](request.at)
+
+    return install
+
+
+def _attempt(settings: Settings, night: date, install: Callable[[], None] | None) -> int:
+    open_store.cache_clear()  # the lake is another one than this process knew
+    WRITES.names, WRITES.at = [], lambda number: None
+    if install is not None:
+        install()
+    try:
+        _run(settings, night)
+    except OnceoverError as error:
+        print(f"{type(error).__name__}: {error}")
+        return FAILED
+    return 0
+
+
+def _run(settings: Settings, night: date) -> None:
+    run_night(settings, night, until=LAST, spark=InProcess(), narrator=Narrator(Console(quiet=True)))
+
+
+def _forked(work: Callable[[], int], output: Path) -> int:
+    """How a process ended that did `work`: its exit code, or its signal as a negative number."""
+    child = os.fork()
+    if child == 0:
+        with output.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            code = 1
+            try:
+                code = work()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(place: Path) -> None:
+    nights = Nights(place)
+    _say({"changes": nights.changes})
+    for line in sys.stdin:
+        _say(asdict(nights.answer(Request(**json.loads(line)))))
+
+
+def _say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    watch(WRITES)
+    main(Path(sys.argv[1]))

@@ -1,0 +1,113 @@
+"""A night that ends at any moment, or finds no space at any write, and is repeated, yields the same tables.
+
+With ONCEOVER_EVERY_FAULT=1 every change of both nights is such a moment; else those that have a name here.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from tests.faults.night_server import FAILED, Answer, Request
+from tests.faults.writes import kind_of
+
+EVERY = bool(os.environ.get("ONCEOVER_EVERY_FAULT"))
+NAMED = (
+    "put_if_absent locks/*.json",
+    "put_if_absent staging/*/manifest-*.jsonl",
+    "put_if_absent runs/*-*/inputs.json",
+    "put runs/*-*/index/_done.json",
+    "put state/*",
+    "put runs/*-*/admit/_done.json",
+    "delete runs/*-*/resolve/work/*.parquet",
+    "adopt runs/*-*/materialise/files.parquet",
+    "commit_table",
+    "adopt runs/*-*/publish/runs.parquet",
+    "put_if_absent chain/*.json",
+    "put locks/*.released",
+)
+"""Where a run hands something over: between two steps, two tables, two nights."""
+WRITTEN = (NAMED[1], NAMED[4], NAMED[7], NAMED[10])
+LONGEST_NIGHT_MS = 2500
+RANDOM_MOMENTS = 100 if EVERY else 3
+
+
+@dataclass
+class NightServer:
+    """Runs nights with faults in a process of its own."""
+
+    process: "subprocess.Popen[str]"
+
+    @cached_property
+    def changes(self) -> list[list[str]]:
+        """The changes of the two undisturbed nights, in order."""
+        changes: list[list[str]] = self._read()["changes"]
+        return changes
+
+    def ask(self, request: Request) -> Answer:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asdict(request)) + "\n")
+        self.process.stdin.flush()
+        return Answer(**self._read())
+
+    def _read(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightServer]:
+    place = tmp_path_factory.mktemp("nights")
+    command = [sys.executable, "-m", "tests.faults.night_server", str(place)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        server = NightServer(process)
+        assert server.changes
+        yield server
+
+
+def _moments(nights: NightServer, named: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Night and number of the changes to try: the last of each kind, since more stands before it."""
+    if EVERY:
+        return [(night, number) for night in (0, 1) for number in range(len(nights.changes[night]))]
+    last = {kind_of(name): number for number, name in enumerate(nights.changes[1])}
+    return [(1, last[kind]) for kind in named]
+
+
+def _fails(nights: NightServer, fault: str, moments: list[tuple[int, int]]) -> Iterator[tuple[str, Answer]]:
+    for night, number in moments:
+        name = f"night {night}, before change {number}: {nights.changes[night][number]}"
+        yield name, nights.ask(Request(night=night, fault=fault, at=number))
+
+
+def test_a_run_killed_before_any_change_and_repeated_leaves_what_an_undisturbed_one_leaves(
+    nights: NightServer,
+) -> None:
+    for name, answer in _fails(nights, "die", _moments(nights, NAMED)):
+        assert (name, answer.ended, answer.again, answer.different) == (name, -signal.SIGKILL, "", [])
+
+
+def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_leaves(
+    nights: NightServer,
+) -> None:
+    chance = random.Random()
+    for _ in range(RANDOM_MOMENTS):
+        request = Request(night=1, fault="kill", at=chance.randint(1, LONGEST_NIGHT_MS))
+        answer = nights.ask(request)
+        assert answer.ended in {-signal.SIGALRM, 0}
+        assert (request, answer.again, answer.different) == (request, "", [])
+
+
+def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(nights: NightServer) -> None:
+    for name, answer in _fails(nights, "full", _moments(nights, WRITTEN)):
+        assert (name, answer.ended) == (name, FAILED), answer.said
+        assert answer.said.startswith("StoreFull: "), (name, answer.said)
+        assert answer.said.endswith("no space left on the device: free some and run again\n")
+        assert (name, answer.again, answer.different) == (name, "", [])
