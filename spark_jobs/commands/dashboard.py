@@ -1,0 +1,32 @@
+"""`onceover dashboard`: the data-quality dashboard of a lake."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+
+def dashboard(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Bring the lake's dashboard up to date and say where it is; it needs no server."""
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
+    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
+    from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles  # noqa: PLC0415 — likewise
+    from spark_jobs.steps.report import report  # noqa: PLC0415 — likewise
+    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        settings = load_settings(config)
+        report(settings, tell=Narrator().tell)
+        lake = open_lake(settings)
+    key = SiteFiles(lake).key(FIRST_PAGE)
+    typer.echo(lake.url_of(key))
+    page = lake.local_path(key)
+    if open_it and page is not None:
+        webbrowser.open(page.as_uri())

@@ -1,0 +1,2 @@
+// Written soon.
+"use strict";

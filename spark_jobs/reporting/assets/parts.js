@@ -1,0 +1,84 @@
+// Pieces that several pages are made of.
+"use strict";
+
+onceover.parts = (() => {
+  const { el, words, link } = onceover;
+  const PAGE = 50;
+
+  const badge = (known, extra = "") => el("span", { class: `badge ${known.tone}`, title: known.meaning || null }, el("span", { "aria-hidden": "true" }, `${known.symbol} `), known.text + extra);
+  const status = (run) => badge(words.statusOf(run));
+  const verdict = (name) => badge(words.verdict(name));
+  const outcome = (name) => badge(words.outcome(name));
+
+  // A table with a caption; columns are {title, number, cell(row)}. Long ones grow by the page.
+  function table(caption, columns, rows, { empty = "None.", unseen = false } = {}) {
+    if (!rows.length) return el("p", { class: "soft" }, empty);
+    const body = el("tbody");
+    const more = el("button", { type: "button", class: "quiet" });
+    let shown = 0;
+    const grow = () => {
+      body.append(...rows.slice(shown, shown + PAGE).map((row) => line(columns, row)));
+      shown = Math.min(shown + PAGE, rows.length);
+      more.textContent = `Show more (${words.number(rows.length - shown)} left)`;
+      more.hidden = shown === rows.length;
+    };
+    more.addEventListener("click", grow);
+    grow();
+    const head = el("tr", {}, columns.map((column) => el("th", { scope: "col", class: column.number ? "number" : null }, column.title)));
+    const made = el("table", {}, el("caption", { class: unseen ? "unseen" : null }, caption), el("thead", {}, head), body);
+    return el("div", {}, scroll(made, caption), more);
+  }
+
+  function line(columns, row) {
+    return el("tr", {}, columns.map((column, i) => el(i ? "td" : "th", { scope: i ? null : "row", class: column.number ? "number" : column.wide ? "wide" : null }, column.cell(row))));
+  }
+
+  // What is wider than the screen scrolls by itself, also by keyboard; the page never does.
+  const scroll = (inner, label) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, inner);
+
+  function card(title, value, unit, detail, spark, href) {
+    const name = href ? el("a", { href }, title) : title;
+    return el("div", { class: "card" }, el("h3", {}, name), el("p", { class: "big" }, value, unit ? el("span", { class: "unit" }, ` ${unit}`) : null), detail ? el("p", { class: "soft" }, detail) : null, spark || null);
+  }
+
+  // "+12 against the run before", or nothing without one.
+  function change(now, before) {
+    if (now === null || now === undefined || before === null || before === undefined) return "";
+    const difference = now - before;
+    if (!difference) return "as the run before";
+    return `${difference > 0 ? "▲ +" : "▼ −"}${words.number(Math.abs(difference))} against the run before`;
+  }
+
+  // Chooses a run of all that the site has; the page's fragment names it, so that it can be linked.
+  function runPicker(runs, chosen, page, rest = {}) {
+    const options = [...runs].reverse().map((run) => el("option", { value: run.id, selected: run.id === chosen }, `${run.day} · ${words.statusOf(run).text} · ${run.id.slice(11)}`));
+    const select = el("select", { id: "chosen-run", on: { change: () => location.assign(link(page, { ...rest, run: select.value })) } }, options);
+    return el("p", { class: "picker" }, el("label", { for: "chosen-run" }, "Run "), select);
+  }
+
+  // The run that the address names, else the newest that speaks for its night, else the newest of all.
+  function chosenRun(runs) {
+    const wanted = onceover.fragment().get("run");
+    const newest = [...runs].reverse();
+    return newest.find((run) => run.id === wanted) || newest.find((run) => run.status === "final") || newest[0];
+  }
+
+  // A page that is drawn anew when its address changes.
+  async function start(draw) {
+    const page = document.getElementById("page") || document.getElementById("last");
+    const index = await onceover.loadIndex();
+    if (!index || !index.runs) {
+      page.replaceChildren(el("p", { class: "notice" }, "This lake has no run yet. After the first night the page has something to tell."));
+      return;
+    }
+    const again = async () => {
+      const made = await draw(index);
+      if (made) page.replaceChildren(...made);
+      document.body.dataset.ready = "true";
+    };
+    addEventListener("hashchange", again);
+    await again();
+  }
+
+  return { badge, status, verdict, outcome, table, scroll, card, change, runPicker, chosenRun, start };
+})();

@@ -1,0 +1,87 @@
+// Numbers with their units, and every status, verdict and outcome with a symbol: no colour speaks alone.
+"use strict";
+
+onceover.words = (() => {
+  const whole = new Intl.NumberFormat("en");
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const NONE = "–";
+
+  const count = (n, unit, units = `${unit}s`) => (n === null || n === undefined ? NONE : `${whole.format(n)} ${n === 1 ? unit : units}`);
+  const number = (n) => (n === null || n === undefined ? NONE : whole.format(n));
+  const compact = (n) => (n === null || n === undefined ? NONE : short.format(n));
+
+  function bytes(n) {
+    if (n === null || n === undefined) return NONE;
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let unit = 0;
+    while (n >= 1024 && unit < units.length - 1) {
+      n /= 1024;
+      unit += 1;
+    }
+    return `${n.toLocaleString("en", { maximumFractionDigits: n < 10 && unit ? 1 : 0 })} ${units[unit]}`;
+  }
+
+  function seconds(n) {
+    if (n === null || n === undefined) return NONE;
+    if (n < 100) return `${n.toFixed(1)} s`;
+    const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+    const first = parts.findIndex(([size]) => n >= size);
+    const [big, small] = [parts[first], parts[first + 1]];
+    const rest = small ? Math.floor((n % big[0]) / small[0]) : 0;
+    return `${Math.floor(n / big[0])} ${big[1]}${rest ? ` ${rest} ${small[1]}` : ""}`;
+  }
+
+  const percent = (part, all) => (all ? `${((100 * part) / all).toLocaleString("en", { maximumFractionDigits: 2 })} %` : NONE);
+
+  const STATUS = {
+    final: { symbol: "✓", tone: "good", text: "published" },
+    done: { symbol: "○", tone: "calm", text: "done, not final" },
+    running: { symbol: "…", tone: "calm", text: "running" },
+    failed: { symbol: "✕", tone: "bad", text: "failed" },
+    interrupted: { symbol: "‖", tone: "warn", text: "interrupted" },
+    replaced: { symbol: "↺", tone: "calm", text: "replaced by a later run" },
+    "rolled back": { symbol: "↶", tone: "warn", text: "rolled back" },
+    warned: { symbol: "!", tone: "warn", text: "published, with warnings" },
+    none: { symbol: "·", tone: "none", text: "no run" },
+  };
+
+  // A run that is final but failed expectations of the milder kind is shown as such; one that ended early too.
+  function statusOf(run) {
+    if (!run) return STATUS.none;
+    if (run.status === "final" && run.warnings) return STATUS.warned;
+    if (run.status === "final" && !run.published) return { ...STATUS.final, text: `final after ${run.step}` };
+    return STATUS[run.status];
+  }
+
+  const VERDICT = {
+    accepted: ["✓", "good", "taken"],
+    duplicate: ["=", "calm", "a retry of one of its producer's last five batches"],
+    overlap: ["≡", "calm", "the same offsets, from another copy or night"],
+    stale_duplicate: ["≠", "warn", "a retry that came after five newer batches"],
+    out_of_order: ["⇥", "warn", "its sequence leaves a gap"],
+    fenced: ["⊘", "warn", "of a producer epoch that is over"],
+    coordinator_fenced: ["⊗", "warn", "a marker of a coordinator that is over"],
+    invalid_transaction_state: ["⌧", "warn", "does not fit into its producer's transaction"],
+    invalid_record: ["!", "bad", "breaks a rule for what clients may send"],
+    corrupt: ["✕", "bad", "bytes that are no batch"],
+    divergent: ["⑂", "bad", "other bytes for the same offsets"],
+    parked: ["⏸", "calm", "waits until a gap fills"],
+  };
+  const OUTCOME = {
+    committed: ["✓", "good", "its records are published"],
+    aborted: ["↶", "calm", "its records are left out"],
+    ongoing: ["…", "warn", "open: nobody has decided"],
+    hanging: ["⚠", "bad", "open, and its coordinator does not know it"],
+    conflict: ["⚡", "bad", "markers and coordinator contradict"],
+    ambiguous: ["?", "warn", "it can be one of several transactions"],
+  };
+  const known = (table) => (name) => {
+    const [symbol, tone, meaning] = table[name] || ["?", "calm", ""];
+    return { symbol, tone, meaning, text: name.replaceAll("_", " ") };
+  };
+
+  return {
+    count, number, compact, bytes, seconds, percent, statusOf, STATUS, NONE,
+    verdict: known(VERDICT), outcome: known(OUTCOME), VERDICTS: Object.keys(VERDICT), OUTCOMES: Object.keys(OUTCOME),
+  };
+})();

@@ -1,0 +1,85 @@
+"""A run in one line: the numbers that the overview shows of every night."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.reporting.run_tables import RunTables
+from spark_jobs.storage.ledger import LedgerLine, StepLine
+from spark_jobs.storage.parquet_file import iter_rows
+from spark_jobs.tables.quarantine import QUARANTINE
+from spark_jobs.tables.table_files import LISTING
+
+PARTITIONS = "partitions.parquet"
+RESULTS = "expectation_results.parquet"
+LONGEST_MESSAGE = 2000
+
+Row = dict[str, Any]
+
+
+def headline(line: LedgerLine, tables: RunTables) -> Row:
+    """Everything about the run that fits in a line; counts are missing where the run did not get to them."""
+    counts = {step.step: step.counts for step in line.steps}
+    admitted, resolved = counts.get(Step.ADMIT, {}), counts.get(Step.RESOLVE, {})
+    return {
+        "id": line.run_id,
+        "day": line.day.isoformat(),
+        "status": line.status.value,
+        "started": line.started_at,
+        "finished": line.finished_at,
+        "seconds": sum(filter(None, map(seconds_of, line.steps))),
+        "attempts": line.attempts,
+        "message": line.message[:LONGEST_MESSAGE],
+        "step": line.steps[-1].step.value if line.steps else Step.STAGE.value,
+        "published": bool(counts.get(Step.PUBLISH)),
+        "bytes": tables.counts(Step.STAGE).get("bytes"),
+        "batches": admitted.get("batches"),
+        "records": counts.get(Step.MATERIALISE, {}).get("records"),
+        "verdicts": {verdict.value: admitted[verdict] for verdict in Verdict if admitted.get(verdict)},
+        "outcomes": {outcome.value: resolved[outcome] for outcome in Outcome if resolved.get(outcome)},
+        "transactions": resolved.get("transactions"),
+        **lag(tables),
+        "quarantine": quarantine(tables),
+        **expectations(tables),
+    }
+
+
+def seconds_of(step: StepLine) -> float | None:
+    """How long the step took; None while it is not done."""
+    if not step.finished_at:
+        return None
+    started, finished = map(datetime.fromisoformat, (step.started_at, step.finished_at))
+    return round((finished - started).total_seconds(), 3)
+
+
+def lag(tables: RunTables) -> Row:
+    """How far readers are behind, because transactions are open."""
+    table = tables.table(Step.RESOLVE, PARTITIONS)
+    if table is None or not table.num_rows:
+        return {}
+    lags = table.column("lag").to_numpy()
+    held = table.column("held_batches").to_numpy()
+    return {"lag": int(lags.sum()), "lagging": int((lags > 0).sum()), "held": int(held.sum())}
+
+
+def quarantine(tables: RunTables) -> dict[str, int]:
+    """Rows in quarantine by kind."""
+    found: Counter[str] = Counter()
+    for entry in tables.rows(Step.MATERIALISE, LISTING):
+        if entry["topic"] is None and entry["table"] == QUARANTINE.name and entry["file"]:
+            key = tables.key(Step.MATERIALISE, entry["file"])
+            for rows in iter_rows(tables.lake, key, columns=["kind"]):
+                found.update(map(str, rows.column("kind").to_pylist()))
+    return dict(found)
+
+
+def expectations(tables: RunTables) -> Row:
+    """How many were judged, and how many failed."""
+    table = tables.table(Step.AUDIT, RESULTS, ["severity", "success"])
+    if table is None:
+        return {}
+    failed = Counter(row["severity"] for row in table.to_pylist() if not row["success"])
+    return {"expectations": table.num_rows, "critical": failed["critical"], "warnings": failed["warning"]}

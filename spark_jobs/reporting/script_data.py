@@ -1,0 +1,22 @@
+"""Data that a page loads on demand: JSON in a script of one call, since pages opened as files may not fetch.
+
+Whatever stands in a value stays a value: nothing in it can end the script or begin another.
+"""
+
+import json
+from typing import Any
+
+BEGIN, END = b"onceover.take(", b");\n"
+_ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+"""JSON has these characters only inside of strings."""
+
+
+def to_script(name: str, value: Any) -> bytes:
+    """A script that hands `value` over under `name`; ASCII only, so also without U+2028."""
+    text = json.dumps([name, value], separators=(",", ":"), allow_nan=False)
+    return BEGIN + text.translate(_ESCAPED).encode("ascii") + END
+
+
+def from_script(data: bytes) -> Any:
+    """The value again."""
+    return json.loads(data.removeprefix(BEGIN).removesuffix(END))[1]

@@ -1,0 +1,54 @@
+"""Where the site's files stand in the lake, and how they are written."""
+
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.reporting.script_data import from_script, to_script
+from spark_jobs.storage.keys import join_key
+from spark_jobs.storage.object_store import ObjectStore
+
+DASHBOARD = "dashboard"
+FIRST_PAGE = "index.html"
+WRITERS = 16
+NAME_DIGITS = 16
+
+NamedData = tuple[str, Any]
+
+
+def topic_code(topic: str) -> str:
+    """Stands for a topic in names of files and in links, whatever the topic is called."""
+    return hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()[:NAME_DIGITS]
+
+
+def shard_of(code: str) -> str:
+    """Which of sixteen files tells of the topic: few enough to write each night, small enough to load."""
+    return code[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFiles:
+    """The files of one site; a name of data is its path below `data/` without its ending."""
+
+    lake: ObjectStore
+
+    def key(self, path: str) -> str:
+        return join_key(DASHBOARD, path)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.lake.put(self.key(path), data)
+
+    def put_data(self, files: Iterable[NamedData]) -> int:
+        """Write data files, several at a time; how many they were."""
+        with ThreadPoolExecutor(WRITERS) as writers:
+            return len(list(writers.map(lambda each: self._put_one(*each), files)))
+
+    def read_data(self, name: str) -> Any | None:
+        """What was written under `name`; None if nothing was."""
+        key = self.key(f"data/{name}.js")
+        return None if self.lake.stat(key) is None else from_script(self.lake.read(key))
+
+    def _put_one(self, name: str, value: Any) -> None:
+        self.put(f"data/{name}.js", to_script(name, value))
