@@ -24,8 +24,8 @@ class PartitionInputs:
     """One partition: keys of its files in the lake, empty for none, and what the run says of it.
 
     The run publishes committed records from `first_offset` to before `end_offset`, and those of the
-    transactions that began at one of `late`; the run before published up to `published_before`. A compacted
-    log has holes by design.
+    transactions that began at one of `late`; the run before published up to `published_before`. It decodes
+    `replayed_records` of earlier nights again. A compacted log has holes by design.
     """
 
     partition: TopicPartition
@@ -41,6 +41,7 @@ class PartitionInputs:
     gaps: tuple[str, ...] = ()
     is_compacted: bool = False
     unreadable_records: int = 0
+    replayed_records: int = 0
     states: StateDigests = StateDigests()
     last_stable_before: int = 0
     last_stable_offset: int = 0
@@ -59,12 +60,15 @@ class Bounds:
 class AuditTask:
     """Neighbouring partitions of one topic, and the files that hold the topic's records.
 
+    Rows of `replayed` files are of earlier nights, so they do not continue those of `records`.
+
     `partition_count` is how many partitions the topic has, as far as anybody knows. Unless transactions are
     to be whole, the end of what is published may cut through one.
     """
 
     inputs: tuple[PartitionInputs, ...]
     records: tuple[str, ...]
+    replayed: tuple[str, ...] = ()
     partition_count: int
     whole_transactions: bool
     lake: ObjectStore

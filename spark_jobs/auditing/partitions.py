@@ -15,9 +15,11 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.index_files import read_index_files
 from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
+from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
 
 PARTITIONS = "partitions.parquet"
@@ -37,6 +39,7 @@ class Accounts:
     earlier: Rows
     indexed: Mapping[TopicPartition, int]
     unreadable: Mapping[TopicPartition, int]
+    replayed: Mapping[TopicPartition, int]
     gaps: tuple[str, ...]
     handed_on: States
     taken_up: States
@@ -59,6 +62,7 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
         earlier=_rows(lake, step_key(run_before, Step.RESOLVE, PARTITIONS)) if run_before else {},
         indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
         unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
+        replayed=_replayed(read_run_manifest(lake, folder.run_id)),
         gaps=outputs_of(folder, Step.ADMIT, GAPS),
         handed_on=handed_on,
         taken_up=read_states(lake, folder.run_id, Step.REBUILD),
@@ -100,6 +104,7 @@ def _inputs(
         gaps=accounts.gaps if admitted.get("gaps") else (),
         is_compacted=is_internal or policy is CleanupPolicy.COMPACT,
         unreadable_records=accounts.unreadable.get(partition, 0),
+        replayed_records=accounts.replayed.get(partition, 0),
         states=StateDigests(
             handed_on=accounts.handed_on.get(partition, ""),
             taken_up=accounts.taken_up.get(partition, ""),
@@ -127,6 +132,14 @@ def _states_after(folder: RunFolder) -> States:
         if folder.lake.stat(folder.key(step, STATE_TABLE)) is not None:
             return read_states(folder.lake, folder.run_id, step)
     return {}
+
+
+def _replayed(manifest: Manifest) -> Mapping[TopicPartition, int]:
+    """Records of earlier nights that somebody wants to be decoded again."""
+    found: dict[TopicPartition, int] = defaultdict(int)
+    for replay in manifest.replays:
+        found[TopicPartition(replay.topic, replay.partition)] += replay.records
+    return found
 
 
 def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, int]:

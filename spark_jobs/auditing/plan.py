@@ -11,6 +11,7 @@ from spark_jobs.config.settings import Publish, Settings
 from spark_jobs.flow import Step
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.table_listing import read_listing
+from spark_jobs.tables.table_files import RECORDS, REPLAYED
 
 TRANSACTIONS = "transactions/"
 PARTITION_COST = 10_000
@@ -23,7 +24,7 @@ def plan_tasks(
     folder: RunFolder, inputs: Sequence[PartitionInputs], settings: Settings, *, parallelism: int
 ) -> list[AuditTask]:
     """Tasks in the order of the partitions."""
-    records = _record_files(folder)
+    records, replayed = _record_files(folder, RECORDS), _record_files(folder, REPLAYED)
     bounds = Bounds(
         earliest_ms=settings.audit.earliest_ms,
         latest_ms=folder.inputs.logical_time_ms + settings.audit.timestamp_ahead_ms,
@@ -35,6 +36,7 @@ def plan_tasks(
         AuditTask(
             inputs=together,
             records=records.get(topic, ()),
+            replayed=replayed.get(topic, ()),
             partition_count=max(each.partition.partition for each in same) + 1,
             whole_transactions=settings.publish is Publish.WHOLE_TRANSACTIONS,
             lake=folder.lake,
@@ -67,11 +69,11 @@ def plan_transactions(
     ]
 
 
-def _record_files(folder: RunFolder) -> Mapping[str, tuple[str, ...]]:
-    """Keys of the files of every topic's table, in the order of their rows."""
+def _record_files(folder: RunFolder, below: str) -> Mapping[str, tuple[str, ...]]:
+    """Keys of the files of every topic's table that stand `below`, in the order of their rows."""
     found: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for entry in read_listing(folder, Step.MATERIALISE):
-        if entry.topic is not None and entry.file is not None:
+        if entry.topic is not None and entry.file is not None and entry.file.startswith(below):
             found[entry.topic] += (folder.key(Step.MATERIALISE, entry.file),)
     return found
 

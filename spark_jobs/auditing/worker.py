@@ -1,6 +1,6 @@
 """What runs in a Spark task of `audit`: files of some partitions in, a row of numbers for each out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ def count_facts(task: AuditTask) -> tuple[Facts, ...]:
             **records[each.partition.partition],
             **_key_facts(task, each.partition.partition),
             "unreadable_records": each.unreadable_records,
+            "replayed_records": each.replayed_records,
             "torn_transactions": outcomes[each.partition.partition].torn_at(each.end_offset)
             if task.whole_transactions
             else 0,
@@ -90,8 +91,18 @@ def _is_of(partition: TopicPartition, part: pa.RecordBatch) -> "pa.Array[Any]":
 
 
 def _record_facts(task: AuditTask, outcomes: Mapping[int, Outcomes]) -> dict[int, Facts]:
+    tonight, again = (_fold_records(task, files, outcomes) for files in (task.records, task.replayed))
+    return {
+        partition: {name: count + again[partition][name] for name, count in facts.items()}
+        for partition, facts in tonight.items()
+    }
+
+
+def _fold_records(
+    task: AuditTask, files: Sequence[str], outcomes: Mapping[int, Outcomes]
+) -> dict[int, Facts]:
     folds = {partition: RecordFacts(each, task.bounds) for partition, each in outcomes.items()}
-    for partition, rows in iter_records(task.lake, task.records, min(folds), max(folds)):
+    for partition, rows in iter_records(task.lake, files, min(folds), max(folds)):
         if partition in folds:
             folds[partition].add(rows)
     return {partition: fold.facts() for partition, fold in folds.items()}

@@ -70,9 +70,16 @@ def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan,
     if not chunk.held:
         objects = Objects(settings, {place.order: place for place in plan.objects})
         return objects, rows_of_night(lake, plan, chunk.first_row, chunk.stop_row)
-    carried = get_carried(lake, chunk.held)
-    rows = from_carried(carried.rows[chunk.first_row : chunk.stop_row])
-    return Objects(settings, _carried_places(settings, carried, plan.partition)), iter((rows,))
+    objects, rows = carried_batches(lake, settings, plan.partition, chunk.held)
+    return objects, iter((rows.take(slice(chunk.first_row, chunk.stop_row)),))
+
+
+def carried_batches(
+    lake: ObjectStore, settings: Settings, partition: TopicPartition, digest: str
+) -> tuple[Objects, BatchRows]:
+    """All rows of a file of carried ones, and the objects that they count in."""
+    carried = get_carried(lake, digest)
+    return Objects(settings, _carried_places(settings, carried, partition)), from_carried(carried.rows)
 
 
 def _carried_places(

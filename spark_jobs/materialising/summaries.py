@@ -7,6 +7,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.table_files import RECORDS, REPLAYED
 from spark_jobs.tables.table_names import table_name
 
 
@@ -74,11 +75,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """One file of a topic's table, or several if it grows too large; `number` counts in the table."""
+    """One file of a topic's table, or several if it grows too large; `number` counts in the table.
+
+    `replayed` records, which earlier nights did not publish, have files of their own.
+    """
 
     topic: str
     number: int
-    shares: tuple[Share, ...]
+    shares: tuple[Share, ...] = ()
+    replayed: bool = False
 
     @property
     def table(self) -> str:
@@ -87,11 +92,12 @@ class FilePlan:
     @property
     def name(self) -> str:
         """Names the plan among all of the run."""
-        return f"{self.table}-{self.number:05d}"
+        return f"{self.table}-{'replayed-' if self.replayed else ''}{self.number:05d}"
 
     def path(self, part: int) -> str:
         """Where the plan's files go below the step's folder, the first one as part 0."""
-        return f"records/{self.table}/{self.number:05d}-{part:03d}.parquet"
+        folder = REPLAYED if self.replayed else RECORDS
+        return f"{folder}{self.table}/{self.number:05d}-{part:03d}.parquet"
 
     def quarantine_path(self, part: int) -> str:
         """Where files about what does not fit go."""

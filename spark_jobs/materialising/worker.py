@@ -47,7 +47,7 @@ def _write(workshop: Workshop, plan: FilePlan) -> Written:
         plan=plan,
         files=files,
         quarantine=quarantined,
-        unreadable=_put_unreadable(workshop, plan, findings),
+        unreadable=put_unreadable(workshop, plan, findings),
         unreadable_records=sum(row["records"] for row in findings.unreadable) - findings.unfit,
         unfit=findings.unfit,
         hidden=findings.decoded - findings.unfit - sum(file.rows for file in files),
@@ -59,7 +59,7 @@ def _records(workshop: Workshop, share: Share, findings: Findings) -> Iterator[p
     """The rows of the table for one partition, in order of offsets."""
     plan, view = share.plan, view_of(workshop.lake, share.plan)
     records = RecordTable(partition=plan.partition.partition, view=view, run_date=workshop.run_date)
-    values = _value_schema(workshop.settings.topic(plan.partition.topic))
+    values = value_schema(workshop.settings.topic(plan.partition.topic))
     for chunk in share.chunks:
         objects, parts = rows_and_objects(workshop.lake, workshop.settings, plan, chunk)
         place = Place(partition=plan.partition, held=chunk.held, objects=objects)
@@ -68,16 +68,15 @@ def _records(workshop: Workshop, share: Share, findings: Findings) -> Iterator[p
             for piece in decoder.decode(rows.take(view.shows(rows))):
                 findings.add(place, piece)
                 table = records.rows_of(piece)
-                yield table if values is None else _fitting(table, values, place, piece, findings)
+                yield table if values is None else fitting(table, values, place, piece, findings)
 
 
-def _value_schema(topic: TopicSettings) -> ValueSchema | None:
+def value_schema(topic: TopicSettings) -> ValueSchema | None:
+    """What the topic's values have to be like, if anything."""
     return ValueSchema(fields=topic.fields, required=frozenset(topic.required)) if topic.fields else None
 
 
-def _fitting(
-    table: pa.Table, values: ValueSchema, place: Place, piece: Piece, findings: Findings
-) -> pa.Table:
+def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, findings: Findings) -> pa.Table:
     """The rows whose values fit, with a column per field; the others go to quarantine."""
     fitted = values.fit(table.column("value").to_pylist())
     if fitted.unfit:
@@ -89,7 +88,8 @@ def _fitting(
     return table.filter(pa.array([row not in fitted.unfit for row in range(table.num_rows)]))
 
 
-def _put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> TableFile | None:
+def put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> TableFile | None:
+    """The table of batches with records that cannot be published, if there are any."""
     if not findings.unreadable:
         return None
     table = UNREADABLE.cast(pa.Table.from_pylist(findings.unreadable, schema=UNREADABLE.schema))

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
@@ -11,10 +11,12 @@ from spark_jobs.materialising.accounts import AccountTask, account_for_partition
 from spark_jobs.materialising.partitions import find_places, read_accounts, read_partitions
 from spark_jobs.materialising.plan import pack_accounts, pack_surveys, pack_tasks, plan_files
 from spark_jobs.materialising.relay import RelayTask, relay_table
+from spark_jobs.materialising.replayed import ReplayTask, decode_replayed
 from spark_jobs.materialising.summaries import Chunk, PartitionPlan, TableFile, Workshop, Written
 from spark_jobs.materialising.survey import SurveyTask, survey_partitions
 from spark_jobs.materialising.worker import DecodeTask, decode_files
 from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.table_listing import TableEntry, entries_of, put_listing
 from spark_jobs.tables.table_names import table_name
@@ -32,7 +34,7 @@ def run(context: RunContext) -> StepResult:
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
     surveyed = survey(context, topics)
-    written = decode(context, workshop, surveyed)
+    written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
     own = {**account(context, workshop, plans, written), **relay(context, workshop)}
     entries = (*topic_entries(context, topics, written), *own_entries(context, own))
     return StepResult(
@@ -41,7 +43,7 @@ def run(context: RunContext) -> StepResult:
             *outputs_of(written),
             *(file.output for files in own.values() for file in files),
         ),
-        counts=counts_of(surveyed, written),
+        counts=counts_of(surveyed, written) | counts_of_replays(context),
         messages=tuple(messages_of(written)),
     )
 
@@ -73,6 +75,26 @@ def decode(context: RunContext, workshop: Workshop, surveyed: Surveyed) -> list[
     packed = pack_tasks(plans, context.spark.parallelism)
     tasks = [DecodeTask(plans=together, workshop=workshop) for together in packed]
     return list(chain.from_iterable(context.run_tasks(decode_files, tasks)))
+
+
+def decode_again(context: RunContext, workshop: Workshop) -> list[Written]:
+    """What somebody decided to decode once more of earlier nights, in files of its own."""
+    by_topic = groupby(_decoded_again(context), key=lambda replay: replay.topic)
+    tasks = [
+        ReplayTask(topic=topic, replays=tuple(replays), workshop=workshop) for topic, replays in by_topic
+    ]
+    return context.run_tasks(decode_replayed, tasks) if tasks else []
+
+
+def _decoded_again(context: RunContext) -> list[Replay]:
+    """By topic, as the manifest has them."""
+    return [replay for replay in context.manifest.replays if replay.carried]
+
+
+def counts_of_replays(context: RunContext) -> dict[str, int]:
+    """Records that are decoded once more; no count in a night without any."""
+    wanted = sum(replay.records for replay in _decoded_again(context))
+    return {"replayed": wanted} if wanted else {}
 
 
 def account(
@@ -146,7 +168,10 @@ def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
 
 
 def counts_of(surveyed: Surveyed, written: Sequence[Written]) -> dict[str, int]:
-    """None is lost: `claimed` + `legacy` = `records` + `hidden` + `unreadable_records` + `unfit`."""
+    """None is lost: these and `replayed` give the same sum on both sides.
+
+    `claimed` + `legacy` + `replayed` = `records` + `hidden` + `unreadable_records` + `unfit`.
+    """
     chunks = [chunk for _, chunks in surveyed for chunk in chunks]
     return {
         "batches": sum(chunk.batches for chunk in chunks),

@@ -131,15 +131,40 @@ class Replay:
     transactional_id: str | None = None
     why: str
 
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Where the batch lay: source, path and position."""
+        return self.source, self.path, self.position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """A log that an earlier run gave a captured partition, from the offset on where this night begins.
+
+    `segments` are what it wrote on the same date, base offset and SHA-256 each, and `epochs` its leader
+    epochs, epoch and start offset each. As far as this night writes the same segments, it writes them under
+    the same epochs. From the first one that differs on the old log is cut off: `leader_epoch` begins.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    epochs: tuple[tuple[int, int], ...] = ()
+    segments: tuple[tuple[int, str], ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything that a run reads, in arrival order, what it had to leave out, and what it takes up again."""
+    """Everything that a run reads, in arrival order, what it had to leave out, and what it takes up again.
+
+    `truncations` are the captured partitions whose log it may have to rewrite.
+    """
 
     day: date
     entries: tuple[ManifestEntry, ...] = ()
     problems: tuple[StageProblem, ...] = ()
     replays: tuple[Replay, ...] = ()
+    truncations: tuple[Truncation, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -170,6 +195,7 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
         entries=tuple(_entry(line) for line in lines if "order" in line),
         problems=tuple(_problem(line) for line in lines if "reason" in line),
         replays=tuple(read_replay(line) for line in lines if "decision" in line),
+        truncations=tuple(_truncation(line) for line in lines if "segments" in line),
     )
 
 
@@ -178,6 +204,7 @@ def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
     yield from (asdict(entry) for entry in manifest.entries)
     yield from (asdict(problem) for problem in manifest.problems)
     yield from (asdict(replay) for replay in manifest.replays)
+    yield from (asdict(truncation) for truncation in manifest.truncations)
 
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:
@@ -186,6 +213,11 @@ def _entry(line: dict[str, Any]) -> ManifestEntry:
 
 def _problem(line: dict[str, Any]) -> StageProblem:
     return StageProblem(**{**line, "reason": SetAside(line["reason"])})
+
+
+def _truncation(line: dict[str, Any]) -> Truncation:
+    pairs = {name: tuple(map(tuple, line[name])) for name in ("epochs", "segments")}
+    return Truncation(**{**line, **pairs})
 
 
 def read_replay(line: dict[str, Any]) -> Replay:

@@ -11,6 +11,7 @@ from datetime import date
 from enum import StrEnum
 
 from spark_jobs.config.canonical import canonical_json, digest_of
+from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain, ChainEntry
 from spark_jobs.storage.layout import REPLAYS, replay_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole, Replay, read_replay
@@ -39,11 +40,14 @@ def decision_id(origin: str, place: tuple[str, str, int], offsets: Iterable[int]
     return digest_of([origin, *place, *offsets])[:ID_DIGITS]
 
 
-def object_path(replay: Replay) -> str:
-    """The path that the copied batch has from now on: it says where it comes from."""
-    name = replay.path.rpartition("/")[2]
-    directory = f"{replay.topic}-{replay.partition}"
-    return f"{FOLDER}/{replay.origin}/{directory}/{name}@{replay.position}-{replay.decision}"
+def object_path(origin: str, partition: TopicPartition, place: tuple[str, str, int]) -> str:
+    """The path that the copied batch has from now on: it says where it comes from.
+
+    `place` is source, path and position; the path's end keeps apart what else is called alike.
+    """
+    _, path, position = place
+    name, digest = path.rpartition("/")[2], decision_id(origin, place, ())
+    return f"{FOLDER}/{origin}/{partition}/{name}@{position}-{digest}"
 
 
 def put_decision(lake: ObjectStore, replay: Replay) -> None:
@@ -97,7 +101,7 @@ def _entry(replay: Replay) -> ManifestEntry:
         role=ObjectRole.CAPTURE,
         topic=replay.topic,
         partition=replay.partition,
-        path=object_path(replay),
+        path=object_path(replay.origin, TopicPartition(replay.topic, replay.partition), replay.place),
         size=replay.size,
         sha256=replay.sha256,
     )

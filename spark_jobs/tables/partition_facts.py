@@ -30,6 +30,7 @@ PARTITION_FACTS = Contract(
         _count("uncertain_records", "those of them in a batch that the log's start cuts through"),
         _count("uncounted_batches", "committed batches of formats whose headers count no records"),
         _count("unreadable_records", "those of the committed that could not be decoded, or did not fit"),
+        _count("replayed_records", "records of earlier nights that were decoded again"),
         _count("rows", "rows written to the topic's table"),
         _count("disordered_rows", "rows whose offset does not exceed that of the row before"),
         _count("repeated_sequences", "rows with producer id, epoch and sequence of another row"),

@@ -5,6 +5,8 @@ import pyarrow as pa
 from spark_jobs.tables.contract import Column, Contract
 
 LISTING = "files.parquet"
+RECORDS, REPLAYED = "records/", "replayed/"
+"""Where files of topics' tables stand: the night's own records, and those of earlier nights' quarantine."""
 
 TABLE_FILES = Contract(
     name="table_files",

@@ -1,0 +1,100 @@
+"""Records that an earlier night took but could not publish, decoded once more as somebody decided."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.materialising.decoding import Decoder
+from spark_jobs.materialising.findings import QUARANTINE_SCHEMA, Findings, Place
+from spark_jobs.materialising.outcomes import COMMITTED, Outcomes, View
+from spark_jobs.materialising.record_table import RECORD_OPTIONS, RecordTable
+from spark_jobs.materialising.rows import NONE, BatchRows
+from spark_jobs.materialising.sources import carried_batches
+from spark_jobs.materialising.summaries import FilePlan, Workshop, Written
+from spark_jobs.materialising.table_files import TableFiles
+from spark_jobs.materialising.worker import fitting, put_unreadable, value_schema
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.manifest import Replay
+from spark_jobs.storage.topic_contract import topic_contract
+
+ALL_OFFSETS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTask:
+    """All that is decoded again of one topic."""
+
+    topic: str
+    replays: tuple[Replay, ...]
+    workshop: Workshop
+
+
+def decode_replayed(task: ReplayTask) -> Written:
+    """Writes the topic's files of replayed records; the same task again writes the same bytes."""
+    workshop, plan = task.workshop, FilePlan(topic=task.topic, number=0, replayed=True)
+    schema = topic_contract(workshop.settings, task.topic).schema
+    with (
+        TableFiles(workshop, plan.path, schema, RECORD_OPTIONS) as output,
+        TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
+    ):
+        findings = Findings(quarantine=quarantine, run_date=workshop.run_date)
+        for replay in merged(task.replays):
+            for table in _records(workshop, replay, findings):
+                output.add(table.select(schema.names).cast(schema))
+        files, quarantined = output.finish(), quarantine.finish()
+    return Written(
+        plan=plan,
+        files=files,
+        quarantine=quarantined,
+        unreadable=put_unreadable(workshop, plan, findings),
+        unreadable_records=sum(row["records"] for row in findings.unreadable) - findings.unfit,
+        unfit=findings.unfit,
+        hidden=0,
+        legacy=0,
+    )
+
+
+def merged(replays: Sequence[Replay]) -> Iterator[Replay]:
+    """One for each batch by partition and offset, whatever was decided about it one after the other."""
+    in_order = sorted(replays, key=lambda each: (each.partition, each.arrival, each.carried))
+    for _, same in groupby(in_order, key=lambda each: (each.partition, each.carried)):
+        first, *others = same
+        offsets = sorted({*first.offsets, *(offset for each in others for offset in each.offsets)})
+        records = first.records + sum(each.records for each in others)
+        yield replace(first, offsets=tuple(offsets), records=records)
+
+
+def _records(workshop: Workshop, replay: Replay, findings: Findings) -> Iterator[pa.Table]:
+    """The wanted records of one batch."""
+    partition = TopicPartition(replay.topic, replay.partition)
+    objects, rows = carried_batches(workshop.lake, workshop.settings, partition, replay.carried)
+    place = Place(partition=partition, held=replay.carried, objects=objects)
+    records = RecordTable(partition=partition.partition, view=_view(replay, rows), run_date=workshop.run_date)
+    values = value_schema(workshop.settings.topic(replay.topic))
+    decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
+    for piece in decoder.decode(rows):
+        findings.add(place, piece)
+        if piece.problems:  # as many records are missing as somebody asked for, not as many as it claims
+            findings.unreadable[-1]["records"] = replay.records
+        table = _wanted(records.rows_of(piece), replay)
+        yield table if values is None else fitting(table, values, place, piece, findings)
+
+
+def _wanted(table: pa.Table, replay: Replay) -> pa.Table:
+    if not replay.offsets:
+        return table
+    return table.filter(pc.is_in(table.column("offset"), pa.array(replay.offsets, pa.int64())))
+
+
+def _view(replay: Replay, rows: BatchRows) -> View:
+    """All of it, by its transaction, which has committed: nothing else is ever decoded."""
+    first_offsets = rows.txn_first_offset[rows.txn_first_offset != NONE]
+    outcomes = Outcomes(
+        first_offset=first_offsets,
+        outcome=pa.array([COMMITTED] * first_offsets.size, pa.string()),
+        transactional_id=pa.array([replay.transactional_id] * first_offsets.size, pa.string()),
+    )
+    return View(first_offset=0, end_offset=ALL_OFFSETS, outcomes=outcomes)
