@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
 
+from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
@@ -25,6 +27,7 @@ from spark_jobs.storage.chain import Chain, make_final, read_chain
 from spark_jobs.storage.errors import LakeBusy
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.lock import LakeLock, lake_lock
+from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
 from spark_jobs.storage.stores import open_lake
@@ -55,16 +58,25 @@ class RunOutcome:
 
 
 def run_night(
-    settings: Settings, day: date, *, until: Step, spark: Spark, narrator: Narrator, goes_on: bool = False
+    settings: Settings,
+    day: date,
+    *,
+    until: Step,
+    spark: Spark,
+    narrator: Narrator,
+    goes_on: bool = False,
+    backfill: BackfillRequest | None = None,
 ) -> RunOutcome:
     """The run of `day` up to and including `until`; raises `LakeBusy` while another one works on the lake.
 
-    A run that `goes_on` with another call does not become final yet.
+    A run that `goes_on` with another call does not become final yet. With `backfill` it may replace the run
+    that speaks for the day; a call for `stage` alone fixes its inputs anew, later calls go on with them.
     """
+    run = partial(_run, settings, day, spark=spark, narrator=narrator, backfill=backfill)
     if until is not Step.REPORT:
-        return _run(settings, day, until=until, spark=spark, narrator=narrator, goes_on=goes_on)
+        return run(until=until, goes_on=goes_on)
     try:
-        outcome = _run(settings, day, until=LAST_OF_RUN, spark=spark, narrator=narrator, goes_on=False)
+        outcome = run(until=LAST_OF_RUN, goes_on=False)
     except LakeBusy:
         raise  # the run at work will report
     except Exception as error:
@@ -105,16 +117,30 @@ def fetch_source(settings: Settings, day: date, source: str) -> Mapping[str, int
 
 
 def _run(
-    settings: Settings, day: date, *, until: Step, spark: Spark, narrator: Narrator, goes_on: bool
+    settings: Settings,
+    day: date,
+    *,
+    until: Step,
+    spark: Spark,
+    narrator: Narrator,
+    goes_on: bool,
+    backfill: BackfillRequest | None,
 ) -> RunOutcome:
     lake = open_lake(settings)
-    with lake_lock(lake, purpose=f"run of {day}") as lock:
+    with lake_lock(lake, purpose=f"{'backfill' if backfill else 'run'} of {day}") as lock:
         chain = read_chain(lake)
-        folder = _stage(settings, day, lake, chain, narrator)
+        if backfill is None:
+            folder = _stage(settings, day, lake, chain, narrator)
+        else:
+            anew = until is Step.STAGE
+            folder = _stage_backfill(
+                settings, day, lake, chain, narrator=narrator, request=backfill, anew=anew
+            )
         context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
         final = becomes_final(until) and not goes_on
         is_over = _is_over(context, until, final=final)
         if not is_over:
+            Ledger(lake).started(folder.inputs, reason=backfill.told if backfill else "")
             _work(context, until, lock, narrator, final=final)
         return RunOutcome(
             run_id=folder.run_id,
@@ -134,11 +160,36 @@ def _stage(settings: Settings, day: date, lake: ObjectStore, chain: Chain, narra
     started = time.monotonic()
     manifest = stage(settings, day, lake=lake, chain=chain)
     folder = open_run(settings, manifest, lake=lake, chain=chain)
+    _tell_staged(manifest, narrator, time.monotonic() - started)
+    return folder
+
+
+def _stage_backfill(
+    settings: Settings,
+    day: date,
+    lake: ObjectStore,
+    chain: Chain,
+    *,
+    narrator: Narrator,
+    request: BackfillRequest,
+    anew: bool,
+) -> RunFolder:
+    """A night's stage again; a run that comes back after another one has to be published once more."""
+    started = time.monotonic()
+    manifest = stage(settings, day, lake=lake, chain=chain, backfill=request, restage=anew)
+    folder = open_run(settings, manifest, lake=lake, chain=chain, backfill=True)
+    standing = chain.run_of(day)
+    if anew and standing is not None and standing.run_id != folder.run_id:
+        folder.begin(Step.PUBLISH)
+    _tell_staged(manifest, narrator, time.monotonic() - started)
+    return folder
+
+
+def _tell_staged(manifest: Manifest, narrator: Narrator, seconds: float) -> None:
     counts = {"objects": len(manifest.entries), "set_aside": len(manifest.problems)}
-    narrator.done(Step.STAGE, counts, time.monotonic() - started)
+    narrator.done(Step.STAGE, counts, seconds)
     problems = manifest.problems[:MOST_REMARKS]
     narrator.remark([f"{each.source}/{each.path} is set aside: {each.detail}" for each in problems])
-    return folder
 
 
 def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
@@ -158,7 +209,6 @@ def _is_over(context: RunContext, until: Step, *, final: bool) -> bool:
 def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator, *, final: bool) -> None:
     """Do what is left. A failure is written down; of a killed process the ledger says "interrupted"."""
     ledger, run_id = Ledger(context.lake), context.folder.run_id
-    ledger.started(context.folder.inputs)
     try:
         for step in steps_until(until)[len(_done(context.folder, until)) :]:
             lock.check()

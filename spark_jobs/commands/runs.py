@@ -44,7 +44,9 @@ def _table(lines: "tuple[LedgerLine, ...]") -> "Table":
     from rich import box  # noqa: PLC0415 — --help does without
     from rich.table import Table  # noqa: PLC0415 — likewise
 
-    table = Table("run", "status", "last step", "batches", "started", "attempts", "message", box=box.SIMPLE)
+    table = Table(
+        "run", "status", "last step", "batches", "started", "attempts", "message", "why", box=box.SIMPLE
+    )
     for line in lines:
         counts = {name: count for step in line.steps for name, count in step.counts.items()}
         last = line.steps[-1].step if line.steps else "stage"
@@ -57,5 +59,6 @@ def _table(lines: "tuple[LedgerLine, ...]") -> "Table":
             line.started_at[: len("2024-05-01T12:00:00")],
             str(line.attempts),
             line.message,
+            line.reason,
         )
     return table

@@ -1,13 +1,19 @@
 """`stage`: fixes the night's inputs in a manifest, and copies or references the objects that it names.
 
 A night's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
-What arrives later belongs to the next night. A backfill lists anew; `restage` does so for a night not final.
+What arrives later belongs to the next night. A backfill fixes a final night anew, and leaves it as it is if
+nothing has changed; `restage` lists anew while the night is not final.
 """
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from datetime import date
 
+from spark_jobs.backfilling.assemble import assemble, same_inputs, with_kept_orders
+from spark_jobs.backfilling.inputs import day_inputs
+from spark_jobs.backfilling.replays import replays_of_day
+from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
@@ -25,7 +31,8 @@ from spark_jobs.storage.replays import due_replays, with_replays
 from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_source
-from spark_jobs.storage.taken import Taken, read_taken
+from spark_jobs.storage.taken import Taken, read_taken, taken_by
+from spark_jobs.storage.truncations import truncations
 
 KEY_DIGITS = 16
 
@@ -36,25 +43,57 @@ def stage(
     *,
     lake: ObjectStore,
     chain: Chain,
-    backfill: bool = False,
+    backfill: BackfillRequest | None = None,
     restage: bool = False,
 ) -> Manifest:
     """The manifest of `day`, with all its objects in place; what had to be set aside stands in it, too."""
     standing = chain.run_of(day)
-    if standing is not None and not backfill:
+    if standing is not None and backfill is None:
         return read_run_manifest(lake, standing.run_id)
-    if not backfill:
+    if backfill is None:
         chain.check_turn(day)
-    key = staging_key(day, _fixed_name(settings, day, chain))
+    key = staging_key(day, _fixed_name(settings, day, chain, backfill))
     if restage:
         lake.delete(key)
     if lake.stat(key) is None:
-        taken = read_taken(lake, chain.before(day))
-        replays = due_replays(lake, chain, taken, day)
-        manifest = with_replays(_stage_anew(settings, day, lake, taken), replays)
+        manifest = (
+            _stage_night(settings, day, lake, chain)
+            if backfill is None
+            else _stage_backfill(settings, day, lake, chain, backfill)
+        )
         lake.put_if_absent(key, manifest.to_bytes())
         Notes(lake, day).clear()
     return read_manifest(lake.read(key), source=lake.url_of(key))
+
+
+def _stage_night(settings: Settings, day: date, lake: ObjectStore, chain: Chain) -> Manifest:
+    """Everything that no earlier night has taken, and what was decided to be taken up again."""
+    taken = read_taken(lake, chain.before(day))
+    replays = due_replays(lake, chain, taken, day)
+    manifest = with_replays(_stage_anew(settings, day, lake, taken), replays)
+    return replace(manifest, truncations=truncations(lake, chain, day))
+
+
+def _stage_backfill(
+    settings: Settings, day: date, lake: ObjectStore, chain: Chain, request: BackfillRequest
+) -> Manifest:
+    """The night as the backfill wants it; as it stands, truncations and all, if that is what it is."""
+    entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
+    standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
+    night = list_night(settings, day) if request.covers(day) else None
+    inputs = day_inputs(settings, request, standing, taken, night)
+    known = _known_versions(inputs.listed, taken_by([standing]))
+    fetched, problems = _fetch_known(settings, day, lake, inputs.listed, known)
+    aside = (*inputs.problems, *problems)
+    found = assemble(settings, day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
+    manifest = with_replays(found, replays_of_day(lake, chain, request, standing, taken))
+    if (
+        entry is not None
+        and same_inputs(manifest, standing)
+        and (entry.config, entry.state_in) == (settings.digest, chain.state_before(day))
+    ):
+        return standing
+    return replace(with_kept_orders(manifest, standing), truncations=truncations(lake, chain, day))
 
 
 def fetch(
@@ -111,14 +150,16 @@ def _mark_staged(run: RunFolder, manifest: Manifest) -> None:
     run.finish(Step.STAGE, outputs=[run.put(Step.STAGE, MANIFEST, manifest.to_bytes())], counts=counts)
 
 
-def _fixed_name(settings: Settings, day: date, chain: Chain) -> str:
+def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillRequest | None = None) -> str:
     """Names what the listing depended on: a manifest fixed under other circumstances is another one."""
     standing = chain.run_of(day)
-    circumstances = [
+    circumstances: list[object] = [
         [source.model_dump(mode="json") for source in settings.sources],
         [entry.run_id for entry in chain.before(day)],
         standing.run_id if standing else "",
     ]
+    if backfill is not None:
+        circumstances += [backfill.choice(day), settings.digest]
     return f"manifest-{digest_of(circumstances)[:KEY_DIGITS]}.jsonl"
 
 
@@ -133,10 +174,17 @@ def _fetch_night(
     """Everything that the night may take, and what had to be set aside."""
     night = list_night(settings, day)
     candidates = not_taken(night.placed, taken)
-    notes = Notes(lake, day)
-    known = {**_known_versions(candidates, taken), **notes.read()}
-    fetched, problems = _fetch_all(settings, candidates, Fetcher(lake=lake, notes=notes, known=known))
+    fetched, problems = _fetch_known(settings, day, lake, candidates, _known_versions(candidates, taken))
     return fetched, [*night.problems, *problems]
+
+
+def _fetch_known(
+    settings: Settings, day: date, lake: ObjectStore, candidates: tuple[Placed, ...], known: dict[str, str]
+) -> tuple[list[Fetched], list[StageProblem]]:
+    """Reads what nobody has read yet: `known` and the notes of earlier attempts tell of the rest."""
+    notes = Notes(lake, day)
+    fetcher = Fetcher(lake=lake, notes=notes, known={**known, **notes.read()})
+    return _fetch_all(settings, candidates, fetcher)
 
 
 def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str]:

@@ -51,13 +51,14 @@ def accepted_logs(
         raise BrokenChain(f"{entry.run_id}: does not follow from the night before; run it again first")
     logs: dict[TopicPartition, PartitionParts] = {}
     for entry in chain.current.values():
-        for part in _parts(lake, entry.run_id):
+        for part in log_parts(lake, entry.run_id):
             if not topics or part.partition.topic in topics:
                 logs.setdefault(part.partition, {})[part.name] = part
     return dict(sorted(logs.items()))
 
 
-def _parts(lake: ObjectStore, run_id: str) -> Iterator[LogPart]:
+def log_parts(lake: ObjectStore, run_id: str) -> Iterator[LogPart]:
+    """The files that one run added to the accepted logs."""
     folder = RunFolder(lake, read_inputs(lake, run_id))
     done = folder.done(Step.ADMIT)
     if done is None:

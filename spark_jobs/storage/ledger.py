@@ -50,7 +50,10 @@ class StepLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One run; `attempts` counts how often it was started, going on after a step that was done aside."""
+    """One run; `attempts` counts how often it was started, going on after a step that was done aside.
+
+    `reason` says why it replaced another one; empty for a night that simply ran.
+    """
 
     run_id: str
     day: date
@@ -63,6 +66,7 @@ class LedgerLine:
     attempts: int = 1
     steps: tuple[StepLine, ...] = ()
     message: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,12 @@ class Ledger:
     lake: ObjectStore
     clock: Clock = utc_now
 
-    def started(self, inputs: RunInputs) -> None:
+    def started(self, inputs: RunInputs, *, reason: str = "") -> None:
         """A run begins, begins again, or goes on after it did what it was asked for before."""
         before = self.read(inputs.run_id)
         if before is not None and before.status is RunStatus.DONE:
-            return self._write(replace(before, status=RunStatus.RUNNING, finished_at=""))
+            kept = reason or before.reason
+            return self._write(replace(before, status=RunStatus.RUNNING, finished_at="", reason=kept))
         fresh = LedgerLine(
             run_id=inputs.run_id,
             day=inputs.day,
@@ -84,6 +89,7 @@ class Ledger:
             config=inputs.config,
             state_in=inputs.state_in,
             started_at=self._now(),
+            reason=reason,
         )
         again = replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh
         return self._write(again)

@@ -1,7 +1,7 @@
 """The objects that a night may take: every source listed, each object placed, each date compared."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from spark_jobs.config.settings import Settings
@@ -22,14 +22,18 @@ class Night:
     problems: tuple[StageProblem, ...]
     ignored: int
 
+    def of(self, day: date) -> "Night":
+        """What a night of that date may take, if the listing reached as far back as its sources do."""
+        return replace(self, placed=tuple(each for each in self.placed if _is_in_reach(each, day)))
 
-def list_night(settings: Settings, day: date) -> Night:
-    """Every object of a date up to `day`, from all sources."""
+
+def list_night(settings: Settings, day: date, *, first: date | None = None) -> Night:
+    """Every object of a date up to `day`, from all sources; from `first` on, whatever a night may take."""
     placed: list[Placed] = []
     problems: list[StageProblem] = []
     ignored = 0
     for source in settings.sources:
-        for stat in _list_source(source, open_source(settings, source), day):
+        for stat in _list_source(source, open_source(settings, source), first or day, day):
             match place(source, stat):
                 case Placed(day=own) as found if own is None or own <= day:
                     placed.append(found)
@@ -40,12 +44,19 @@ def list_night(settings: Settings, day: date) -> Night:
     return Night(placed=tuple(placed), problems=tuple(problems), ignored=ignored)
 
 
-def _list_source(source: Source, store: ObjectStore, day: date) -> Iterator[ObjectStat]:
+def _list_source(source: Source, store: ObjectStore, first: date, last: date) -> Iterator[ObjectStat]:
     if source.dates is None or source.lookback_days is None:
         yield from store.list()
         return
-    for back in range(source.lookback_days, -1, -1):
-        yield from store.list((day - timedelta(days=back)).strftime(source.dates))
+    for back in range((last - first).days + source.lookback_days, -1, -1):
+        yield from store.list((last - timedelta(days=back)).strftime(source.dates))
+
+
+def _is_in_reach(placed: Placed, day: date) -> bool:
+    lookback = placed.source.lookback_days
+    if placed.day is None:
+        return True
+    return placed.day <= day and (lookback is None or placed.day >= day - timedelta(days=lookback))
 
 
 def takes_whole(source: Source) -> bool:
@@ -77,32 +88,33 @@ def build_manifest(
     day: date, fetched: Iterable[Fetched], problems: Iterable[StageProblem], taken: Taken
 ) -> Manifest:
     """The manifest in arrival order: within a topic-partition by date, then object name."""
-    ordered = sorted(fetched, key=_arrival)
+    return as_manifest(day, (entry_of(each, taken) for each in fetched), problems)
+
+
+def as_manifest(day: date, entries: Iterable[ManifestEntry], problems: Iterable[StageProblem]) -> Manifest:
+    """Entries numbered in arrival order, problems by place."""
+    ordered = sorted(entries, key=_arrival)
     return Manifest(
         day=day,
-        entries=tuple(_entry(order, each, taken) for order, each in enumerate(ordered)),
+        entries=tuple(replace(entry, order=order) for order, entry in enumerate(ordered)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.source, problem.path))),
     )
 
 
-def _arrival(fetched: Fetched) -> tuple[str, int, str, str, str, str]:
-    placed = fetched.placed
-    return placed.topic, placed.partition, _day(placed), placed.name, placed.source.name, placed.path
+def _arrival(entry: ManifestEntry) -> tuple[str, int, str, str, str, str]:
+    return entry.topic, entry.partition, entry.day, entry.name, entry.source, entry.path
 
 
-def _day(placed: Placed) -> str:
-    return placed.day.isoformat() if placed.day else ""
-
-
-def _entry(order: int, fetched: Fetched, taken: Taken) -> ManifestEntry:
+def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
+    """The object as a manifest tells of it, not numbered yet."""
     placed = fetched.placed
     return ManifestEntry(
-        order=order,
+        order=0,
         source=placed.source.name,
         role=placed.role,
         topic=placed.topic,
         partition=placed.partition,
-        day=_day(placed),
+        day=placed.day.isoformat() if placed.day else "",
         path=placed.path,
         size=placed.stat.size,
         sha256=fetched.sha256,

@@ -40,15 +40,19 @@ class Taken:
         """Whether an earlier run took other bytes under this name."""
         return (source, path) in self.contents and not self.has(source, path, sha256)
 
+    def add(self, manifest: Manifest) -> None:
+        """A run has taken what `manifest` holds."""
+        self.decisions.update(replay.decision for replay in manifest.replays)
+        for entry in manifest.entries:
+            self.by_version[entry.source, entry.path, entry.version] = entry
+            self.contents.setdefault((entry.source, entry.path), set()).add(entry.sha256)
+
 
 def taken_by(manifests: Iterable[Manifest]) -> Taken:
     """What these manifests hold, taken together."""
     taken = Taken()
     for manifest in manifests:
-        taken.decisions.update(replay.decision for replay in manifest.replays)
-        for entry in manifest.entries:
-            taken.by_version[entry.source, entry.path, entry.version] = entry
-            taken.contents.setdefault((entry.source, entry.path), set()).add(entry.sha256)
+        taken.add(manifest)
     return taken
 
 

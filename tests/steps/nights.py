@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
@@ -55,7 +56,7 @@ class Place:
             day(number),
             lake=self.lake,
             chain=read_chain(self.lake),
-            backfill=backfill,
+            backfill=BackfillRequest(first=day(number), last=day(number)) if backfill else None,
             restage=restage,
         )
 

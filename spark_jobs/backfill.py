@@ -1,0 +1,78 @@
+"""A backfill: days that shall hold what their sources hold now, run again in order, one at a time.
+
+    plan_backfill(settings, request) -> BackfillPlan           what would change and why; writes nothing
+    next_day(settings, request, after=None) -> date | None     the first day that has to run, after `after`
+    run_backfill_day(settings, day, request, …) -> RunOutcome  that day as a whole
+
+A backfill keeps no record of how far it is: a day that is as it should be has nothing left to do. So it goes
+on where it stopped, whoever asks again. Step by step a day runs by `run_night(…, backfill=request)`: `stage`
+first, which fixes its inputs anew, then the others with what was fixed.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+
+from spark_jobs.backfilling.outlook import BackfillPlan
+from spark_jobs.backfilling.plan import Planner
+from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.stores import open_lake
+
+
+def plan_backfill(settings: Settings, request: BackfillRequest, *, after: date = date.min) -> BackfillPlan:
+    """Which days would run again and why, as lake and sources are now; days up to `after` are left alone."""
+    names = {source.name for source in settings.sources}
+    for name in request.sources:
+        if name not in names:
+            raise UnfitRequest(f"the configuration has no source '{name}', only {', '.join(sorted(names))}")
+    lake = open_lake(settings)
+    return Planner(settings, request, lake=lake, chain=read_chain(lake), after=after).plan()
+
+
+def next_day(settings: Settings, request: BackfillRequest, *, after: date | None = None) -> date | None:
+    """The first day that has to run, None if all is as it should be.
+
+    Whoever runs day after day gives the last one as `after`: objects that arrive meanwhile cannot turn the
+    backfill back. A day up to `after` runs again only if the one before it has changed its state.
+    """
+    plan = plan_backfill(settings, request, after=after or date.min)
+    days = (each.day for each in plan.days if each.changes and (after is None or each.day > after))
+    return next(days, None)
+
+
+def run_backfill_day(
+    settings: Settings,
+    day: date,
+    request: BackfillRequest,
+    *,
+    spark: Spark,
+    narrator: Narrator,
+    until: Step = Step.REPORT,
+) -> RunOutcome:
+    """One day: its inputs fixed anew, then all its steps; final unless `until` is too early for that."""
+    staged = run_night(
+        settings, day, until=Step.STAGE, spark=spark, narrator=narrator, goes_on=True, backfill=request
+    )
+    if until is Step.STAGE:
+        return staged
+    return run_night(settings, day, until=until, spark=spark, narrator=narrator, backfill=request)
+
+
+def run_backfill(
+    settings: Settings,
+    request: BackfillRequest,
+    *,
+    spark: Spark,
+    narrator: Narrator,
+    until: Step = Step.REPORT,
+) -> Iterator[RunOutcome]:
+    """Day after day, until nothing is left; each is done when it is given."""
+    day = next_day(settings, request)
+    while day is not None:
+        yield run_backfill_day(settings, day, request, spark=spark, narrator=narrator, until=until)
+        day = next_day(settings, request, after=day)

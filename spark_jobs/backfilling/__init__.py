@@ -1,0 +1,1 @@
+"""What a backfill is asked, which inputs its days have, and which days would change and why."""

@@ -1,0 +1,76 @@
+"""The manifest of a day of a backfill: what is kept and what was fetched, in arrival order."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.fetch import Fetched
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
+from spark_jobs.storage.night import as_manifest, entry_of, new_content, takes_whole
+from spark_jobs.storage.taken import Taken
+
+
+def assemble(
+    settings: Settings,
+    day: date,
+    taken: Taken,
+    *,
+    kept: Iterable[ManifestEntry],
+    fetched: Iterable[Fetched],
+    problems: Iterable[StageProblem],
+) -> Manifest:
+    """Kept entries are seen anew against what earlier nights have taken by now."""
+    seen = (_seen(settings, entry, taken) for entry in kept)
+    new = (entry_of(each, taken) for each in new_content(fetched, taken))
+    return as_manifest(day, (*seen, *new), problems)
+
+
+def _seen(settings: Settings, entry: ManifestEntry, taken: Taken) -> ManifestEntry:
+    place = (entry.source, entry.path, entry.sha256)
+    is_whole = takes_whole(settings.source(entry.source))
+    return replace(entry, seen=taken.has(*place), rewritten=not is_whole and taken.has_other(*place))
+
+
+def with_kept_orders(manifest: Manifest, standing: Manifest) -> Manifest:
+    """Partitions whose objects are as they were keep their numbers, and with them their bytes downstream.
+
+    The others are numbered behind all of them; within a partition orders still ascend by arrival.
+    """
+    before, now = _by_partition(standing.entries), _by_partition(manifest.entries)
+    unused = max((entry.order for entry in standing.entries), default=-1) + 1
+    entries: list[ManifestEntry] = []
+    for partition, found in now.items():
+        known = before.get(partition, [])
+        if list(map(_object, found)) == list(map(_object, known)):
+            orders = [entry.order for entry in known]
+        else:
+            orders = list(range(unused, unused + len(found)))
+            unused += len(found)
+        entries += [replace(entry, order=order) for entry, order in zip(found, orders, strict=True)]
+    return replace(manifest, entries=tuple(entries))
+
+
+def same_inputs(one: Manifest, other: Manifest) -> bool:
+    """Whether both have the same objects and take the same up again; what was set aside decides nothing."""
+    return _decisive(one) == _decisive(other)
+
+
+def _decisive(manifest: Manifest) -> tuple[object, ...]:
+    return (
+        sorted(map(_object, manifest.entries), key=str),
+        sorted(each.decision for each in manifest.replays),
+    )
+
+
+def _object(entry: ManifestEntry) -> ManifestEntry:
+    return replace(entry, order=0, version="", referenced=False, seen=False, rewritten=False)
+
+
+def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list[ManifestEntry]]:
+    found: dict[TopicPartition, list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        found[TopicPartition(entry.topic, entry.partition)].append(entry)
+    return found

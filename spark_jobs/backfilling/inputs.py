@@ -1,0 +1,118 @@
+"""Which objects a day of a backfill has: what its night had, and where it is asked for, what is there now.
+
+A source with dates is listed anew, since each object says to which day it belongs. Without dates an object
+belongs to the night that took it first, so only its bytes can be others now. A log directory that is copied
+over itself shows today's log, not that of the day: its night keeps what it had.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import Source
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
+from spark_jobs.storage.night import Night, not_taken, takes_whole
+from spark_jobs.storage.placement import Placed
+from spark_jobs.storage.replays import FOLDER
+from spark_jobs.storage.taken import Taken
+
+Where = tuple[str, str]
+"""Source and path of an object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayInputs:
+    """`kept` entries of the day's night as they were, and objects `listed` now, whose bytes count.
+
+    `missed` are those among `kept` that their source does not have any more.
+    """
+
+    kept: tuple[ManifestEntry, ...]
+    listed: tuple[Placed, ...] = ()
+    problems: tuple[StageProblem, ...] = ()
+    missed: tuple[ManifestEntry, ...] = ()
+
+
+def own_entries(manifest: Manifest) -> tuple[ManifestEntry, ...]:
+    """What the night took from sources: all but what it took up again."""
+    replayed = tuple({f"{FOLDER}/{replay.origin}/" for replay in manifest.replays})
+    return tuple(entry for entry in manifest.entries if not entry.path.startswith(replayed))
+
+
+def day_inputs(
+    settings: Settings, request: BackfillRequest, standing: Manifest, taken: Taken, night: Night | None
+) -> DayInputs:
+    """The inputs of a day; `standing` is what its run had, `taken` what runs of earlier dates have now.
+
+    `night` is what its sources have, None where only the night's own objects count.
+    """
+    own = tuple(entry for entry in own_entries(standing) if not _is_gone(settings, entry, taken))
+    if night is None:
+        return DayInputs(kept=own, problems=standing.problems)
+    known = {_where(entry) for entry in own_entries(standing)}
+    found = tuple(each for each in night.placed if _is_asked_for(request, each, known))
+    missed = _missed(settings, request, own, found)
+    return DayInputs(
+        kept=(*(entry for entry in own if not _is_listed(settings, request, entry)), *missed),
+        listed=not_taken(found, taken),
+        problems=_problems(request, standing, night.problems, found),
+        missed=missed,
+    )
+
+
+def _is_gone(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
+    """Whether an earlier night has the object now."""
+    is_taken = taken.has(entry.source, entry.path, entry.sha256)
+    return is_taken and not takes_whole(_source(settings, entry))
+
+
+def _source(settings: Settings, entry: ManifestEntry) -> Source:
+    for source in settings.sources:
+        if source.name == entry.source:
+            return source
+    raise UnfitRequest(
+        f"{entry.source}/{entry.path}: the night has taken objects of the source '{entry.source}', which the "
+        "configuration does not have any more; put it back for the backfill"
+    )
+
+
+def _where(entry: ManifestEntry) -> Where:
+    return entry.source, entry.path
+
+
+def _is_asked_for(request: BackfillRequest, placed: Placed, known: set[Where]) -> bool:
+    source = placed.source
+    if takes_whole(source) or not request.takes(source.name, placed.topic):
+        return False
+    return source.dates is not None or (source.name, placed.path) in known
+
+
+def _is_listed(settings: Settings, request: BackfillRequest, entry: ManifestEntry) -> bool:
+    """Whether what the source has now counts for the object, rather than what its night had."""
+    return request.takes(entry.source, entry.topic) and not takes_whole(_source(settings, entry))
+
+
+def _missed(
+    settings: Settings, request: BackfillRequest, own: Iterable[ManifestEntry], found: Iterable[Placed]
+) -> tuple[ManifestEntry, ...]:
+    """Objects that their source has lost and whose copies in the lake are used on."""
+    there = {(each.source.name, each.path) for each in found}
+    return tuple(
+        entry
+        for entry in own
+        if _is_listed(settings, request, entry)
+        and _where(entry) not in there
+        and not entry.referenced
+        and not request.drop_vanished
+    )
+
+
+def _problems(
+    request: BackfillRequest, standing: Manifest, now: tuple[StageProblem, ...], found: Iterable[Placed]
+) -> tuple[StageProblem, ...]:
+    """What was set aside; of a problem nobody knows the topic, so it stays where only some are chosen."""
+    if request.takes_all:
+        return now
+    there = {(each.source.name, each.path) for each in found}
+    return tuple(each for each in standing.problems if (each.source, each.path) not in there)

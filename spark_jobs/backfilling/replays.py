@@ -1,0 +1,21 @@
+"""Which decisions to replay count for a day of a backfill."""
+
+from spark_jobs.backfilling.request import BackfillRequest
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.manifest import Manifest, Replay
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.replays import due_replays
+from spark_jobs.storage.taken import Taken
+
+
+def replays_of_day(
+    lake: ObjectStore, chain: Chain, request: BackfillRequest, standing: Manifest, taken: Taken
+) -> tuple[Replay, ...]:
+    """Those that the day's night had and that still count, and what is due where the day is asked for."""
+    had = {replay.decision for replay in standing.replays}
+    asked = request.covers(standing.day)
+    return tuple(
+        replay
+        for replay in due_replays(lake, chain, taken, standing.day)
+        if replay.decision in had or (asked and request.takes(replay.source, replay.topic))
+    )

@@ -1,0 +1,131 @@
+"""Logs of captured partitions that a run may have to cut off, because another one has given the same offsets.
+
+A pair of leader epoch and offset names one batch for ever (facts §1.11). So where a run gives offsets that a
+run before it has given too, it writes the same bytes or under a higher epoch. Which epochs are used up is
+decided when the night is staged, and is one of its inputs from then on.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+
+from spark_jobs.config.sources import SourceKind
+from spark_jobs.flow import Step
+from spark_jobs.protocol.checkpoint import read_leader_epochs
+from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.accepted_logs import LogPart, log_parts
+from spark_jobs.storage.chain import Chain, EntryKind
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.manifest import Truncation
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.state_file import get_state
+from spark_jobs.storage.states import states_before
+
+PARTITIONS = "partitions.parquet"
+COLUMNS = ("topic", "partition", "kind", "leader_epoch", "end_offset")
+READERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """Up to which offset a run has written a partition's log, and under which leader epoch."""
+
+    leader_epoch: int = -1
+    end_offset: int = 0
+
+
+LogEnds = list[tuple[TopicPartition, LogEnd]]
+
+
+def truncations(lake: ObjectStore, chain: Chain, day: date) -> tuple[Truncation, ...]:
+    """What a run of `day` has to respect; nothing unless runs were replaced, taken back, or are later."""
+    with ThreadPoolExecutor(READERS) as readers:
+        others = tuple(readers.map(lambda run_id: _log_ends(lake, run_id), _others(chain, day)))
+        if not any(others):
+            return ()
+        used = _by_partition(others)
+        before = dict(readers.map(lambda each: _start(lake, *each), _states(lake, chain, day, used)))
+    written = _written(lake, chain, day)
+    found = []
+    for partition, ends in sorted(used.items()):
+        start = before.get(partition, LogEnd())
+        epochs = [end.leader_epoch for end in ends if _collides(end, start)]
+        if epochs:
+            found.append(_truncation(lake, partition, max(epochs) + 1, written.get(partition, [])))
+    return tuple(found)
+
+
+def _others(chain: Chain, day: date) -> list[str]:
+    """Runs that a run of `day` does not build upon: of this date or later, or not speaking any more."""
+    speaking = {entry.run_id for entry in chain.before(day)}
+    runs = (entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN)
+    return [run_id for run_id in dict.fromkeys(runs) if run_id not in speaking]
+
+
+def _log_ends(lake: ObjectStore, run_id: str) -> LogEnds:
+    key = step_key(run_id, Step.ADMIT, PARTITIONS)
+    if lake.stat(key) is None:
+        return []  # an old run that was removed: whatever it wrote is out of the world
+    columns = read_table(lake, key).select(COLUMNS).to_pydict()
+    return [
+        (TopicPartition(topic, partition), LogEnd(leader_epoch=epoch, end_offset=end))
+        for topic, partition, kind, epoch, end in zip(*columns.values(), strict=True)
+        if kind == SourceKind.CAPTURE
+    ]
+
+
+def _by_partition(others: Iterable[LogEnds]) -> dict[TopicPartition, list[LogEnd]]:
+    found: dict[TopicPartition, list[LogEnd]] = {}
+    for ends in others:
+        for partition, end in ends:
+            found.setdefault(partition, []).append(end)
+    return found
+
+
+def _states(
+    lake: ObjectStore, chain: Chain, day: date, wanted: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, str]]:
+    _, states = states_before(lake, chain, chain.state_before(day))
+    return ((partition, states[partition]) for partition in wanted if partition in states)
+
+
+def _start(lake: ObjectStore, partition: TopicPartition, digest: str) -> tuple[TopicPartition, LogEnd]:
+    state = get_state(lake, digest)
+    return partition, LogEnd(leader_epoch=state.leader_epoch, end_offset=state.end_offset)
+
+
+def _collides(end: LogEnd, start: LogEnd) -> bool:
+    return end.end_offset > start.end_offset and end.leader_epoch >= start.leader_epoch
+
+
+def _written(lake: ObjectStore, chain: Chain, day: date) -> dict[TopicPartition, list[LogPart]]:
+    """What the last run of the date has written, whether it still speaks or not."""
+    runs = [entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN and entry.day == day]
+    if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, PARTITIONS)) is None:
+        return {}
+    found: dict[TopicPartition, list[LogPart]] = {}
+    for part in log_parts(lake, runs[-1]):
+        found.setdefault(part.partition, []).append(part)
+    return found
+
+
+def _truncation(
+    lake: ObjectStore, partition: TopicPartition, leader_epoch: int, parts: list[LogPart]
+) -> Truncation:
+    epochs = [each for part in parts if part.name == LEADER_EPOCH_CHECKPOINT for each in _epochs(lake, part)]
+    segments = [(part.base_offset, part.output.sha256) for part in parts if part.base_offset is not None]
+    return Truncation(
+        topic=partition.topic,
+        partition=partition.partition,
+        leader_epoch=leader_epoch,
+        epochs=tuple(epochs),
+        segments=tuple(sorted(segments)),
+    )
+
+
+def _epochs(lake: ObjectStore, part: LogPart) -> Iterator[tuple[int, int]]:
+    found = read_leader_epochs(lake.read(part.key), source=lake.url_of(part.key))
+    return ((entry.epoch, entry.start_offset) for entry in found)
