@@ -10,10 +10,12 @@ from spark_jobs.admitting.judging import CORRUPT, INVALID_RECORD, OPEN, Chunk, C
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import OnGap
 from spark_jobs.protocol.record_batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     MAGIC_V2,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
+    Codec,
     TimestampType,
 )
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -79,6 +81,7 @@ class CaptureRules:
         is_refused = (attributes & CONTROL_FLAG != 0) & ~self._objects.brings_markers(rows)
         if self._stamps_itself:
             is_refused |= (attributes & (TIMESTAMP_TYPE_FLAG | CONTROL_FLAG)) == TIMESTAMP_TYPE_FLAG
+        is_refused |= ((attributes & CODEC_MASK) > max(Codec)) & (attributes & CONTROL_FLAG == 0)
         preset: Codes = np.full(rows.num_rows, OPEN, dtype=np.int8)
         preset[is_refused] = INVALID_RECORD
         preset[is_problem(rows)] = CORRUPT

@@ -1,6 +1,6 @@
 """The verdicts on a chunk's rows as sentences, a column at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.admitting.judging import Judged
-from spark_jobs.protocol.record_batch import CONTROL_FLAG
+from spark_jobs.protocol.errors import KafkaError
+from spark_jobs.protocol.record_batch import CODEC_MASK, CONTROL_FLAG, NO_PRODUCER_ID, Codec
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from spark_jobs.storage.index_rows import values
 
 ASTRAY = "critical: a plain batch inside its producer's open transaction; no broker could load this log again"
+
+_RULED = (
+    "attributes",
+    "magic",
+    "base_offset",
+    "record_count",
+    "last_offset_delta",
+    "base_sequence",
+    "producer_id",
+)
+"""The fields of a header that Kafka has rules for."""
 
 Places = npt.NDArray[np.int64]
 Sentence = Callable[[Judged, Places], pa.StringArray]
@@ -94,15 +106,30 @@ def _invalid_transaction_state(judged: Judged, places: Places) -> pa.StringArray
 
 
 def _invalid_record(judged: Judged, places: Places) -> pa.StringArray:
-    names = ("magic", "attributes", "base_offset", "record_count", "last_offset_delta", "base_sequence")
-    columns = [values(judged.rows, name)[places].tolist() for name in names]
-    return pa.array([_what_is_invalid(*row) for row in zip(*columns, strict=True)], pa.string())
+    return pa.array([sentence for _, sentence in _broken_rules(judged, places)], pa.string())
 
 
-def _what_is_invalid(  # noqa: PLR0917 — the fields of a header, in the order of the rules
-    magic: int, attributes: int, base_offset: int, count: int, delta: int, sequence: int
-) -> str:
-    """Which of Kafka's rules on the header of a client's batch is broken (facts §2.11)."""
+def errors_of_invalid(judged: Judged, places: Places) -> list[KafkaError]:
+    """What a broker answers to the batches at `places`, which are all invalid."""
+    return [error for error, _ in _broken_rules(judged, places)]
+
+
+def _broken_rules(judged: Judged, places: Places) -> Iterator[tuple[KafkaError, str]]:
+    columns = [values(judged.rows, name)[places].tolist() for name in _RULED]
+    for attributes, *row in zip(*columns, strict=True):
+        sentence = _what_is_invalid(attributes, *row)
+        if sentence is not None:
+            yield KafkaError.INVALID_RECORD, sentence
+        elif (codec := attributes & CODEC_MASK) > max(Codec):
+            yield KafkaError.UNKNOWN_SERVER_ERROR, f"codec {codec}, which Kafka does not have"
+        else:
+            yield KafkaError.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime"
+
+
+def _what_is_invalid(  # noqa: PLR0917 — the fields of a header
+    attributes: int, magic: int, base_offset: int, count: int, delta: int, sequence: int, producer_id: int
+) -> str | None:
+    """Which of Kafka's rules on the header of a client's batch is broken, in their order (facts §2.11)."""
     if magic < 2:
         return f"a message of magic {magic}, which no producer may send any more"
     if attributes & CONTROL_FLAG:
@@ -111,9 +138,9 @@ def _what_is_invalid(  # noqa: PLR0917 — the fields of a header, in the order 
         return f"base offset {base_offset} in a client's batch"
     if count <= 0 or count != delta + 1:
         return f"{count} records for a last offset delta of {delta}"
-    if sequence < 0:
+    if sequence < 0 and producer_id > NO_PRODUCER_ID:
         return f"base sequence {sequence} with a producer id"
-    return "a producer may not claim LogAppendTime"
+    return None
 
 
 def _corrupt(judged: Judged, places: Places) -> pa.StringArray:

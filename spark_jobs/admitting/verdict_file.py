@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.admitting.judging import NONE, Judged
-from spark_jobs.admitting.reasons import reasons
+from spark_jobs.admitting.judging import INVALID_RECORD, NONE, Judged
+from spark_jobs.admitting.reasons import errors_of_invalid, reasons
+from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS, Verdict
 from spark_jobs.storage.index_rows import labels
@@ -21,7 +22,9 @@ from spark_jobs.tables.index import INDEX
 
 ROWS_PER_GROUP = 1 << 17
 _VERDICTS = [verdict.value for verdict in VERDICTS]
-_KAFKA_ERRORS = [KAFKA_ERROR_OF[verdict].name for verdict in VERDICTS]
+_OTHER_ERRORS = (KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.UNKNOWN_SERVER_ERROR)
+"""What a broker may answer to an invalid batch."""
+_KAFKA_ERRORS = [KAFKA_ERROR_OF[verdict].name for verdict in VERDICTS] + [each.name for each in _OTHER_ERRORS]
 
 SourceOf = Callable[[Judged], pa.StringArray]
 """For every row the name of its source."""
@@ -80,7 +83,7 @@ class VerdictFile:
             "copy": pa.array(judged.copy),
             **{name: rows.column(name) for name in INDEX.schema.names},
             "verdict": labels(found.verdict, _VERDICTS),
-            "kafka_error": labels(found.verdict, _KAFKA_ERRORS),
+            "kafka_error": labels(_error_codes(judged), _KAFKA_ERRORS),
             "offset": _or_null(found.base_offset),
             "expected_sequence": _or_null(found.expected_sequence),
             "expected_epoch": _or_null(found.expected_epoch),
@@ -88,6 +91,19 @@ class VerdictFile:
             "reason": reasons(judged),
         }
         return BATCHES.cast(pa.table(columns))
+
+
+def _error_codes(judged: Judged) -> npt.NDArray[np.int8]:
+    """For every row the place of its error's name: the verdict tells it, unless the batch is invalid."""
+    verdict = judged.decisions.verdict
+    places = np.flatnonzero(verdict == INVALID_RECORD)
+    if not len(places):
+        return verdict
+    codes = verdict.copy()
+    codes[places] = [
+        len(VERDICTS) + _OTHER_ERRORS.index(error) for error in errors_of_invalid(judged, places)
+    ]
+    return codes
 
 
 def _or_null(numbers: npt.NDArray[np.signedinteger[Any]]) -> Any:

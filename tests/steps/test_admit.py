@@ -1,13 +1,15 @@
 """`admit` on nights made by hand: verdicts, offsets, transactions, state and what adds up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.flow import Step
+from spark_jobs.protocol.batch_builder import seal
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
-from spark_jobs.protocol.record_batch import TimestampType, set_max_timestamp
+from spark_jobs.protocol.record_batch import HEADER_SIZE, TimestampType, read_header, set_max_timestamp
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF
 from tests.cases.admission import CASES, AdmissionCase
@@ -138,7 +140,26 @@ def test_a_topic_that_stamps_its_own_time_refuses_that_of_producers(tmp_path: Pa
     config = MARKERS + "topics: {orders: {message_timestamp_type: LogAppendTime}}\n"
     place = capture(tmp_path, config, a=claimed + batch(0))
 
-    assert admit(place, 1).verdicts() == ["invalid_record", "accepted"]
+    night = admit(place, 1)
+
+    assert night.verdicts() == ["invalid_record", "accepted"]
+    assert [row["kafka_error"] for row in night.batches()] == ["INVALID_TIMESTAMP", "NONE"]
+
+
+def test_a_codec_that_kafka_does_not_have_is_refused_before_it_gets_an_offset(tmp_path: Path) -> None:
+    header = read_header(batch(0))
+    unknown = seal(replace(header, attributes=header.attributes | 5), batch(0)[HEADER_SIZE:])
+    place = capture(tmp_path, a=unknown + batch(0))
+
+    night = admit(place, 1)
+
+    assert night.verdicts() == ["invalid_record", "accepted"]
+    assert night.offsets() == [None, 0]
+    row = night.batches()[0]
+    assert (row["kafka_error"], row["reason"]) == (
+        "UNKNOWN_SERVER_ERROR",
+        "codec 5, which Kafka does not have",
+    )
 
 
 def test_transactions_of_a_partition_from_first_batch_to_marker(tmp_path: Path) -> None:

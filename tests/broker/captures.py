@@ -1,0 +1,151 @@
+"""What producers sent to a live broker, as a gateway would have captured it, beside the broker's answers."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from spark_jobs.protocol.errors import KafkaError
+from spark_jobs.protocol.record_batch import HEADER_SIZE, RecordBatchHeader, read_header
+from spark_jobs.protocol.segment import scan
+from spark_jobs.protocol.sequence import increment_sequence
+from spark_jobs.protocol.topic_partition import TopicPartition
+from tests.recordings.events import Produce, ProducePart, read_events
+
+FLUSHED = 0.2
+DAMAGED = "odd-"
+LOG_ENDS = "log_ends.json"
+"""Beside a recording: where each log ended after an event that may have written markers."""
+NOT_THE_LOGS = {
+    10: "MESSAGE_TOO_LARGE: a topic's limit, which no capture tells",
+    49: "INVALID_PRODUCER_ID_MAPPING: the coordinator's answer",
+    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a request that contradicts itself",
+    51: "CONCURRENT_TRANSACTIONS: the coordinator's answer",
+    90: "PRODUCER_FENCED: the coordinator's answer",
+    120: "TRANSACTION_ABORTABLE: the coordinator does not vouch for the batch",
+}
+"""Answers that a log has no part in: what was refused so is left out of a capture."""
+Known = dict[tuple[TopicPartition, int], tuple[int, int]]
+"""Epoch and last sequence of each producer as the log has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """One batch; the answer to a marker is None."""
+
+    partition: TopicPartition
+    records: bytes
+    error: str | None
+    offset: int
+    label: str
+
+
+def captured(folder: Path, *, without: Iterable[str] = ()) -> Iterator[Captured]:
+    """The recording in `folder` in wire order, with the markers where the broker wrote them.
+
+    `without` are labels to leave out.
+    """
+    ends = _log_ends(folder)
+    markers = {
+        partition: sorted(_markers(folder, partition), key=lambda marker: marker.offset)
+        for partition in {partition for found in ends.values() for partition in found}
+    }
+    known: Known = {}
+    for event in read_events(folder / "replies.jsonl"):
+        if isinstance(event, Produce) and event.label not in set(without):
+            for part in event.parts:
+                yield from _answered(part, event.label, known)
+        for partition, end in ends.get(event.index, {}).items():
+            while markers[partition] and markers[partition][0].offset < end:
+                marker = markers[partition].pop(0)
+                _remember(marker, known)
+                yield marker
+
+
+def _answered(part: ProducePart, label: str, known: Known) -> Iterator[Captured]:
+    if part.reply is None or part.reply["error_code"] in NOT_THE_LOGS:
+        return
+    batch = Captured(
+        partition=part.topic_partition,
+        records=part.records,
+        error=KafkaError(part.reply["error_code"]).name,
+        offset=part.reply["base_offset"],
+        label=label,
+    )
+    if not _is_unverified(batch, known):
+        _remember(batch, known)
+        yield batch
+
+
+def _remember(batch: Captured, known: Known) -> None:
+    if batch.error in {None, "NONE"}:
+        header = read_header(batch.records)
+        before = known.get((batch.partition, header.producer_id))
+        keeps_sequence = header.is_control and before and before[0] == header.producer_epoch
+        last = before[1] if before and keeps_sequence else header.last_sequence
+        known[batch.partition, header.producer_id] = header.producer_epoch, last
+
+
+def _is_unverified(batch: Captured, known: Known) -> bool:
+    """Whether it was not the log that refused the batch.
+
+    Its partition was not in the transaction; its epoch is old at the coordinator alone; or it is in sequence,
+    but the leader remembers that the coordinator was asked about an earlier one (facts §2.5, §2.7).
+    """
+    header = read_header(batch.records) if len(batch.records) >= HEADER_SIZE else None
+    if header is None or not header.is_transactional:
+        return False
+    epoch, last = known.get((batch.partition, header.producer_id), (-1, -1))
+    return {
+        "INVALID_TXN_STATE": True,
+        "INVALID_PRODUCER_EPOCH": epoch <= header.producer_epoch,
+        "OUT_OF_ORDER_SEQUENCE_NUMBER": header.base_sequence
+        == (0 if epoch < header.producer_epoch else increment_sequence(last, 1)),
+    }.get(batch.error or "", False)
+
+
+def _log_ends(folder: Path) -> dict[int, dict[TopicPartition, int]]:
+    found = json.loads((folder / LOG_ENDS).read_text())
+    return {
+        int(index): {TopicPartition(topic, partition): end for topic, partition, end in ends}
+        for index, ends in found.items()
+    }
+
+
+def _markers(folder: Path, partition: TopicPartition) -> Iterator[Captured]:
+    for path in sorted((folder / "data" / str(partition)).glob("*.log")):
+        log = path.read_bytes()
+        for batch in scan(log):
+            if isinstance(batch.header, RecordBatchHeader) and batch.header.is_control:
+                records = log[batch.position : batch.end]
+                offset = batch.header.base_offset
+                yield Captured(
+                    partition=partition, records=records, error=None, offset=offset, label="marker"
+                )
+
+
+def write_capture(batches: Iterable[Captured], root: Path, random: Random) -> None:
+    """Objects of one to many batches, as a gateway that flushes now and then leaves them.
+
+    What is damaged has an object of its own: inside another nobody could say where it ends.
+    """
+    waiting: dict[TopicPartition, list[bytes]] = defaultdict(list)
+    for number, batch in enumerate(batches):
+        held, is_damaged = waiting[batch.partition], batch.label.startswith(DAMAGED)
+        if held and is_damaged:
+            _put(root, batch.partition, f"{number:08d}-before", held)
+        held.append(batch.records)
+        if is_damaged or random.random() < FLUSHED:
+            _put(root, batch.partition, f"{number:08d}-upto", held)
+    for partition, held in waiting.items():
+        if held:
+            _put(root, partition, "rest", held)
+
+
+def _put(root: Path, partition: TopicPartition, name: str, batches: list[bytes]) -> None:
+    directory = root / str(partition)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.batches").write_bytes(b"".join(batches))
+    batches.clear()

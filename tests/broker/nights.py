@@ -1,0 +1,75 @@
+"""Onceover on what a real broker left: nights in this process, and the tables that they publish."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spark_jobs.config.load import parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.stores import open_lake
+from tests.e2e.tables import Records, by_pyiceberg, own_rows
+from tests.in_process import InProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """A lake with its configuration; sources lie beside it."""
+
+    place: Path
+    settings: Settings
+
+    def run(self, day: date, *, until: Step = Step.PUBLISH) -> RunOutcome:
+        """The night of `day`, in this process."""
+        narrator = Narrator(Console(quiet=True))
+        return run_night(self.settings, day, until=until, spark=InProcess(), narrator=narrator)
+
+    def records(self) -> Records:
+        """Everything published, in the words of a consumer."""
+        return by_pyiceberg(self.settings)
+
+    def rows(self, table: str) -> Records:
+        """The rows of one of Onceover's own tables, over all nights."""
+        return own_rows(self.settings, table)
+
+    def step_rows(self, outcome: RunOutcome, step: Step, name: str) -> list[dict[str, Any]]:
+        """The rows of a table in a run's folder."""
+        rows: list[dict[str, Any]] = read_table(
+            open_lake(self.settings), step_key(outcome.run_id, step, name)
+        ).to_pylist()
+        return rows
+
+
+def log_lake(place: Path, logs: Path, *, publish: str = "read_committed") -> Lake:
+    """For copies of a broker's log directory at `logs`."""
+    config = (
+        f"lake: lake\npublish: {publish}\nsources: [{{name: broker, kind: broker-log, root: '{logs}'}}]\n"
+    )
+    return _lake(place, config)
+
+
+def capture_lake(place: Path, root: Path) -> Lake:
+    """For a capture at `root` that brings its markers along."""
+    config = f"""
+lake: lake
+sources: [{{name: gateway, kind: capture, root: '{root}', markers: true}}]
+topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
+"""
+    return _lake(place, config)
+
+
+def _lake(place: Path, config: str) -> Lake:
+    place.mkdir(parents=True, exist_ok=True)
+    return Lake(place=place, settings=parse_settings(config, name="test.yaml", base=place))
+
+
+def today() -> date:
+    """The day whose night has all that a broker wrote just now."""
+    return datetime.now(tz=UTC).date()
