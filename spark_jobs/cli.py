@@ -10,6 +10,7 @@ from spark_jobs.commands.dashboard import dashboard
 from spark_jobs.commands.explain import explain
 from spark_jobs.commands.inspect import inspect
 from spark_jobs.commands.log import log
+from spark_jobs.commands.replay import replay
 from spark_jobs.commands.rollback import rollback
 from spark_jobs.commands.run import run
 from spark_jobs.commands.runs import runs
@@ -36,6 +37,7 @@ app.command()(dashboard)
 app.command()(explain)
 app.command()(inspect)
 app.command()(log)
+app.command()(replay)
 app.command()(rollback)
 app.command()(run)
 app.command()(runs)

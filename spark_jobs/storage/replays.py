@@ -78,7 +78,7 @@ def due_replays(lake: ObjectStore, chain: Chain, taken: Taken, day: date) -> tup
     """What a run of `day` has to take up: decided, of an earlier date, and taken by no run before."""
     found = read_decisions(lake, without=taken.decisions)
     due = (each for each in found if origin_day(each) < day and stands(each, chain))
-    return tuple(sorted(due, key=lambda each: (each.topic, each.partition, each.origin, each.arrival)))
+    return tuple(sorted(due, key=_in_order))
 
 
 def with_replays(manifest: Manifest, replays: tuple[Replay, ...]) -> Manifest:
@@ -92,6 +92,17 @@ def with_replays(manifest: Manifest, replays: tuple[Replay, ...]) -> Manifest:
 def void_replays(chain: Chain, run: ChainEntry, manifest: Manifest) -> tuple[Replay, ...]:
     """What a final run took up of runs that do not speak for their dates any more: it has to run again."""
     return tuple(each for each in manifest.replays if run.day > origin_day(each) and not stands(each, chain))
+
+
+def _in_order(replay: Replay) -> tuple[str, int, str, int, int, str]:
+    return (
+        replay.topic,
+        replay.partition,
+        replay.origin,
+        replay.arrival,
+        replay.position,
+        replay.decision,
+    )
 
 
 def _entry(replay: Replay) -> ManifestEntry:

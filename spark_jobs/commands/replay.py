@@ -1,0 +1,104 @@
+"""`onceover replay`: quarantined batches and records into the next run."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spark_jobs.replaying.choice import Choice
+
+MOST = 100
+
+
+def replay(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only of this one.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="rejected, corrupt or unfit.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="Only what has this offset.")] = None,
+    path: Annotated[str | None, typer.Option("--path", help="Only of this object.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the decision.")] = "",
+    only_list: Annotated[bool, typer.Option("--list", help="Show what could be replayed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Take chosen batches and records of a run's quarantine into the next night, where they are judged anew.
+
+    A refused batch arrives again before everything else of its partition; a value that did not fit its schema
+    is decoded again and keeps its offset.
+    """
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
+    from spark_jobs.replaying.decide import decide, list_choices  # noqa: PLC0415 — likewise
+    from spark_jobs.replaying.quarantine import Selection  # noqa: PLC0415 — likewise
+    from spark_jobs.tables.quarantine import QuarantineKind  # noqa: PLC0415 — likewise
+
+    if not (reason or only_list or dry_run):
+        raise typer.BadParameter("say why with --reason, or look first with --list")
+    if kind is not None and kind not in set(QuarantineKind):
+        raise typer.BadParameter(f"--kind is one of {', '.join(QuarantineKind)}")
+    chosen = QuarantineKind(kind) if kind else None
+    selection = Selection(
+        run_id=run_id, topic=topic, partition=partition, kind=chosen, offset=offset, path=path
+    )
+    with told_failures():
+        settings = load_settings(config)
+        if only_list or dry_run:
+            choices, decided = list_choices(settings, selection), 0
+        else:
+            choices, replays = decide(settings, selection, why=reason)
+            decided = len(replays)
+    _show(choices, as_json=as_json)
+    open_choices = sum(not each.refusal for each in choices)
+    if only_list or dry_run:
+        typer.echo(f"{open_choices} of {len(choices)} can be replayed", err=True)
+        return
+    typer.echo(f"{open_choices} of {len(choices)} go into the next night, in {decided} batches", err=True)
+    if not decided:
+        raise typer.Exit(1)
+
+
+def _show(choices: "list[Choice]", *, as_json: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415 — --help does without
+
+    if as_json:
+        for choice in choices:
+            typer.echo(json.dumps(_plain(choice), default=str))
+        return
+    console = Console(soft_wrap=True)
+    console.print(_table(choices[:MOST]))
+    if len(choices) > MOST:
+        console.print(f"the first {MOST} of {len(choices)}; --json shows all")
+
+
+def _plain(choice: "Choice") -> dict[str, object]:
+    row = {name: value for name, value in choice.row.items() if name != "bytes"}
+    return {**row, "way": choice.way, "refusal": choice.refusal}
+
+
+def _table(choices: "list[Choice]") -> "Table":
+    from rich import box  # noqa: PLC0415 — --help does without
+    from rich.markup import escape  # noqa: PLC0415 — likewise
+    from rich.table import Table  # noqa: PLC0415 — likewise
+
+    table = Table("partition", "kind", "verdict", "offset", "why", "where", "replay", box=box.SIMPLE)
+    for choice in choices:
+        row = choice.row
+        offset = "" if row["offset"] is None else str(row["offset"])
+        table.add_row(
+            f"{row['topic']}-{row['partition']}",
+            row["kind"],
+            row["verdict"],
+            offset,
+            escape(row["reason"] or ""),
+            escape(f"{row['source']}/{row['path']} at byte {row['position']}"),
+            choice.way.value if choice.way else f"no: {escape(choice.refusal)}",
+        )
+    return table

@@ -1,0 +1,60 @@
+"""A lake with a captured topic of JSON values, and its nights run in this process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spark_jobs.config.load import parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.storage.iceberg.catalog import open_catalog
+from tests.in_process import InProcess
+from tests.steps.nights import day
+
+CONFIG = """
+lake: lake
+sources:
+  - name: gateway
+    kind: capture
+    root: capture
+    dates: dt=%Y-%m-%d
+topics:
+  orders: {{value: json, fields: {{amount: {amount}}}}}
+limits: {{{limits}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A directory with the shop's capture; settings may change from night to night."""
+
+    directory: Path
+
+    def settings(self, amount: str = "long", limits: str = "") -> Settings:
+        text = CONFIG.format(amount=amount, limits=limits)
+        (self.directory / "onceover.yaml").write_text(text)
+        return parse_settings(text, name="onceover.yaml", base=self.directory)
+
+    def arrive(self, number: int, *batches: bytes, topic: str = "orders", name: str = "a") -> None:
+        """An object of a night's date, with these batches."""
+        file = self.directory / "capture" / f"dt=2024-05-{number:02d}" / f"{topic}-0" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"".join(batches))
+
+
+def run(settings: Settings, number: int, until: Step = Step.PUBLISH) -> RunOutcome:
+    narrator = Narrator(Console(quiet=True))
+    return run_night(settings, day(number), until=until, spark=InProcess(), narrator=narrator)
+
+
+def rows_of(settings: Settings, table: str, namespace: str = "topics") -> list[dict[str, Any]]:
+    """The rows of a published table, by run date."""
+    with open_catalog(settings) as catalog:
+        found: list[dict[str, Any]] = catalog.load_table((namespace, table)).scan().to_arrow().to_pylist()
+    return sorted(
+        found, key=lambda row: (row["run_date"], row["offset"] if row["offset"] is not None else -1)
+    )
