@@ -8,21 +8,28 @@ and the result is the same.
 **Which night?** The one whose day the schedule's interval begins in, or the `date` you trigger it with.
 
 **When something fails:** the last lines of the task's log say what, and what to do. Only what can pass is
-tried again (a busy lake, a store that does not answer, a worker that died). Objects of a night that never
-succeeded are taken by the next one.
+tried again (a busy lake, a store that does not answer, a worker that died). `report` shows the failure on
+the dashboard, and the run of the DAG is failed. Objects of a night that never succeeded are taken by the next
+one.
 
 **Settings** of the machine: `ONCEOVER_CONFIG` names the configuration, `ONCEOVER_SCHEDULE` the hour as a cron
-expression in UTC (`none` to run by hand only), the pool `onceover` has one slot, and the connection
-`onceover_spark`, where it exists, says which Spark to use.
+expression in UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` how long a night may take before
+somebody is told (4), the pool `onceover` has one slot, and the connection `onceover_spark`, where it exists,
+says which Spark to use.
 """
 
 import os
 from datetime import UTC, datetime
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
-from dags.parts.step_task import existing_steps, step_task
-from spark_jobs.flow import Step
+from dags.parts.deadline import deadline
+from dags.parts.report_task import report_task
+from dags.parts.source_tasks import source_tasks
+from dags.parts.step_task import step_task
+from dags.parts.task_settings import POOL
+from spark_jobs.flow import LAST_OF_RUN, Step, steps_until
 
 AT_THREE = "0 3 * * *"
 """Late enough for the last objects of the day to have arrived."""
@@ -37,7 +44,7 @@ WHY = {
     Step.MATERIALISE: "The records of committed batches, decoded into files that nobody sees yet.",
     Step.AUDIT: "Checks what the night has made; a failed critical check stops it here.",
     Step.PUBLISH: "Makes the audited files visible, one commit per table.",
-    Step.REPORT: "The data-quality dashboard.",
+    Step.REPORT: "Shows on the dashboard what became of the night; also, and above all, when it failed.",
 }
 
 with DAG(
@@ -47,6 +54,7 @@ with DAG(
     schedule=None if SCHEDULE == "none" else CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     catchup=False,
+    deadline=deadline(),
     max_active_runs=1,
     tags=["onceover"],
     params={
@@ -58,11 +66,19 @@ with DAG(
             description="The day to run, such as 2026-03-01; empty for the day that the schedule means.",
         )
     },
-):
-    steps = existing_steps()
-    tasks = [step_task(step, WHY[step], goes_on=step is not steps[-1]) for step in steps]
+) as nightly:
+    steps = [step_task(step, WHY[step]) for step in steps_until(LAST_OF_RUN)]
+    report = report_task(WHY[Step.REPORT], run_of=Step.STAGE)
+    good_night = EmptyOperator(
+        task_id="good_night",
+        pool=POOL,
+        doc_md="Stands for a night that is published and reported. Without it `report`, which always runs, "
+        "would make every night look good.",
+    )
 
     # One line, since every step needs what the one before it has written:
+    #   sources → fetch       each source by itself
+    #   fetch → stage         the inputs are fixed once, over all sources: all of them must be there
     #   stage → index         only what is fixed may be read: objects may still arrive or change
     #   index → rebuild       the tail of a log after its snapshot is replayed from the index
     #   rebuild → admit       a verdict depends on what is known about the producer before
@@ -70,5 +86,7 @@ with DAG(
     #   resolve → materialise only committed records are decoded
     #   materialise → audit   what is checked are the very files that would be published
     #   audit → publish       nothing is visible before it passed
-    #   publish → report      shows what is visible
-    chain(*tasks)
+    #   publish → report      shows what is visible, or why nothing is
+    #   both → good_night     a run of the DAG is as good as its last task, and `report` alone proves nothing
+    chain(source_tasks(), *steps, report)
+    chain([steps[-1], report], good_night)

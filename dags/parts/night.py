@@ -2,24 +2,28 @@
 
 import os
 from datetime import date
+from typing import TypedDict
 
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
-
-from spark_jobs.driver.messages import StepRequest
-from spark_jobs.flow import Step
 
 CONFIG_VARIABLE = "ONCEOVER_CONFIG"
 SPARK_CONNECTION = "onceover_spark"
 """Optional: where it exists, it stands over what the configuration says about Spark."""
 
 
-def request_of(context: Context, step: Step, *, goes_on: bool) -> StepRequest:
-    """What to ask of the driver for `step` of this DAG run."""
+class Where(TypedDict):
+    """The lake and the Spark that a task asks for: the fields that every request has."""
+
+    config: str
+    master: str
+    conf: dict[str, str]
+
+
+def where() -> Where:
+    """As the machine that runs the task says."""
     master, conf = _spark()
-    return StepRequest(
-        config=_config(), day=night_of(context), step=step, goes_on=goes_on, master=master, conf=conf
-    )
+    return Where(config=_config(), master=master, conf=conf)
 
 
 def night_of(context: Context) -> date:

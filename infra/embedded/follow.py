@@ -12,6 +12,8 @@ from infra.embedded.rest import Api
 
 ENDED = frozenset({"success", "failed", "upstream_failed", "skipped"})
 SECONDS_BETWEEN_LOOKS = 0.5
+Task = dict[str, Any]
+"""A task instance, as Airflow's interface tells of it."""
 CONSOLE = Console(highlight=False, soft_wrap=True)
 
 
@@ -23,28 +25,35 @@ def follow(api: Api, dag_id: str, run_id: str) -> None:
             state = api.run_state(dag_id, run_id)
             tasks = sorted(api.tasks(dag_id, run_id), key=lambda each: each["start_date"] or "~")
             for task in tasks:
-                if task["state"] in ENDED and task["task_id"] not in shown:
-                    shown.add(task["task_id"])
-                    CONSOLE.print(
-                        f"  {task['task_id']:<12} {task['state']:<16} {task['duration'] or 0:6.1f} s"
-                    )
+                if task["state"] in ENDED and _name(task) not in shown:
+                    shown.add(_name(task))
+                    CONSOLE.print(f"  {_name(task):<18} {task['state']:<16} {task['duration'] or 0:6.1f} s")
             if state in {"success", "failed"}:
                 break
             status.update(_at_work(tasks))
             time.sleep(SECONDS_BETWEEN_LOOKS)
     if state == "failed":
-        failed = [task["task_id"] for task in tasks if task["state"] == "failed"]
-        raise EmbeddedFailed(f"'{failed[0]}' failed:\n{_last_words(api.home, dag_id, run_id, failed[0])}")
+        failed = next(task for task in tasks if task["state"] == "failed")
+        raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_last_words(api.home, failed)}")
 
 
-def _at_work(tasks: list[dict[str, Any]]) -> str:
-    busy = [f"{task['task_id']} ({task['state']})" for task in tasks if task["state"] not in {None, *ENDED}]
+def _name(task: Task) -> str:
+    """Of several tasks with one id, one per source or day, it says which."""
+    which = task["rendered_map_index"] or (task["map_index"] if task["map_index"] >= 0 else "")
+    return f"{task['task_id']} {which}".rstrip()
+
+
+def _at_work(tasks: list[Task]) -> str:
+    busy = [f"{_name(task)} ({task['state']})" for task in tasks if task["state"] not in {None, *ENDED}]
     return ", ".join(busy) or "waiting for the scheduler …"
 
 
-def _last_words(home: Home, dag_id: str, run_id: str, task_id: str) -> str:
+def _last_words(home: Home, task: Task) -> str:
     """What a task said about its failure, from the log of its last attempt."""
-    folder = home.directory / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+    named = (f"dag_id={task['dag_id']}", f"run_id={task['dag_run_id']}", f"task_id={task['task_id']}")
+    folder = home.directory.joinpath("logs", *named)
+    if task["map_index"] >= 0:
+        folder /= f"map_index={task['map_index']}"
     logs = sorted(folder.glob("attempt=*.log"))
     return "\n".join(_errors(logs[-1])) if logs else f"it left no log in {folder}"
 

@@ -1,4 +1,4 @@
-"""The task's side: finds the driver or starts one, asks for a step, and hears what becomes of it.
+"""The task's side: finds the driver or starts one, asks for something, and hears what becomes of it.
 
 Imports nothing heavy, so that a task costs what Airflow costs and no more.
 """
@@ -7,11 +7,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from spark_jobs.driver.messages import (
+    Answer,
+    Errand,
     Failure,
+    Request,
     Said,
     StepAnswer,
     StepRequest,
@@ -44,6 +48,19 @@ class StepInterrupted(OnceoverError):
 
 def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
     """Has the driver do one step; what it says on the way goes to `log`."""
+    answer = _ask(request, log)
+    assert isinstance(answer, StepAnswer)
+    return answer
+
+
+def ask(request: Errand, *, log: Log) -> Mapping[str, Any]:
+    """Has the driver do something beside the steps; what it gives back, by name."""
+    answer = _ask(request, log)
+    assert isinstance(answer, Answer)
+    return answer.values
+
+
+def _ask(request: StepRequest | Errand, log: Log) -> StepAnswer | Answer:
     place = _place(request)
     with (
         suppress(ConnectionResetError, BrokenPipeError),
@@ -55,22 +72,26 @@ def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
             match read_message(line):
                 case Said(text=text):
                     log(text)
-                case StepAnswer() as answer:
+                case StepAnswer() | Answer() as answer:
                     return answer
                 case Failure() as failure:
                     raise _error(failure, log)
-    raise StepInterrupted(f"the driver ended in the middle of '{request.step}': {_last_words(place)}")
+    raise StepInterrupted(f"the driver ended in the middle of {_what(request)}: {_last_words(place)}")
 
 
-def stop_driver(request: StepRequest) -> None:
+def stop_driver(request: Request) -> None:
     """Ends the driver that would serve `request`, if there is one."""
     with socket.socket(socket.AF_UNIX) as connection, suppress(*NOBODY_LISTENS):
         connection.connect(str(_place(request).socket))
         connection.sendall(write_message(StopRequest()))
 
 
-def _place(request: StepRequest) -> Place:
+def _place(request: Request) -> Place:
     return place_of(request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items())))
+
+
+def _what(request: StepRequest | Errand) -> str:
+    return f"'{request.step}'" if isinstance(request, StepRequest) else type(request).__name__
 
 
 def _error(failure: Failure, log: Log) -> OnceoverError:

@@ -1,7 +1,7 @@
 """What a task and the driver tell each other: one JSON object per line, nothing that could run code.
 
-A task sends one request. The driver answers with any number of sentences and, at the end, with what the step
-has done or why it failed. Whoever closes the connection earlier is gone.
+A task sends one request. The driver answers with any number of sentences and, at the end, with what it has
+done or why it failed. Whoever closes the connection earlier is gone.
 """
 
 import json
@@ -14,18 +14,44 @@ from spark_jobs.flow import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRequest:
-    """One step of one night; `master` and `conf` stand over what the configuration says about Spark.
+class Request:
+    """Something for the driver of a lake; `master` and `conf` stand over what `config` says about Spark."""
+
+    config: str
+    master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest(Request):
+    """One step of one night, in the run itself: never `report`.
 
     `goes_on` says that more steps of the same run will follow, so it does not become final with this one.
     """
 
-    config: str
     day: date
     step: Step
     goes_on: bool
-    master: str = ""
-    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcesRequest(Request):
+    """Which sources the configuration has; a night begins with it, so Spark may start meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest(Request):
+    """The objects of one source, ahead of `stage`."""
+
+    day: date
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest(Request):
+    """The step `report`, which needs no Spark; empty where nobody knows which run it is about."""
+
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +81,13 @@ class StepAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was asked for beside the steps, as plain JSON values by name."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The step failed; `transient` says whether trying again can help, `trace` is for bug reports."""
 
@@ -63,10 +96,23 @@ class Failure:
     trace: str = ""
 
 
-Message = StepRequest | StopRequest | Said | StepAnswer | Failure
-_TYPES: dict[str, type[Any]] = {
-    each.__name__: each for each in (StepRequest, StopRequest, Said, StepAnswer, Failure)
-}
+Errand = SourcesRequest | FetchRequest | ReportRequest
+"""Requests that are answered by `Answer`."""
+Message = StepRequest | Errand | StopRequest | Said | StepAnswer | Answer | Failure
+_KINDS = (
+    StepRequest,
+    SourcesRequest,
+    FetchRequest,
+    ReportRequest,
+    StopRequest,
+    Said,
+    StepAnswer,
+    Answer,
+    Failure,
+)
+_TYPES: dict[str, type[Any]] = {each.__name__: each for each in _KINDS}
+_FROM_TEXT = {"day": date.fromisoformat, "step": Step}
+"""Fields that JSON has no type for, by name."""
 
 
 def write_message(message: Message) -> bytes:
@@ -81,7 +127,6 @@ def read_message(line: bytes) -> Message:
     """The message in one line; both ends are of the same version, so nothing else can stand there."""
     fields = json.loads(line)
     kind = _TYPES[fields.pop("is")]
-    if kind is StepRequest:
-        fields |= {"day": date.fromisoformat(fields["day"]), "step": Step(fields["step"])}
-    message: Message = kind(**fields)
+    typed = {name: _FROM_TEXT[name](text) for name, text in fields.items() if name in _FROM_TEXT}
+    message: Message = kind(**{**fields, **typed})
     return message

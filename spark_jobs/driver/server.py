@@ -1,4 +1,4 @@
-"""The driver: one step at a time, with one Spark session for all of them.
+"""The driver: one request at a time, with one Spark session for all of them.
 
 It ends when nobody has asked for a while, when it is told to, and at once when the task it works for is gone:
 a task that was killed shall not go on behind everybody's back. Ending at any moment is safe, since a run is.
@@ -8,31 +8,26 @@ import os
 import socket
 import threading
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from io import StringIO
-from pathlib import Path
 
 from rich.console import Console
 
-from spark_jobs.config.load import load_settings
-from spark_jobs.config.settings import Settings
+from spark_jobs.driver.errands import Errands
 from spark_jobs.driver.messages import (
+    Errand,
     Failure,
     Message,
+    Request,
     Said,
-    StepAnswer,
     StepRequest,
     StopRequest,
     read_message,
     write_message,
 )
 from spark_jobs.driver.place import Place
-from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
-from spark_jobs.spark_session import Spark, spark_for
 
 IDLE_SECONDS = 60.0
 """Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
@@ -41,11 +36,11 @@ WIDTH = 160
 
 
 class Driver:
-    """Serves the tasks of one lake at `place`; the Spark of the first request serves all."""
+    """Serves the tasks of one lake at `place`."""
 
     def __init__(self, place: Place, *, idle_s: float = IDLE_SECONDS) -> None:
         self._place, self._idle_s = place, idle_s
-        self._spark: Spark | None = None
+        self._errands = Errands()
 
     def serve(self) -> None:
         """Until nobody asks any more."""
@@ -56,8 +51,7 @@ class Driver:
             while (connection := self._next(listener)) and self._serve(connection):
                 pass
             self._place.socket.unlink(missing_ok=True)
-        if self._spark is not None:
-            self._spark.stop()
+        self._errands.stop()
         self._place.log.unlink(missing_ok=True)
 
     def _next(self, listener: socket.socket) -> socket.socket | None:
@@ -78,62 +72,19 @@ class Driver:
         with connection, connection.makefile("rb") as lines:
             line = lines.readline()
             request = read_message(line) if line else None  # none: gone before it asked
-            if isinstance(request, StepRequest):
+            if isinstance(request, Request):
                 with _Attended(connection):
                     answer = self._answer(request, connection)
                 _tell(connection, answer)
             return not isinstance(request, StopRequest)
 
-    def _answer(self, request: StepRequest, connection: socket.socket) -> Message:
+    def _answer(self, request: StepRequest | Errand, connection: socket.socket) -> Message:
         try:
-            return self._do(request, Narrator(_console(connection)))
+            return self._errands.do(request, Narrator(_console(connection)))
         except OnceoverError as error:
             return Failure(message=str(error), transient=error.transient)
         except Exception as error:  # noqa: BLE001 — a bug ends the step and is told, not the driver
             return Failure(message=repr(error), transient=False, trace=traceback.format_exc())
-
-    def _do(self, request: StepRequest, narrator: Narrator) -> StepAnswer:
-        settings = _settings(request)
-        self._spark = self._spark or spark_for(settings.spark)
-        outcome = run_night(
-            settings,
-            request.day,
-            until=request.step,
-            spark=self._spark,
-            narrator=narrator,
-            goes_on=request.goes_on,
-        )
-        counts: Mapping[str, int] = {
-            name: count
-            for done in outcome.done
-            if done.step is request.step
-            for name, count in done.counts.items()
-        }
-        return StepAnswer(
-            run_id=outcome.run_id,
-            worked=outcome.worked,
-            is_final=outcome.is_final,
-            counts=counts,
-            tables=_tables(settings, outcome.run_id) if request.step is Step.PUBLISH else {},
-        )
-
-
-def _tables(settings: Settings, run_id: str) -> Mapping[str, int]:
-    from spark_jobs.storage.iceberg.published import published_snapshots  # noqa: PLC0415 — heavy, for one step
-
-    return published_snapshots(settings, run_id)
-
-
-def _settings(request: StepRequest) -> Settings:
-    """The configuration, on the Spark that the request names."""
-    settings = load_settings(Path(request.config))
-    spark = settings.spark.model_copy(
-        update={
-            "master": request.master or settings.spark.master,
-            "conf": {**settings.spark.conf, **request.conf},
-        }
-    )
-    return settings.model_copy(update={"spark": spark})
 
 
 class _Attended:

@@ -2,43 +2,45 @@
 
 import json
 import sys
+from importlib import import_module
+from typing import cast
 
-import airflow.sdk  # what it brings along is not the DAG files' doing
+import airflow.providers.standard.operators.empty
+import airflow.sdk
+from airflow.sdk.definitions.deadline import DeadlineAlert  # what these bring along is not the files' doing
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 before = set(sys.modules)
 
-import dags.nightly  # noqa: E402 — after the count
-
-FILES = {"dags.nightly": dags.nightly}
+FILES = [import_module(f"dags.{name}") for name in ("nightly",)]
 
 
-def _dag(file: object) -> airflow.sdk.DAG:
-    [task, *_] = vars(file)["tasks"]
-    found: airflow.sdk.DAG = task.operator.dag
-    return found
-
-
-def _told(file: object) -> dict[str, object]:
-    dag = _dag(file)
+def _told(dag: airflow.sdk.DAG) -> dict[str, object]:
     return {
         "tags": sorted(dag.tags),
         "doc": dag.doc_md,
         "max_active_runs": dag.max_active_runs,
         "catchup": dag.catchup,
         "params": sorted(dag.params),
+        "schedule": type(dag.timetable).__name__,
+        "deadlines": [str(each.interval) for each in cast("list[DeadlineAlert]", dag.deadline or [])],
         "edges": sorted([task.task_id, below] for task in dag.tasks for below in task.downstream_task_ids),
-        "tasks": {
-            task.task_id: {
-                "pool": task.pool,
-                "retries": task.retries,
-                "explains": bool(task.on_failure_callback),
-                "doc": task.doc_md,
-            }
-            for task in dag.tasks
-        },
+        "tasks": {task.task_id: _task(task) for task in dag.tasks},
+    }
+
+
+def _task(task: airflow.sdk.BaseOperator | MappedOperator) -> dict[str, object]:
+    return {
+        "pool": task.pool,
+        "retries": task.retries,
+        "explains": bool(task.on_failure_callback),
+        "doc": task.doc_md,
+        "trigger_rule": task.trigger_rule,
+        "mapped": task.is_mapped,
     }
 
 
 if __name__ == "__main__":
     loaded = sorted(name.partition(".")[0] for name in set(sys.modules) - before)
-    print(json.dumps({"loaded": loaded, **{_dag(file).dag_id: _told(file) for file in FILES.values()}}))
+    found = [each for file in FILES for each in vars(file).values() if isinstance(each, airflow.sdk.DAG)]
+    print(json.dumps({"loaded": loaded, **{dag.dag_id: _told(dag) for dag in found}}))

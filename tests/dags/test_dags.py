@@ -47,13 +47,6 @@ def nightly(census: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _existing() -> list[str]:
-    """The steps that have a module, up to the first that has none."""
-    modules = Path(__file__).parents[2] / "spark_jobs" / "steps"
-    missing = [step for step in STEPS if not (modules / f"{step}.py").exists()]
-    return [step.value for step in STEPS[: STEPS.index(missing[0]) if missing else None]]
-
-
 def test_reading_the_dag_files_loads_nothing_but_airflow_and_our_own_modules(
     census: dict[str, Any],
 ) -> None:
@@ -61,14 +54,33 @@ def test_reading_the_dag_files_loads_nothing_but_airflow_and_our_own_modules(
     assert set(census["loaded"]) - set(sys.stdlib_module_names) <= LIGHT
 
 
-def test_the_tasks_are_the_steps_in_their_order(nightly: dict[str, Any]) -> None:
-    assert list(nightly["tasks"]) == _existing()
+def test_the_tasks_are_the_steps_after_one_per_source(nightly: dict[str, Any]) -> None:
+    assert list(nightly["tasks"]) == [*STEPS, "good_night", "sources", "fetch"]
+    assert [name for name, task in nightly["tasks"].items() if task["mapped"]] == ["fetch"]
 
 
 def test_every_step_waits_for_the_one_before_it_so_nothing_is_published_unaudited(
     nightly: dict[str, Any],
 ) -> None:
-    assert nightly["edges"] == sorted([first, second] for first, second in pairwise(_existing()))
+    line = ["sources", "fetch", *STEPS, "good_night"]
+    assert nightly["edges"] == sorted([*map(list, pairwise(line)), ["publish", "good_night"]])
+
+
+def test_only_the_report_runs_whatever_happened_before(nightly: dict[str, Any]) -> None:
+    rules = {name: task["trigger_rule"] for name, task in nightly["tasks"].items()}
+    assert rules.pop("report") == "all_done"
+    assert set(rules.values()) == {"all_success"}
+
+
+def test_a_run_of_the_dag_is_good_only_if_it_is_published_and_reported(nightly: dict[str, Any]) -> None:
+    """Airflow looks at the tasks that none follows: were it `report`, a failed audit would look good."""
+    followed = {above for above, _ in nightly["edges"]}
+    assert set(nightly["tasks"]) - followed == {"good_night"}
+    assert {above for above, below in nightly["edges"] if below == "good_night"} == {"publish", "report"}
+
+
+def test_a_night_that_is_late_is_told(nightly: dict[str, Any]) -> None:
+    assert nightly["deadlines"] == ["4:00:00"]
 
 
 def test_one_night_at_a_time_and_one_task_of_a_lake_at_a_time(nightly: dict[str, Any]) -> None:
@@ -83,10 +95,10 @@ def test_no_night_is_run_unasked_when_the_dag_is_switched_on(nightly: dict[str, 
 def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_failure(
     nightly: dict[str, Any],
 ) -> None:
-    for task in nightly["tasks"].values():
+    for name, task in nightly["tasks"].items():
         assert task["doc"].endswith(".")
-        assert task["retries"] > 0
-        assert task["explains"]
+        assert task["retries"] > 0 or name == "good_night"
+        assert task["explains"] or name == "good_night"
 
 
 def test_the_dag_is_documented_and_can_be_found(nightly: dict[str, Any]) -> None:

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.driver.client import StepFailed, StepInterrupted, run_step, stop_driver
+from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step, stop_driver
 from spark_jobs.driver.messages import (
+    Answer,
     Failure,
+    FetchRequest,
     Message,
+    ReportRequest,
     Said,
+    SourcesRequest,
     StepAnswer,
     StepRequest,
     StopRequest,
@@ -68,9 +72,13 @@ def _is_heard(place: Place) -> bool:
         StepRequest(
             config="a", day=date(2024, 5, 1), step=Step.ADMIT, goes_on=True, master="m", conf={"k": "v"}
         ),
+        SourcesRequest(config="a"),
+        FetchRequest(config="a", day=date(2024, 5, 1), source="gateway"),
+        ReportRequest(config="a", run_id="r"),
         StopRequest(),
         Said(text="zwölf\nLinien"),
         StepAnswer(run_id="r", worked=True, is_final=False, counts={"batches": 3}),
+        Answer(values={"sources": ["gateway"]}),
         Failure(message="no", transient=True, trace="where"),
     ],
     ids=lambda message: type(message).__name__,
@@ -92,6 +100,23 @@ def test_a_step_is_done_once_and_what_is_said_reaches_the_task(request_: StepReq
     assert (first.worked, again.worked, first.is_final) == (True, False, False)
     assert first.counts["objects"] == again.counts["objects"] == 1
     assert any("1 objects" in line for line in said)
+
+
+def test_sources_are_named_and_fetched_one_by_one(request_: StepRequest) -> None:
+    config, day = request_.config, request_.day
+
+    sources = ask(SourcesRequest(config=config), log=print)["sources"]
+    fetched = ask(FetchRequest(config=config, day=day, source=sources[0]), log=print)
+
+    assert sources == ["gateway"]
+    assert (fetched["objects"], run_step(request_, log=print).counts["objects"]) == (1, 1)
+
+
+def test_a_report_needs_neither_a_run_nor_spark(request_: StepRequest, tmp_path: Path) -> None:
+    told = ask(ReportRequest(config=request_.config), log=print)
+
+    assert told == {"runs": 0}
+    assert (tmp_path / "lake" / "dashboard" / "index.html").exists()
 
 
 def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
