@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
+from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
 
@@ -25,18 +26,25 @@ class SegmentFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        try:
+            self._close()
+        finally:  # where there is no space, closing fails once more
+            self._path.unlink(missing_ok=True)
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
         """Whole batches, as they stand in the log."""
-        self._file.write(data)
+        with translated(str(self._path)):
+            self._file.write(data)
         self._sha256.update(data)
         self.size += len(data)
 
     def finish(self, folder: str, directory: str) -> OutputFile:
         """Put the segment into the partition's `directory` below the key `folder`."""
-        self._file.close()
+        self._close()
         path = f"{directory}/{segment_file_name(self.base_offset, LogFileKind.LOG)}"
-        self._lake.adopt(self._path, f"{folder}/{path}")
+        self._lake.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=self.size, sha256=self._sha256.hexdigest())
+
+    def _close(self) -> None:
+        with translated(str(self._path)):
+            self._file.close()

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.storage.errors import ObjectMissing
+from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
 
@@ -36,12 +38,16 @@ class ParquetOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.forget()
-        self._path.unlink(missing_ok=True)
+        try:
+            self.forget()
+        finally:  # where there is no space, closing fails once more
+            self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
-        self._open().write_table(table)
+        with translated(str(self._path)):
+            self._open().write_table(table)
+        begin_sync(self._path)
 
     @property
     def size(self) -> int:
@@ -51,17 +57,19 @@ class ParquetOutput:
     def forget(self) -> None:
         """Drop everything that was written so far."""
         if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+            writer, self._writer = self._writer, None
+            with translated(str(self._path)):
+                writer.close()
 
     def finish(self, folder: str, path: str) -> OutputFile:
         """Put the file at `path` below the key `folder`; one without rows is a file too."""
-        self._open()
-        self.forget()
-        with self._path.open("rb") as written:
-            sha256 = hashlib.file_digest(written, "sha256").hexdigest()
+        with translated(str(self._path)):
+            self._open()
+            self.forget()
+            with self._path.open("rb") as written:
+                sha256 = hashlib.file_digest(written, "sha256").hexdigest()
         size = self._path.stat().st_size
-        self._store.adopt(self._path, f"{folder}/{path}")
+        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=size, sha256=sha256)
 
     def _open(self) -> pq.ParquetWriter:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -68,9 +69,9 @@ class Nights:
     def answer(self, request: Request) -> Answer:
         self._restore(request.night)
         night, said = NIGHTS[request.night], self._place / "said"
-        ended = _forked(lambda: _attempt(self._settings, night, _fault(request)), said)
+        ended = forked(lambda: attempt(self._settings, night, _fault(request)), said)
         told = said.read_text()
-        _forked(lambda: _attempt(self._settings, night, None), said)
+        forked(lambda: attempt(self._settings, night), said)
         different = differences(self._expected[request.night], standing(self._settings))
         return Answer(ended=ended, said=told, again=said.read_text(), different=different)
 
@@ -106,7 +107,7 @@ def _fault(request: Request) -> Callable[[], None]:
     return install
 
 
-def _attempt(settings: Settings, night: date, install: Callable[[], None] | None) -> int:
+def attempt(settings: Settings, night: date, install: Callable[[], None] | None = None) -> int:
     open_store.cache_clear()  # the lake is another one than this process knew
     WRITES.names, WRITES.at = [], lambda number: None
     if install is not None:
@@ -123,7 +124,7 @@ def _run(settings: Settings, night: date) -> None:
     run_night(settings, night, until=LAST, spark=InProcess(), narrator=Narrator(Console(quiet=True)))
 
 
-def _forked(work: Callable[[], int], output: Path) -> int:
+def forked(work: Callable[[], int], output: Path) -> int:
     """How a process ended that did `work`: its exit code, or its signal as a negative number."""
     child = os.fork()
     if child == 0:
@@ -133,6 +134,8 @@ def _forked(work: Callable[[], int], output: Path) -> int:
             code = 1
             try:
                 code = work()
+            except Exception:  # noqa: BLE001 -- what is no error of ours ends here, and is shown
+                traceback.print_exc(file=sys.stdout)
             finally:
                 sys.stdout.flush()
                 os._exit(code)

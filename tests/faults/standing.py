@@ -10,8 +10,8 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 
-LEFT_OUT = ("locks/", "ledger/", "catalog/", "tables/", ".scratch/")
-"""Who worked and when, and files of Iceberg that hold times and random names; its tables are compared."""
+LEFT_OUT = ("locks/", "ledger/", "dashboard/", "catalog/", "tables/", ".scratch/")
+"""Who worked and when, pages that tell of it, files of Iceberg with times in them: its tables are compared."""
 
 Standing = dict[str, str]
 """By key the digest of the bytes; by table the files that it names, its tags and how often it changed."""

@@ -6,12 +6,14 @@ With ONCEOVER_EVERY_FAULT=1 every change of both nights is such a moment; else t
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +110,18 @@ def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_le
 def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(nights: NightServer) -> None:
     for name, answer in _fails(nights, "full", _moments(nights, WRITTEN)):
         assert (name, answer.ended) == (name, FAILED), answer.said
-        assert answer.said.startswith("StoreFull: "), (name, answer.said)
+        assert answer.said.startswith(("StoreFull: ", "ReportFailed: ")), (name, answer.said)
         assert answer.said.endswith("no space left on the device: free some and run again\n")
         assert (name, answer.again, answer.different) == (name, "", [])
+
+
+def test_a_disk_that_is_too_small_is_named_until_it_is_large_enough(tmp_path: Path) -> None:
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-m", "tests.faults.small_disk"]
+    if not shutil.which("unshare") or subprocess.run([*command[:3], "true"], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["told"]) > 1
+    assert all("no space left on the device" in said or "disk is full" in said for said in found["told"])
+    assert (found["ended"], found["last"], found["different"]) == (0, "", [])
