@@ -6,6 +6,7 @@ no room, whatever becomes of that batch (facts §2.3).
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from spark_jobs.admitting.aborted import aborted_transactions
 from spark_jobs.admitting.batch_bytes import BatchCopier
 from spark_jobs.admitting.judging import OPEN, Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.lineage import Lineage
 from spark_jobs.admitting.segment_file import SegmentFile
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.snapshots import write_snapshot
@@ -38,11 +40,13 @@ class AcceptedLog:
         *,
         memory: PartitionMemory,
         copier: BatchCopier,
+        lineage: Lineage,
         segment_bytes: int,
     ) -> None:
         """`directory` is the partition's, below the key `folder`."""
         self._lake, self._folder, self._directory = lake, folder, directory
         self._memory, self._copier, self._segment_bytes = memory, copier, segment_bytes
+        self._lineage = lineage
         self._segment: SegmentFile | None = None
         self._aborted: list[AbortedTxn] = []
         self._outputs: list[OutputFile] = []
@@ -83,7 +87,8 @@ class AcceptedLog:
         """The accepted batches of a part, and the transactions that it closed."""
         aborted = list(aborted_transactions(closed, self._memory.transactions))
         for piece in self._pieces(judged):
-            for data in self._copier.copy(piece):
+            copier = replace(self._copier, leader_epoch=self._lineage.epoch_at(self._base_offset))
+            for data in copier.copy(piece):
                 if self._segment is None:
                     self._segment = self._begin()
                 self._segment.append(data)
@@ -112,14 +117,15 @@ class AcceptedLog:
         accepted = np.flatnonzero(judged.is_accepted[start:])
         return int(judged.decisions.base_offset[start + accepted[0]])
 
-    def finish(self, leader_epochs: tuple[EpochEntry, ...]) -> tuple[OutputFile, ...]:
-        """The files of the night."""
+    def finish(self) -> tuple[tuple[OutputFile, ...], tuple[EpochEntry, ...]]:
+        """The files of the night, and the partition's leader epochs after it."""
         self._end_segment()
+        end_offset = self._memory.producers.end_offset
+        leader_epochs = self._lineage.finish(end_offset)
         if self._outputs:
-            end_offset = self._memory.producers.end_offset
             self._put_snapshot(end_offset, write_snapshot(self._memory.producers.canonical()))
             self._put(LEADER_EPOCH_CHECKPOINT, write_leader_epochs(leader_epochs))
-        return tuple(self._outputs)
+        return tuple(self._outputs), leader_epochs
 
     def _room(
         self,
@@ -147,6 +153,11 @@ class AcceptedLog:
     def _end_segment(self) -> None:
         if self._segment is None:
             return
+        base_offset = self._segment.base_offset
+        written = self._lineage.epoch_at(base_offset)
+        settled = self._lineage.settle(base_offset, self._segment.sha256)
+        if settled != written:
+            self._segment.restamp(settled)
         self._outputs.append(self._segment.finish(self._folder, self._directory))
         if self._aborted:
             name = segment_file_name(self._segment.base_offset, LogFileKind.TXN_INDEX)

@@ -17,6 +17,7 @@ from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, wi
 from spark_jobs.admitting.copy_chunks import unused_chunk
 from spark_jobs.admitting.job import AdmittedPartition, PartitionJob
 from spark_jobs.admitting.judging import Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.lineage import Lineage
 from spark_jobs.admitting.parking import PatientMemory
 from spark_jobs.admitting.partition import PartitionNight, TaskFiles
 from spark_jobs.admitting.verdict_file import VerdictFile
@@ -84,6 +85,7 @@ class _Capture:
             f"log/{self._job.partition}",
             memory=self._memory,
             copier=copier,
+            lineage=Lineage(self._state, self._job.truncation),
             segment_bytes=self._task.settings.limits.segment_bytes,
         )
 
@@ -99,9 +101,10 @@ class _Capture:
         for copy in job.unused:
             for rows in iter_index(lake, copy.keys):
                 self._night.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
-        after = _state_after(self._state, self._memory, parked)
+        outputs, leader_epochs = self._log.finish()
+        after = replace(_state_after(self._state, self._memory, parked), leader_epochs=leader_epochs)
         self._night.staged_end_offset = after.end_offset
-        return self._night.finish(self._state, after, self._memory, self._log.finish(after.leader_epochs))
+        return self._night.finish(self._state, after, self._memory, outputs)
 
     def _judge(self, part: Chunk) -> tuple[Judged, Rows]:
         if isinstance(self._memory, PatientMemory):

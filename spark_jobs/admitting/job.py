@@ -7,7 +7,7 @@ from spark_jobs.config.sources import SourceKind
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.storage.index_files import IndexedCopy
-from spark_jobs.storage.manifest import ManifestEntry
+from spark_jobs.storage.manifest import ManifestEntry, Truncation
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
 
@@ -19,7 +19,7 @@ class PartitionJob:
     `unused` are brokers' logs of a captured partition. `objects` are the staged objects behind a capture,
     from which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold
     the leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
-    capture brings its own or nobody knows any.
+    capture brings its own or nobody knows any. `truncation` is the log of a capture that another run wrote.
     """
 
     partition: TopicPartition
@@ -30,6 +30,7 @@ class PartitionJob:
     objects: tuple[ManifestEntry, ...] = ()
     checkpoints: tuple[ManifestEntry, ...] = ()
     markers: str = ""
+    truncation: Truncation | None = None
 
     @property
     def rows(self) -> int:

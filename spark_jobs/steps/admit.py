@@ -1,6 +1,7 @@
 """`admit`: a verdict for every batch, an offset for every accepted one, the state for the next night."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -76,8 +77,14 @@ def _tasks(
     context: RunContext, partitions: Sequence[NightPartition], states: dict[TopicPartition, str]
 ) -> list[AdmitTask]:
     carried, markers = _carried_entries(context), _marker_files(context)
+    old = {TopicPartition(each.topic, each.partition): each for each in context.manifest.truncations}
     jobs = [
-        _job(each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, ""))
+        replace(
+            _job(
+                each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, "")
+            ),
+            truncation=old.get(each.partition),
+        )
         for each in partitions
     ]
     return [
