@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.backfill import backfill
 from spark_jobs.commands.dashboard import dashboard
 from spark_jobs.commands.explain import explain
 from spark_jobs.commands.inspect import inspect
@@ -33,6 +34,7 @@ def onceover(
     """Exactly-once tables from raw Kafka producer output, every night, without a broker."""
 
 
+app.command()(backfill)
 app.command()(dashboard)
 app.command()(explain)
 app.command()(inspect)

@@ -1,0 +1,114 @@
+"""`onceover backfill`: days again, with what their sources hold now."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+from spark_jobs.flow import Step
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
+
+MOST_OBJECTS = 3
+DAY = ["%Y-%m-%d"]
+
+
+def backfill(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    first: Annotated[datetime, typer.Option("--from", formats=DAY, help="The first day to run again.")],
+    last: Annotated[datetime, typer.Option("--to", formats=DAY, help="The last one; later ones may follow.")],
+    *,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only topics of this name or pattern; repeatable.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Only objects of this source; repeatable.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; `onceover runs` shows it.")] = "",
+    drop_vanished: Annotated[
+        bool, typer.Option("--drop-vanished", help="Also leave out what its source has lost since.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say which days would change and why.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line and day.")] = False,
+    until: Annotated[Step, typer.Option("--until", help="The last step to do.")] = Step.REPORT,
+) -> None:
+    """Run days again with what their sources hold now, then later ones as long as something changes for them.
+
+    A day that is as it should be is left alone, so an interrupted backfill goes on where it stopped. What
+    --topic and --source do not choose keeps the inputs that it had.
+    """
+    from spark_jobs.backfill import plan_backfill, run_backfill  # noqa: PLC0415 — --help does without
+    from spark_jobs.backfilling.request import BackfillRequest  # noqa: PLC0415 — likewise
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
+    from spark_jobs.spark_session import spark_for  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        settings = load_settings(config)
+        request = BackfillRequest(
+            first=first.date(),
+            last=last.date(),
+            topics=tuple(topic or ()),
+            sources=tuple(source or ()),
+            reason=reason,
+            drop_vanished=drop_vanished,
+        )
+        plan = plan_backfill(settings, request)
+        _show(plan, as_json=as_json)
+        if dry_run or not plan.changes:
+            return
+        narrator = Narrator()
+        for outcome in run_backfill(
+            settings, request, spark=spark_for(settings.spark), narrator=narrator, until=until
+        ):
+            said = "final" if outcome.is_final else f"done until {until}"
+            typer.echo(f"{outcome.run_id}  {said}", err=as_json)
+
+
+def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415 — --help does without
+
+    if as_json:
+        for day in plan.days:
+            typer.echo(json.dumps(day.to_plain()))
+        return
+    console = Console(soft_wrap=True)
+    if not plan.days:
+        console.print(
+            "neither these days nor later ones have a final run: onceover run does a day for the first time"
+        )
+        return
+    console.print(_table(plan))
+    if not plan.changes:
+        console.print("all is as it should be, nothing has to run")
+
+
+def _table(plan: "BackfillPlan") -> "Table":
+    from rich import box  # noqa: PLC0415 — --help does without
+    from rich.markup import escape  # noqa: PLC0415 — likewise
+    from rich.table import Table  # noqa: PLC0415 — likewise
+
+    table = Table("day", "runs again", "why", "objects", box=box.SIMPLE)
+    for day in plan.days:
+        answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
+        why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
+        if day.missed:
+            why += f"\n{day.missed:,} objects are gone from their source; their copies in the lake are used"
+        table.add_row(str(day.day), answer, escape(why), escape(_objects(day)))
+    return table
+
+
+def _objects(day: "DayPlan") -> str:
+    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
+
+    named = [printable(path) for reason in day.reasons for path in reason.objects]
+    more = len(named) - MOST_OBJECTS
+    return "\n".join([*named[:MOST_OBJECTS], *([f"and {more:,} more"] if more > 0 else [])])
