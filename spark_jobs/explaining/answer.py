@@ -79,18 +79,19 @@ def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answ
     """An answer for every batch of the run that the question is about."""
     paths: dict[int, str] | None = None
     for rows in answers(lake, question, run_id):
-        paths = _paths(lake, run_id) if paths is None else paths
+        paths = object_paths(lake, run_id) if paths is None else paths
         for row in rows.to_pylist():
-            yield Answer(run_id=run_id, place=_place(row, paths), row=row)
+            yield Answer(run_id=run_id, place=place_of(row, paths), row=row)
 
 
-def _place(row: dict[str, Any], paths: dict[int, str]) -> str:
+def place_of(row: dict[str, Any], paths: dict[int, str]) -> str:
+    """Where the batch stands; `paths` are the run's objects by their order."""
     if row["object_order"] == MARKER_OBJECT:
         return GIVEN
     return f"{paths[row['object_order']]} at byte {row['position']}"
 
 
-def _paths(lake: ObjectStore, run_id: str) -> dict[int, str]:
+def object_paths(lake: ObjectStore, run_id: str) -> dict[int, str]:
     """Source and path of every object of the run, also those that it took over from earlier nights."""
     carried = read_table(lake, step_key(run_id, Step.REBUILD, CARRIED)).to_pylist()
     return {

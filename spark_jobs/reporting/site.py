@@ -1,15 +1,16 @@
 """The whole site, brought up to date: what is new is read and written, what is shown already stays."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from spark_jobs.reporting.headline import Row, headline
-from spark_jobs.reporting.memory import fingerprint, recall, remember
+from spark_jobs.reporting.memory import Memory, fingerprint, recall, remember
+from spark_jobs.reporting.months import by_month, month_files, month_fingerprint
 from spark_jobs.reporting.pages import page_files
 from spark_jobs.reporting.recent import recent
+from spark_jobs.reporting.run_files import write_run
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import SiteFiles
-from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.chain import ChainEntry, read_chain
 from spark_jobs.storage.ledger import LedgerLine, list_runs, utc_now
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -20,17 +21,20 @@ def build_site(lake: ObjectStore, tell: Tell, *, anew: str | None = None) -> int
     """Write what is missing, and the run `anew` in any case; how many runs were written."""
     site = SiteFiles(lake)
     memory, lines = recall(site), list_runs(lake)
+    prints = {line.run_id: fingerprint(line) for line in lines}
     news = [
-        line for line in lines if memory.runs.get(line.run_id) != fingerprint(line) or line.run_id == anew
+        line for line in lines if memory.runs.get(line.run_id) != prints[line.run_id] or line.run_id == anew
     ]
-    for number, _ in enumerate(news, start=1):
+    for number, line in enumerate(news, start=1):
         tell(f"report: run {number} of {len(news)}")
+        write_run(site, line)
     write_years(site, lines, news)
     speaking = list(read_chain(lake).current.values())
-    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines))])
+    months = write_months(site, speaking, prints, memory.months)
+    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines, months))])
     for path, data in page_files(lake.url):
         site.put(path, data)
-    remember(site, replace(memory, runs={line.run_id: fingerprint(line) for line in lines}))
+    remember(site, Memory(runs=prints, months=months))
     return len(news)
 
 
@@ -48,14 +52,27 @@ def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[Led
         site.put_data([(name, sorted({**shown, **fresh}.values(), key=_by_day))])
 
 
+def write_months(
+    site: SiteFiles, speaking: Sequence[ChainEntry], prints: dict[str, str], known: dict[str, str]
+) -> dict[str, str]:
+    """The topics' series of every month that has changed; the fingerprints of all months."""
+    found = by_month(speaking)
+    months = {month: month_fingerprint(entries, prints) for month, entries in found.items()}
+    for month, entries in found.items():
+        if known.get(month) != months[month]:
+            site.put_data(month_files(site, month, entries))
+    return months
+
+
 def _by_day(row: Row) -> tuple[str, str, str]:
     return row["day"], row["started"], row["id"]
 
 
-def _index(lines: Sequence[LedgerLine]) -> Row:
+def _index(lines: Sequence[LedgerLine], months: dict[str, str]) -> Row:
     """What every page loads first."""
     return {
         "built": utc_now().isoformat(timespec="seconds"),
         "years": sorted({line.day.year for line in lines}),
+        "months": sorted(months),
         "runs": len(lines),
     }

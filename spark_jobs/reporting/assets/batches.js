@@ -1,2 +1,102 @@
-// Written soon.
+// Find a batch by partition, offset, producer or verdict, and read why it was taken or refused.
 "use strict";
+
+(() => {
+  const { el, words, parts, link, visible } = onceover;
+  const ENOUGH = 400;
+  const MOST = 200;
+
+  const quoted = (text) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  const given = (value) => value !== null && value !== "";
+
+  function wish() {
+    const found = onceover.fragment();
+    const number = (name) => (given(found.get(name)) && /^-?\d+$/.test(found.get(name)) ? Number(found.get(name)) : null);
+    return { topic: found.get("topic") || "", partition: number("partition"), offset: number("offset"), producer: number("producer"), verdict: found.get("verdict") || "" };
+  }
+
+  // Whether a chunk can hold what is wished for; most can be ruled out without loading them.
+  function mayHold(entry, wished) {
+    if (wished.verdict && !entry.verdicts.includes(wished.verdict)) return false;
+    if (wished.producer !== null) {
+      const [first, last] = entry.producer_range;
+      if (entry.producers ? !entry.producers.includes(wished.producer) : wished.producer < first || wished.producer > last) return false;
+    }
+    return entry.parts.some(([topic, partition, first, last]) => (!wished.topic || topic === wished.topic) && (wished.partition === null || partition === wished.partition) && (wished.offset === null || (first >= 0 && first <= wished.offset && wished.offset <= last)));
+  }
+
+  const fits = (batch, wished) =>
+    (!wished.topic || batch.topic === wished.topic) &&
+    (wished.partition === null || batch.partition === wished.partition) &&
+    (wished.producer === null || batch.producer === wished.producer) &&
+    (!wished.verdict || batch.verdict === wished.verdict) &&
+    (wished.offset === null || (batch.offset !== null && batch.offset <= wished.offset && wished.offset <= batch.last));
+
+  async function find(run, index, wished) {
+    const chunks = index.chunks.map((entry, i) => [entry, i]).filter(([entry]) => mayHold(entry, wished));
+    const found = [];
+    let loaded = 0;
+    for (const [, i] of chunks) {
+      if (found.length >= MOST) break;
+      const chunk = await onceover.load(`run/${run.id}/batches/${i}`);
+      found.push(...chunk.filter((batch) => fits(batch, wished)));
+      loaded += 1;
+    }
+    return { found: found.slice(0, MOST), more: found.length > MOST || loaded < chunks.length };
+  }
+
+  function form(run, runs, index, wished) {
+    const field = (name, label, control) => el("p", {}, el("label", { for: name }, label), control);
+    const number = (name) => el("input", { id: name, name, inputmode: "numeric", pattern: "-?[0-9]+", value: wished[name] ?? "", autocomplete: "off" });
+    const choice = (name, options) => el("select", { id: name, name }, el("option", { value: "" }, "any"), options.map(([value, text]) => el("option", { value, selected: value === wished[name] }, text)));
+    const submit = (event) => {
+      event.preventDefault();
+      const values = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ""));
+      location.assign(link("batches", { ...values, run: run.id }));
+    };
+    return el(
+      "form",
+      { class: "search", role: "search", "aria-label": "Find batches", on: { submit } },
+      field("topic", "Topic", choice("topic", index.topics.map((topic) => [topic, visible(topic)]))),
+      field("partition", "Partition", number("partition")),
+      field("offset", "Offset", number("offset")),
+      field("producer", "Producer id", number("producer")),
+      field("verdict", "Verdict", choice("verdict", words.VERDICTS.map((name) => [name, words.verdict(name).text]))),
+      el("p", {}, el("button", { type: "submit" }, "Find")),
+    );
+  }
+
+  function holds(index) {
+    if (index.shown === index.batches) return el("p", { class: "soft" }, `All ${words.count(index.batches, "batch", "batches")} of the night are here.`);
+    const troubled = index.shown_troubled === index.troubled ? `all ${words.number(index.troubled)}` : `${words.number(index.shown_troubled)} of ${words.number(index.troubled)}`;
+    return el("p", { class: "notice" }, `The night has ${words.count(index.batches, "batch", "batches")}. This page holds ${troubled} that were not simply taken, and the newest ${words.number(index.shown - index.shown_troubled)} of the others, shared out evenly over the partitions. For any other batch: `, el("code", {}, "onceover explain"), ".");
+  }
+
+  function results({ found, more }, run, wished) {
+    if (!found.length) {
+      const command = wished.topic ? `onceover explain ${quoted(wished.topic)} ${wished.partition ?? 0} --run ${run.id}${wished.offset === null ? "" : ` --offset ${wished.offset}`} --config onceover.yaml` : null;
+      return [el("p", { class: "notice", id: "results" }, "No batch here is like that.", command ? [" To ask the tables themselves: ", el("code", {}, visible(command))] : null)];
+    }
+    const offsets = (batch) => (batch.offset === null ? words.NONE : batch.offset === batch.last ? words.number(batch.offset) : `${words.number(batch.offset)} – ${words.number(batch.last)}`);
+    const columns = [
+      { title: "Partition", cell: (batch) => el("span", { class: "name" }, visible(`${batch.topic}-${batch.partition}`)) },
+      { title: "Verdict", cell: (batch) => parts.verdict(batch.verdict) },
+      { title: "Offsets", number: true, cell: offsets },
+      { title: "Explanation", wide: true, cell: (batch) => [visible(batch.sentence), el("br"), el("span", { class: "soft" }, visible(batch.place))] },
+      { title: "Producer", number: true, cell: (batch) => (batch.producer < 0 ? words.NONE : `${batch.producer} epoch ${batch.epoch}`) },
+      { title: "Size", number: true, cell: (batch) => [batch.records > 0 ? words.count(batch.records, "record") : words.NONE, el("br"), words.bytes(batch.bytes)] },
+      { title: "Newest record", cell: (batch) => (batch.time > 0 ? onceover.time(new Date(batch.time).toISOString()) : words.NONE) },
+    ];
+    return [parts.table(more ? `The first ${found.length} batches that fit` : `${words.count(found.length, "batch", "batches")} found`, columns, found)];
+  }
+
+  parts.start(async (site) => {
+    const runs = await onceover.loadRuns(site, ENOUGH);
+    const run = parts.chosenRun(runs);
+    const index = await onceover.load(`run/${run.id}/batches`);
+    const wished = wish();
+    document.title = `Batches on ${run.day} · Onceover`;
+    const rest = Object.fromEntries([...onceover.fragment()].filter(([name]) => name !== "run"));
+    return [parts.runPicker(runs, run.id, "batches", rest), el("h1", {}, `Batches on ${run.day}`), holds(index), form(run, runs, index, wished), ...results(await find(run, index, wished), run, wished)];
+  });
+})();

@@ -39,7 +39,8 @@ onceover.charts = (() => {
     ...more,
   });
 
-  function series(each, place, kind) {
+  function series(spec, each, place) {
+    const { kind } = spec;
     const stroke = color(each.tone);
     return {
       label: each.name,
@@ -49,7 +50,7 @@ onceover.charts = (() => {
       fill: kind === "bars" ? stroke : undefined,
       paths: kind === "bars" ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
       points: { show: kind !== "bars", size: 5, fill: stroke },
-      value: (_, value) => (value === null || value === undefined ? words.NONE : each.format ? each.format(value) : words.number(value)),
+      value: (_, value) => format(spec, value),
     };
   }
 
@@ -64,17 +65,26 @@ onceover.charts = (() => {
         x: { time: false, range: () => [-0.6, spec.days.length - 0.4] },
         y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
-      axes: [axis({ values: ticks, incrs: [1, 2, 4, 7, 14, 28, 56, 112], space: 46 }), axis({ values, size: 58, incrs: spec.format ? undefined : undefined })],
-      series: [{ label: "Night", value: (_, i) => (i === null || i === undefined ? words.NONE : spec.days[i]) }, ...spec.series.map((each, i) => series(each, i, spec.kind))],
+      axes: [axis({ values: ticks, incrs: [1, 2, 4, 7, 14, 28, 56, 112], space: 46, size: 30 }), axis({ values, size: 58 })],
+      series: [{ label: "Night", value: (_, i) => (i === null || i === undefined ? words.NONE : spec.days[i]) }, ...spec.series.map((each, i) => series(spec, each, i))],
     };
   }
 
   // spec: title, what (the unit), days, series of {name, values, tone}, kind "bars" or "lines", format.
   function chart(spec) {
     const holder = el("div", { class: "plot", role: "img", "aria-label": `${spec.title}, ${spec.what}: ${told(spec)}` });
-    keep(holder, (width) => new uPlot(options(spec, width), [spec.days.map((_, i) => i), ...spec.series.map((each) => each.values)], holder));
+    keep(holder, (width) => showLast(new uPlot(options(spec, width), [spec.days.map((_, i) => i), ...spec.series.map((each) => each.values)], holder)));
     const caption = el("figcaption", {}, el("strong", {}, spec.title), " ", el("span", { class: "soft" }, spec.what));
     return el("figure", { class: "chart" }, caption, holder, asTable(spec));
+  }
+
+  // While nobody points at a night, the legend tells of the last one.
+  function showLast(plot) {
+    const last = plot.data[0].length - 1;
+    const show = () => last >= 0 && plot.setLegend({ idx: last });
+    plot.over.addEventListener("mouseleave", () => setTimeout(show));
+    setTimeout(show);
+    return plot;
   }
 
   function told(spec) {

@@ -3,7 +3,7 @@
 
 onceover.parts = (() => {
   const { el, words, link } = onceover;
-  const PAGE = 50;
+  const PAGE = 25;
 
   const badge = (known, extra = "") => el("span", { class: `badge ${known.tone}`, title: known.meaning || null }, el("span", { "aria-hidden": "true" }, `${known.symbol} `), known.text + extra);
   const status = (run) => badge(words.statusOf(run));

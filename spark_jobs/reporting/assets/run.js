@@ -1,2 +1,150 @@
-// Written soon.
+// One run: its steps, inputs, verdicts by partition, what was expected of it, and what is new in it.
 "use strict";
+
+(() => {
+  const { el, words, parts, time, link, runLink, topicLink, visible } = onceover;
+  const ENOUGH = 400;
+  const STEP_STATUS = {
+    done: { symbol: "✓", tone: "good", text: "done" },
+    failed: { symbol: "✕", tone: "bad", text: "failed" },
+    running: { symbol: "…", tone: "calm", text: "running" },
+    interrupted: { symbol: "‖", tone: "warn", text: "interrupted" },
+    "not reached": { symbol: "·", tone: "none", text: "not reached" },
+  };
+  const section = (id, title, ...children) => el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
+  const isTrouble = (name) => !["accepted", "overlap", "duplicate"].includes(name);
+
+  function head(run, runs) {
+    const failure = run.message ? el("pre", { class: "message", tabindex: "0", "aria-label": "What failed" }, run.message.split("\n").map(visible).join("\n")) : null;
+    const facts = el(
+      "dl",
+      { class: "facts" },
+      fact("Status", parts.status(run), run.status === "failed" ? ` in ${run.step}` : null),
+      fact("Started", time(run.started)),
+      fact("Ended", run.finished ? time(run.finished) : words.NONE),
+      fact("Worked", words.seconds(run.seconds), run.attempts > 1 ? ` in ${run.attempts} attempts` : null),
+      fact("Records published", run.published ? words.count(run.records, "record") : "nothing is published"),
+      fact("Look closer", el("a", { href: link("batches", { run: run.id }) }, "batches"), ", ", el("a", { href: link("producers", { run: run.id }) }, "producers"), ", ", el("a", { href: link("transactions", { run: run.id }) }, "transactions")),
+    );
+    return [parts.runPicker(runs, run.id, "run"), el("h1", {}, `Night of ${run.day}`), el("p", { class: "soft code" }, run.id), facts, failure];
+  }
+
+  const fact = (name, ...values) => [el("dt", {}, name), el("dd", {}, ...values)];
+
+  function steps(data) {
+    const longest = Math.max(...data.steps.map((step) => step.seconds || 0), 0.001);
+    const bar = (step) => (step.seconds === null ? words.NONE : [words.seconds(step.seconds), el("meter", { class: "bar", min: 0, max: longest, value: step.seconds, "aria-hidden": "true" })]);
+    const told = (step) => [Object.entries(step.counts).filter(([, n]) => n).map(([name, n]) => `${words.number(n)} ${name.replaceAll("_", " ")}`).join(", "), step.messages.length ? el("ul", { class: "remarks" }, step.messages.map((text) => el("li", {}, visible(text)))) : null];
+    const columns = [
+      { title: "Step", cell: (step) => el("strong", {}, step.step) },
+      { title: "Status", cell: (step) => parts.badge(STEP_STATUS[step.status]) },
+      { title: "Duration", number: true, cell: bar },
+      { title: "Counted", wide: true, cell: told },
+    ];
+    return section("steps", "Steps", parts.table("The nine steps of the run", columns, data.steps, { unseen: true }));
+  }
+
+  function inputs(data) {
+    const { inputs: given, origins } = data;
+    const sources = parts.table("Staged objects by source", [
+      { title: "Source", cell: (row) => row[0] },
+      { title: "Role", cell: (row) => row[1].replaceAll("_", " ") },
+      { title: "Objects", number: true, cell: (row) => words.number(row[2]) },
+      { title: "Size", number: true, cell: (row) => words.bytes(row[3]) },
+    ], given.sources, { empty: "Nothing was staged." });
+    const aside = given.set_aside_count ? parts.table(`Set aside: ${words.number(given.set_aside_count)} objects`, [{ title: "Object", cell: (row) => visible(row[0]) }, { title: "Why", cell: (row) => visible(row[1]) }], given.set_aside) : null;
+    const digests = el("dl", { class: "facts" }, ["manifest", "config", "state_in"].flatMap((name) => fact(name.replace("_", "-"), el("code", {}, given[name]))));
+    return section("inputs", "Inputs", el("p", { class: "soft" }, "A run is a pure function of these three; the same again give the same tables."), digests, sources, aside, provenance(origins));
+  }
+
+  function provenance(origins) {
+    const counts = Object.entries(origins.counts).map(([origin, n]) => `${words.number(n)} from ${({ chain: "the run before", snapshot: "a broker's snapshot", seed: "a seed", empty: "nothing: no state was known" })[origin]}`);
+    const from = (row) => (row.run_id ? runLink(row.run_id, row.run_id.slice(0, 10)) : row.snapshot ? visible(row.snapshot) : words.NONE);
+    const table = parts.table(origins.rows.length < origins.count ? `The first ${origins.rows.length} of ${words.number(origins.count)} partitions` : "Where each partition's state came from", [
+      { title: "Partition", cell: (row) => visible(`${row.topic}-${row.partition}`) },
+      { title: "Origin", cell: (row) => row.origin },
+      { title: "From", cell: from },
+      { title: "Producers", number: true, cell: (row) => words.number(row.producers) },
+      { title: "Expired", number: true, cell: (row) => words.number(row.expired) },
+      { title: "Remark", wide: true, cell: (row) => visible([row.message, ...row.skipped].filter(Boolean).join("; ")) },
+    ], origins.rows, { empty: "The run did not get to rebuild." });
+    return el("details", {}, el("summary", {}, `State at the start: ${counts.join(", ") || "unknown"}`), table);
+  }
+
+  // Rows are partitions, columns verdicts; each cell has its number, and a shade by its share of the row.
+  function heat(data, run) {
+    if (!data || !data.rows.length) return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "The run did not get to admit."));
+    const names = words.VERDICTS.filter((name) => data.rows.some((row) => row[2][name]));
+    const all = (row) => Object.values(row[2]).reduce((sum, n) => sum + n, 0);
+    const trouble = (row) => Object.entries(row[2]).reduce((sum, [name, n]) => sum + (isTrouble(name) ? n : 0), 0);
+    const rows = [...data.rows].sort((a, b) => trouble(b) - trouble(a) || all(b) - all(a));
+    const columns = [
+      { title: "Partition", cell: (row) => el("span", {}, topicLink(data.topics[row[0]].code, data.topics[row[0]].name), `-${row[1]}`) },
+      ...names.map((name) => ({ title: `${words.verdict(name).symbol} ${words.verdict(name).text}`, number: true, cell: (row) => shade(row[2][name] || 0, all(row), name, data.topics[row[0]].name, row[1], run) })),
+      { title: "Records", number: true, cell: (row) => words.number(row[3]) },
+      { title: "LSO lag", number: true, cell: (row) => (row[7] ? words.number(row[7]) : words.NONE) },
+    ];
+    return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "Batches of the night; the darker a cell, the larger its share of the partition. Partitions with most trouble come first."), el("div", { class: "heat" }, parts.table("Batches by partition and verdict", columns, rows)));
+  }
+
+  function shade(n, all, name, topic, partition, run) {
+    if (!n) return el("span", { class: "zero" }, "0");
+    const level = Math.min(5, Math.max(1, Math.ceil(5 * Math.sqrt(n / all))));
+    const title = `${words.percent(n, all)} of ${words.count(all, "batch", "batches")}`;
+    return el("a", { class: `cell ${words.verdict(name).tone} level-${level}`, title, href: link("batches", { run: run.id, topic, partition, verdict: name }) }, words.number(n));
+  }
+
+  function expectations(data, before) {
+    const was = new Map(((before && before.expectations) || []).map((each) => [`${each.suite}/${each.expectation}`, each.success]));
+    const judged = (each) => (each.success ? { symbol: "✓", tone: "good", text: "met" } : each.severity === "critical" ? { symbol: "✕", tone: "bad", text: "failed, critical" } : { symbol: "!", tone: "warn", text: "failed, warning" });
+    const news = (each) => (was.has(`${each.suite}/${each.expectation}`) && was.get(`${each.suite}/${each.expectation}`) !== each.success ? el("span", { class: "soft" }, each.success ? " failed in the run before" : " was met in the run before") : null);
+    const examples = (each) => [el("code", {}, visible(each.observed)), each.examples.length ? el("ul", { class: "remarks" }, each.examples.map((text) => el("li", {}, visible(text)))) : null];
+    const docs = data.docs ? el("p", {}, el("a", { href: `docs/${data.id}/index.html` }, "Data Docs of this audit")) : null;
+    const columns = [
+      { title: "Result", cell: (each) => [parts.badge(judged(each)), news(each)] },
+      { title: "About", cell: (each) => each.suite },
+      { title: "Expectation", wide: true, cell: (each) => [visible(each.sentence), el("br"), el("code", { class: "soft" }, visible(each.expected))] },
+      { title: "Found", wide: true, cell: examples },
+    ];
+    const [failed, met] = [false, true].map((success) => data.expectations.filter((each) => each.success === success));
+    if (!data.expectations.length) return section("expectations", "Expectations", el("p", { class: "soft" }, "The run did not get to audit."));
+    const failures = failed.length ? parts.table(`${words.count(failed.length, "expectation")} failed`, columns, failed) : el("p", {}, parts.badge({ symbol: "✓", tone: "good", text: `all ${met.length} met` }));
+    const rest = met.length ? el("details", {}, el("summary", {}, `${words.count(met.length, "expectation")} met`), parts.table("What was expected and found", columns, met)) : null;
+    return section("expectations", "Expectations", failures, rest, docs);
+  }
+
+  function changes(run, before, topics, topicsBefore) {
+    if (!before) return section("changes", "What changed", el("p", { class: "soft" }, "There is no run before this one."));
+    const pick = [["Records published", (each) => each.records], ["Bytes staged", (each) => each.bytes, words.bytes], ["Batches", (each) => each.batches], ...words.VERDICTS.map((name) => [`Batches ${words.verdict(name).text}`, (each) => each.verdicts[name] || 0]), ...words.OUTCOMES.map((name) => [`Transactions ${name}`, (each) => each.outcomes[name] || 0]), ["LSO lag", (each) => each.lag], ["Time worked", (each) => each.seconds, words.seconds]];
+    const rows = pick.map(([name, of, format = words.number]) => ({ name, format, now: of(run), before: of(before) })).filter((row) => (row.now || row.before) && row.now !== row.before);
+    const shift = (row) => (row.before ? `${row.now >= row.before ? "▲ +" : "▼ −"}${Math.abs((100 * ((row.now || 0) - row.before)) / row.before).toLocaleString("en", { maximumFractionDigits: 1 })} %` : "▲ new");
+    const table = parts.table(`Against the run of ${before.day}`, [
+      { title: "Number", cell: (row) => row.name },
+      { title: before.day, number: true, cell: (row) => row.format(row.before) },
+      { title: run.day, number: true, cell: (row) => row.format(row.now) },
+      { title: "Change", number: true, cell: shift },
+    ], rows, { empty: "All numbers are the same." });
+    return section("changes", "What changed", el("p", {}, "Compared with ", runLink(before.id, `the run of ${before.day}`), "."), topicChanges(topics || [], topicsBefore || []), table);
+  }
+
+  function topicChanges(now, before) {
+    const [names, earlier] = [new Set(now.map((each) => each.code)), new Set(before.map((each) => each.code))];
+    const list = (text, found) => (found.length ? el("p", {}, `${text}: `, found.slice(0, 20).flatMap((each, i) => [i ? ", " : "", topicLink(each.code, each.name)]), found.length > 20 ? ` and ${found.length - 20} more` : "") : null);
+    return el("div", {}, list("New topics", now.filter((each) => !earlier.has(each.code))), list("Topics without news", before.filter((each) => !names.has(each.code))));
+  }
+
+  function troubles(run) {
+    const kinds = Object.entries(run.quarantine);
+    return kinds.length ? el("p", {}, "Quarantine: ", kinds.map(([kind, n]) => `${words.number(n)} ${kind}`).join(", "), ". The table ", el("code", {}, "quarantine"), " has the bytes and the reason of each.") : null;
+  }
+
+  parts.start(async (index) => {
+    const runs = await onceover.loadRuns(index, ENOUGH);
+    const run = parts.chosenRun(runs);
+    document.title = `Run of ${run.day} · Onceover`;
+    const before = [...runs].reverse().find((each) => each.status === "final" && each.day < run.day);
+    const of = (each, name) => (each ? onceover.load(`run/${each.id}/${name}`) : null);
+    const [data, partitions, topics, dataBefore, topicsBefore] = await Promise.all([of(run, "run"), of(run, "partitions"), of(run, "topics"), of(before, "run"), of(before, "topics")]);
+    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), troubles(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
+  });
+})();

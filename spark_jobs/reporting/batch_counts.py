@@ -1,0 +1,93 @@
+"""One pass over a partition's verdicts: how many of each, and which producers they are about."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import iter_rows
+
+PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
+"""Verdicts of batches that nobody did anything wrong about."""
+COLUMNS = [
+    "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
+]  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class ProducerCounts:
+    """A producer that something went wrong with, on any partition.
+
+    `farthest` is by how many sequences its largest gap misses; `fenced_by` are newer epochs that it met.
+    """
+
+    producer_id: int
+    verdicts: Counter[str] = field(default_factory=Counter)
+    epochs: Counter[int] = field(default_factory=Counter)
+    fenced_by: set[int] = field(default_factory=set)
+    partitions: Counter[str] = field(default_factory=Counter)
+    farthest: int = 0
+    accepted: int = 0
+
+
+Producers = dict[int, ProducerCounts]
+
+
+def count_batches(lake: ObjectStore, key: str, partition: str, producers: Producers) -> Counter[str]:
+    """The verdicts of one file of `batches`; what is not plain is noted under its producer."""
+    counts: Counter[str] = Counter()
+    troubled: set[int] = set()
+    for rows in iter_rows(lake, key, columns=COLUMNS):
+        found: Any = pc.value_counts(rows.column("verdict"))
+        counts.update(
+            dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
+        )
+        for row in _grouped(rows):
+            troubled.add(row["producer_id"])
+            _note(
+                producers.setdefault(row["producer_id"], ProducerCounts(producer_id=row["producer_id"])),
+                row,
+                partition,
+            )
+    if troubled - {-1}:
+        _note_accepted(lake, key, troubled, producers)
+    return counts
+
+
+def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows that are not plain, by producer, epoch, verdict and the epoch that stood against it."""
+    is_plain = pc.is_in(rows.column("verdict"), value_set=pa.array(sorted(PLAIN)))
+    found = pa.Table.from_batches([rows]).filter(pc.invert(is_plain))
+    if found.num_rows:
+        gap = pc.subtract(found.column("base_sequence"), found.column("expected_sequence"))
+        keys = ["producer_id", "producer_epoch", "verdict", "expected_epoch"]
+        groups = found.append_column("gap", gap).group_by(keys)
+        yield from groups.aggregate([("gap", "max"), ("verdict", "count")]).to_pylist()
+
+
+def _note(producer: ProducerCounts, row: dict[str, Any], partition: str) -> None:
+    verdict, count = row["verdict"], row["verdict_count"]
+    producer.verdicts[verdict] += count
+    producer.epochs[row["producer_epoch"]] += count
+    producer.partitions[partition] += count
+    if verdict == Verdict.FENCED and row["expected_epoch"] is not None:
+        producer.fenced_by.add(row["expected_epoch"])
+    if verdict in {Verdict.OUT_OF_ORDER, Verdict.PARKED} and row["gap_max"] is not None:
+        producer.farthest = max(producer.farthest, row["gap_max"])
+
+
+def _note_accepted(lake: ObjectStore, key: str, troubled: set[int], producers: Producers) -> None:
+    """How much of the same producers was fine, to compare with."""
+    wanted = np.array(sorted(troubled))
+    for rows in iter_rows(lake, key, columns=["verdict", "producer_id"]):
+        accepted = rows.filter(pc.equal(rows.column("verdict"), pa.scalar(Verdict.ACCEPTED.value)))
+        ids = accepted.column("producer_id").to_numpy()
+        found, counts = np.unique(ids[np.isin(ids, wanted)], return_counts=True)
+        for producer_id, count in zip(found.tolist(), counts.tolist(), strict=True):
+            producers[producer_id].accepted += count

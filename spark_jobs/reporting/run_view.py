@@ -1,0 +1,93 @@
+"""The page of one run: its steps, inputs, where its state came from, and what the audit said."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from spark_jobs.flow import STEPS, Step
+from spark_jobs.reporting.headline import RESULTS, Row, seconds_of
+from spark_jobs.reporting.run_tables import RunTables
+from spark_jobs.storage.ledger import LedgerLine, RunStatus, StepLine
+from spark_jobs.storage.run_folder import MANIFEST
+from spark_jobs.storage.staged import read_run_manifest
+
+ORIGINS = "origins.parquet"
+MESSAGES = "messages.json"
+MOST_ORIGINS = 300
+MOST_SET_ASIDE = 50
+LONGEST_TEXT = 500
+
+
+def run_view(line: LedgerLine, tables: RunTables) -> Row:
+    """Everything that is not in the run's headline."""
+    return {
+        "id": line.run_id,
+        "steps": list(_steps(line, tables)),
+        "inputs": {
+            "manifest": line.manifest,
+            "config": line.config,
+            "state_in": line.state_in,
+            **_staged(tables),
+        },
+        "origins": _origins(tables),
+        "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, RESULTS)],
+    }
+
+
+def _steps(line: LedgerLine, tables: RunTables) -> Iterator[Row]:
+    """The nine steps; `stage` comes before the run has a name, so the ledger has no time of it."""
+    lines = {step.step: step for step in line.steps}
+    for step in STEPS:
+        yield {
+            "step": step.value,
+            "status": _status(line, step, lines.get(step), tables),
+            "started": lines[step].started_at if step in lines else None,
+            "seconds": seconds_of(lines[step]) if step in lines else None,
+            "counts": lines[step].counts if step in lines else tables.counts(step),
+            "messages": [text[:LONGEST_TEXT] for text in tables.json(step, MESSAGES) or ()],
+        }
+
+
+def _status(line: LedgerLine, step: Step, found: StepLine | None, tables: RunTables) -> str:
+    if step is Step.REPORT:
+        return "done"
+    if found is None:
+        return "done" if step is Step.STAGE and tables.has(step, MANIFEST) else "not reached"
+    if found.finished_at:
+        return "done"
+    return "failed" if line.status is RunStatus.FAILED else line.status.value
+
+
+def _staged(tables: RunTables) -> Row:
+    """Objects and bytes by source, and what was set aside."""
+    if not tables.has(Step.STAGE, MANIFEST):
+        return {"sources": [], "set_aside": [], "set_aside_count": 0}
+    manifest = read_run_manifest(tables.lake, tables.run_id)
+    objects = Counter((entry.source, entry.role.value) for entry in manifest.entries)
+    size: Counter[tuple[str, str]] = Counter()
+    for entry in manifest.entries:
+        size[entry.source, entry.role.value] += entry.size
+    return {
+        "sources": [[*key, count, size[key]] for key, count in sorted(objects.items())],
+        "set_aside": [
+            [f"{each.source}/{each.path}", each.detail] for each in manifest.problems[:MOST_SET_ASIDE]
+        ],
+        "set_aside_count": len(manifest.problems),
+    }
+
+
+def _origins(tables: RunTables) -> Row:
+    """Where the producers' state came from; partitions with something to tell come first."""
+    rows = tables.rows(Step.REBUILD, ORIGINS)
+    rows.sort(key=lambda row: (row["message"] is None and not row["skipped"], row["topic"], row["partition"]))
+    return {
+        "counts": dict(Counter(row["origin"] for row in rows)),
+        "rows": [
+            {name: value for name, value in row.items() if name != "state"} for row in rows[:MOST_ORIGINS]
+        ],
+        "count": len(rows),
+    }
+
+
+def _expectation(row: Row) -> Row:
+    names = ("suite", "expectation", "severity", "sentence", "success", "observed", "expected", "examples")
+    return {name: row[name] for name in names}
