@@ -258,6 +258,7 @@ def _prepare(step: Step) -> None:
 
 def _make_final(context: RunContext, until: Step) -> None:
     done = _done(context.folder, until)
+    context.folder.settle(*(each.step for each in done))
     make_final(
         context.lake,
         context.chain,

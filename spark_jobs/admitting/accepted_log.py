@@ -169,5 +169,5 @@ class AcceptedLog:
 
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._directory}/{name}"
-        self._lake.put(f"{self._folder}/{path}", data)
+        self._lake.put(f"{self._folder}/{path}", data, lasting=False)
         self._outputs.append(OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest()))

@@ -34,7 +34,7 @@ class BatchCopier:
     staged: StagedObjects
     leader_epoch: int
 
-    def copy(self, judged: Judged) -> Iterator[bytes]:
+    def copy(self, judged: Judged) -> Iterator[bytes | memoryview]:
         """The accepted batches of `judged` in its order, some at a time."""
         accepted = judged.rows.filter(pa.array(judged.is_accepted))
         offsets = judged.decisions.base_offset[judged.is_accepted]
@@ -48,9 +48,11 @@ class BatchCopier:
                 entry = self.objects.entries[places[start]]
                 for window in _windows(positions[start:stop], sizes[start:stop]):
                     part = slice(start + window.start, start + window.stop)
-                    yield self._window(entry, positions[part], sizes[part], offsets[part])
+                    yield from self._window(entry, positions[part], sizes[part], offsets[part])
 
-    def _window(self, entry: ManifestEntry, positions: Int64s, sizes: Int64s, offsets: Int64s) -> bytes:
+    def _window(
+        self, entry: ManifestEntry, positions: Int64s, sizes: Int64s, offsets: Int64s
+    ) -> Iterator[memoryview]:
         start, end = int(positions[0]), int(positions[-1] + sizes[-1])
         data = np.frombuffer(bytearray(self.staged.read_range(entry, start, end - start)), dtype=np.uint8)
         at = (positions - start)[:, np.newaxis]
@@ -58,7 +60,8 @@ class BatchCopier:
         data[at + np.arange(12, 16)] = np.frombuffer(
             self.leader_epoch.to_bytes(4, signed=True), dtype=np.uint8
         )
-        return b"".join(data[first:last].tobytes() for first, last in _runs(positions - start, sizes))
+        for first, last in _runs(positions - start, sizes):
+            yield data[first:last].data
 
     def _markers(self, rows: pa.RecordBatch, offsets: Int64s) -> bytes:
         names = ("producer_id", "producer_epoch", "control_type", "coordinator_epoch", "max_timestamp")

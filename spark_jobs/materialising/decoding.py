@@ -20,8 +20,8 @@ from spark_jobs.protocol.record_batch import MAGIC_V2
 from spark_jobs.protocol.records import LogRecord
 from spark_jobs.storage.errors import ObjectChanged
 
-PIECE_BYTES = 32 * 2**20
-"""Bytes of decompressed records that are decoded at once, and one batch more."""
+PIECE_BYTES = 8 * 2**20
+"""Bytes of decompressed records that are decoded at once, and one batch more; the cache still holds them."""
 
 ReadBytes = Callable[[int, int, int], bytes]
 """(object order, start, length) → bytes of a staged object."""

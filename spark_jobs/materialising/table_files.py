@@ -60,7 +60,7 @@ class TableFiles:
     def _write_group(self) -> None:
         if not self._held:
             return
-        group = pa.concat_tables(self._held).combine_chunks()
+        group = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
         if self._output is None:
             self._output, self._rows = ParquetOutput(self._store, self._schema, self._options), 0

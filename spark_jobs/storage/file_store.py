@@ -6,7 +6,8 @@ import secrets
 import shutil
 import stat as modes
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +16,11 @@ from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, UnsafeKey
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.keys import checked, checked_prefix, printable
 from spark_jobs.storage.object_store import ObjectStat
+from spark_jobs.storage.syncing import begin_sync, sync
 
 SCRATCH = ".scratch"
 CHUNK_BYTES = 4 * 2**20
+SYNC_THREADS = 8
 ABANDONED_SECONDS = 86_400
 """A scratch file that nobody touched for a day belongs to a dead process."""
 
@@ -57,14 +60,18 @@ class FileStore:
 
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
         with translated(self.url_of(key)), self._opened(key, version) as file:
-            return b"".join(_pieces(file, start, start + length))
+            end = min(start + length, os.fstat(file).st_size)
+            data = os.pread(file, max(end - start, 0), start)
+            return (
+                data if start + len(data) >= end else b"".join((data, *_pieces(file, start + len(data), end)))
+            )
 
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
         with translated(self.url_of(key)), self._opened(key, version) as file:
             yield from _pieces(file, 0, os.fstat(file).st_size)
 
-    def put(self, key: str, data: bytes) -> None:
-        with translated(self.url_of(key)), self._written(data) as temporary:
+    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
+        with translated(self.url_of(key)), self._written(data, lasting=lasting) as temporary:
             temporary.replace(self._parent_made(key))
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -73,21 +80,27 @@ class FileStore:
                 os.link(temporary, self._parent_made(key))
             except FileExistsError:
                 return self.read(key) == data
-            _sync(self._path(key).parent)
+            sync(self._path(key).parent)
         return True
 
     def scratch(self) -> Path:
         return self._scratch
 
-    def adopt(self, path: Path, key: str) -> None:
+    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
         with translated(self.url_of(key)):
-            _sync(path)
+            (sync if lasting else begin_sync)(path)
             try:
                 path.replace(self._parent_made(key))
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
                 self._adopt_from_another_device(path, key)
+
+    def settle(self, keys: Iterable[str]) -> None:
+        paths = [self._path(key) for key in keys]
+        directories = dict.fromkeys(path.parent for path in paths)
+        with translated(self.url), ThreadPoolExecutor(SYNC_THREADS) as threads:
+            list(threads.map(sync, (*paths, *directories)))
 
     def delete(self, key: str) -> None:
         with translated(self.url_of(key)):
@@ -131,11 +144,12 @@ class FileStore:
             os.close(file)
 
     @contextmanager
-    def _written(self, data: bytes) -> Iterator[Path]:
+    def _written(self, data: bytes, *, lasting: bool = True) -> Iterator[Path]:
         temporary = self.scratch() / secrets.token_hex(8)
         try:
             temporary.write_bytes(data)
-            _sync(temporary)
+            if lasting:
+                sync(temporary)
             yield temporary
         finally:
             temporary.unlink(missing_ok=True)
@@ -184,14 +198,6 @@ def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
     while start < end and (piece := os.pread(file, min(CHUNK_BYTES, end - start), start)):
         yield piece
         start += len(piece)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _sweep(scratch: Path) -> None:

@@ -1,6 +1,6 @@
 """What Onceover needs of a store, and nothing that only one kind of store can do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -51,8 +51,11 @@ class ObjectStore(Protocol):
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
         """The whole object in pieces of bounded size; same promise about `version`."""
 
-    def put(self, key: str, data: bytes) -> None:
-        """Writes or replaces; a reader sees all of the old or all of the new bytes."""
+    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
+        """Writes or replaces; a reader sees all of the old or all of the new bytes.
+
+        What is not `lasting` may be cut short by a power failure, until `settle` has been called for it.
+        """
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Writes only if no such object exists, decided by the store in one step.
@@ -63,8 +66,11 @@ class ObjectStore(Protocol):
     def scratch(self) -> Path:
         """A local directory to prepare a file in that `adopt` will take."""
 
-    def adopt(self, path: Path, key: str) -> None:
-        """Moves a finished local file in, whatever its size; atomic like `put`."""
+    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
+        """Moves a finished local file in, whatever its size; atomic and `lasting` like `put`."""
+
+    def settle(self, keys: Iterable[str]) -> None:
+        """Returns when these objects survive a power failure."""
 
     def delete(self, key: str) -> None:
         """Removes the object; nothing happens if there is none."""

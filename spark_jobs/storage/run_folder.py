@@ -94,7 +94,7 @@ class RunFolder:
 
     def put(self, step: Step, path: str, data: bytes) -> OutputFile:
         """Writes one small output of `step`."""
-        self.lake.put(self.key(step, path), data)
+        self.lake.put(self.key(step, path), data, lasting=False)
         return OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
     def begin(self, step: Step) -> None:
@@ -121,6 +121,14 @@ class RunFolder:
         )
         self.lake.put(self.key(step, DONE), canonical_json(asdict(done)))
         return done
+
+    def settle(self, *steps: Step) -> None:
+        """Returns when what these steps wrote survives a power failure.
+
+        Until then a file that one has cut short undoes its step: its size is another than the mark says.
+        """
+        marked = [done for step in steps if (done := self._marked(step)) is not None]
+        self.lake.settle(self.key(done.step, output.path) for done in marked for output in done.outputs)
 
     def done(self, step: Step) -> StepDone | None:
         """The finished step, if it is finished, follows from its predecessor, and its outputs still stand."""

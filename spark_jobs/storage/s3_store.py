@@ -5,7 +5,7 @@ import tempfile
 import time
 import weakref
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import md5
 from pathlib import Path
@@ -87,7 +87,7 @@ class S3Store:
             yield data
             start, size, version = start + len(data), found.size, found.version
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:  # noqa: ARG002 - a bucket always lasts
         with translated(self.url_of(key)):
             self._put(key, data)
 
@@ -109,7 +109,10 @@ class S3Store:
     def scratch(self) -> Path:
         return self._scratch
 
-    def adopt(self, path: Path, key: str) -> None:
+    def settle(self, keys: Iterable[str]) -> None:
+        """What a bucket has taken lasts."""
+
+    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:  # noqa: ARG002 - likewise
         part = self._settings.part_bytes
         config = TransferConfig(multipart_threshold=part, multipart_chunksize=part, max_concurrency=4)
         with translated(self.url_of(key)):

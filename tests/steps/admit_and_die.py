@@ -29,9 +29,9 @@ class DyingStore(FileStore):
     pattern, number, moment = re.compile("(?!)"), 0, ""
     seen = 0
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
         self._meet(key, "before")
-        super().put(key, data)
+        super().put(key, data, lasting=lasting)
         self._meet(key, "after")
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -40,9 +40,9 @@ class DyingStore(FileStore):
         self._meet(key, "after")
         return is_ours
 
-    def adopt(self, path: Path, key: str) -> None:
+    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
         self._meet(key, "before")
-        super().adopt(path, key)
+        super().adopt(path, key, lasting=lasting)
         self._meet(key, "after")
 
     def _meet(self, key: str, moment: str) -> None:
