@@ -7,6 +7,7 @@ final without it.
 from collections.abc import Callable
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.metrics.publish import publish
 from spark_jobs.reporting.site import build_site
 from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
 from spark_jobs.steps.context import RunContext, StepResult
@@ -16,8 +17,9 @@ Tell = Callable[[str], None]
 
 
 def report(settings: Settings, *, run_id: str | None = None, tell: Tell = lambda _: None) -> StepResult:
-    """Bring the site of the lake up to date; with `run_id`, that run is read again even if it is shown."""
+    """Bring metrics and site of the lake up to date; with `run_id`, that run is read again in any case."""
     lake = open_lake(settings)
+    publish(settings, lake, run_id=run_id)
     runs = build_site(lake, tell, anew=run_id)
     page = lake.url_of(SiteFiles(lake).key(FIRST_PAGE))
     return StepResult(outputs=(), counts={"runs": runs}, messages=(f"the dashboard is at {page}",))

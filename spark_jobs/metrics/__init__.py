@@ -1,0 +1,1 @@
+"""Numbers of the last run for Prometheus and StatsD."""
