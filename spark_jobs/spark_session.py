@@ -36,6 +36,13 @@ QUIET: dict[str, str] = {
 }
 LOG_TAIL_BYTES = 4000
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
+WORKER_DIED = "Python worker exited unexpectedly"
+WORKER_ADVICE = (
+    "a Python worker was killed or crashed, most often because the machine ran out of memory: "
+    "run again, with less 'limits.worker_memory' or fewer tasks at once if it happens again"
+)
+FAILURE = re.compile(r"most recent failure: (.*)")
+CALLING = re.compile(r"An error occurred while calling \S+\n: ")
 SECONDS_BETWEEN_LOOKS = 0.2
 
 Watch = Callable[[int], None]
@@ -180,8 +187,12 @@ def prepare_environment(environment: MutableMapping[str, str]) -> None:
 
 def first_cause(trace: str) -> str:
     """What a person needs of Spark's account: the worker's own last words, or Spark's first."""
-    last_words = LAST_WORDS.findall(trace)
-    return str(last_words[-1]) if last_words else trace.partition("\n")[0]
+    if last_words := LAST_WORDS.findall(trace):
+        return str(last_words[-1])
+    if WORKER_DIED in trace:
+        return WORKER_ADVICE
+    failure = FAILURE.search(trace)
+    return str(failure[1]) if failure else CALLING.sub("", trace).partition("\n")[0]
 
 
 def _tail(log: IO[bytes]) -> str:

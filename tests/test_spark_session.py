@@ -85,3 +85,16 @@ def test_what_is_set_in_the_environment_stays() -> None:
 
 def test_an_account_without_a_traceback_is_told_by_its_first_line() -> None:
     assert first_cause("java.io.IOException: disk full\n\tat Some.java") == "java.io.IOException: disk full"
+
+
+def test_a_killed_worker_and_a_lost_executor_are_told_in_words_that_help() -> None:
+    calling = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
+    aborted = f"{calling}org.apache.spark.SparkException: Job aborted: most recent failure: "
+    killed = f"{aborted}Lost task 0.0: Python worker exited unexpectedly (crashed).\n\tat Some.scala"
+    assert "a Python worker was killed" in first_cause(killed)
+    assert "worker_memory" in first_cause(killed)
+    assert (
+        first_cause(f"{aborted}Lost task 0.0: executor 1 exited\n\tat A")
+        == "Lost task 0.0: executor 1 exited"
+    )
+    assert first_cause(f"{calling}java.lang.Exception: no\n\tat A") == "java.lang.Exception: no"

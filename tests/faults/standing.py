@@ -11,7 +11,7 @@ from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 
 LEFT_OUT = ("locks/", "ledger/", "dashboard/", "catalog/", "tables/", ".scratch/")
-"""Who worked and when, pages that tell of it, files of Iceberg with times in them: its tables are compared."""
+"""Who worked and when, pages about it, files of Iceberg with times in them; its tables are compared."""
 
 Standing = dict[str, str]
 """By key the digest of the bytes; by table the files that it names, its tags and how often it changed."""

@@ -1,0 +1,173 @@
+"""Workers, executors and drivers that are killed: a clear word, then the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Generic
+
+import pytest
+from rich.console import Console
+
+from spark_jobs.driver.client import StepInterrupted, run_step, stop_driver
+from spark_jobs.driver.messages import StepRequest
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.spark_session import Spark, SparkFailed, Summary, Task, Watch
+from spark_jobs.storage.ledger import RunStatus, list_runs
+from tests.indexing.objects import plain_object
+from tests.steps.nights import CAPTURE, Place, day, place_at
+
+PATIENCE_S = 300
+
+
+@dataclass(frozen=True)
+class DeadlySpark(Spark):
+    """A session whose workers die at the first task of every job that they have not died of yet."""
+
+    alive: Spark = field(default_factory=Spark)
+    died_of: set[str] = field(default_factory=set)
+
+    @property
+    def parallelism(self) -> int:
+        return self.alive.parallelism
+
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
+    ) -> list[Summary]:
+        if tasks and function.__name__ not in self.died_of:
+            self.died_of.add(function.__name__)
+            return self.alive.run_tasks(_Deadly(function), tasks, watch=watch)
+        return self.alive.run_tasks(function, tasks, watch=watch)
+
+
+class _Deadly(Generic[Task, Summary]):
+    def __init__(self, function: Callable[[Task], Summary]) -> None:
+        self._function = function
+
+    def __call__(self, task: Task) -> Summary:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return self._function(task)
+
+
+def _night(directory: Path, lake: str = "lake") -> Place:
+    config = CAPTURE.replace("lake: lake", f"lake: {lake}") + "    markers: true\n"
+    place = place_at(directory, config)
+    for partition in range(0 if (directory / "capture").exists() else 2):
+        place.arrive(f"dt=2024-05-01/orders-{partition}/a", plain_object(30))
+    (directory / f"{lake}.yaml").write_text(config)
+    return place
+
+
+def _run(place: Place, spark: Spark, until: Step = Step.MATERIALISE) -> None:
+    run_night(place.settings, day(1), until=until, spark=spark, narrator=Narrator(Console(quiet=True)))
+
+
+def _tree(directory: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_a_run_whose_worker_is_killed_in_every_job_says_so_and_goes_on_from_there(
+    tmp_path: Path, spark: Spark
+) -> None:
+    undisturbed, place = _night(tmp_path, "undisturbed"), _night(tmp_path)
+    _run(undisturbed, spark)
+    deadly, said = DeadlySpark(alive=spark), list[str]()
+
+    while True:
+        try:
+            _run(place, deadly)
+        except SparkFailed as error:
+            said.append(str(error))
+        else:
+            break
+
+    assert len(said) == len(deadly.died_of) >= 5
+    assert all("a Python worker was killed or crashed" in words for words in said)
+    assert _tree(tmp_path / "lake/runs") == _tree(tmp_path / "undisturbed/runs")
+    assert [line.attempts for line in list_runs(place.lake)] == [len(said) + 1]
+
+
+def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    place = _night(tmp_path)
+    config = str(tmp_path / "lake.yaml")
+    stage, index = (
+        StepRequest(config=config, day=date(2024, 5, 1), step=step, goes_on=True)
+        for step in (Step.STAGE, Step.INDEX)
+    )
+    try:
+        with pytest.raises(StepInterrupted, match="the driver ended in the middle of 'stage'"):
+            run_step(stage, log=lambda _: _kill(_drivers(tmp_path)))
+        assert run_step(stage, log=print).counts["objects"] == 2
+        _kill(_drivers(tmp_path))
+        assert [line.status for line in list_runs(place.lake)] in ([], [RunStatus.INTERRUPTED])
+        assert run_step(stage, log=print).counts["objects"] == 2
+        assert not run_step(stage, log=print).worked
+    finally:
+        stop_driver(index)
+
+
+def test_a_run_whose_executor_is_killed_does_not_even_fail(tmp_path: Path, spark: Spark) -> None:
+    _run(_night(tmp_path, "undisturbed"), spark, Step.INDEX)
+    _night(tmp_path)
+    config = tmp_path / "lake.yaml"
+    with config.open("a") as file:
+        file.write("spark: {master: 'local-cluster[2,1,512]', conf: {spark.executor.memory: 512m}}\n")
+    command = [sys.executable, "-m", "spark_jobs", "run", "--config", str(config), "--date", "2024-05-01"]
+    process = subprocess.Popen([*command, "--until", "index"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    executors: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not executors and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        executors = _descendants(process.pid, "CoarseGrainedExecutorBackend")
+    _kill(executors[:1])
+    _, err = process.communicate(timeout=PATIENCE_S)
+
+    assert executors
+    assert process.returncode == 0, err
+    assert _tree(tmp_path / "lake/runs") == _tree(tmp_path / "undisturbed/runs")
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _drivers(directory: Path) -> list[int]:
+    """The warm drivers whose sockets lie below `directory`."""
+    wanted = f"spark_jobs.driver\0{directory}".encode()
+    return [pid for pid in _processes() if wanted in _read(pid, "cmdline")]
+
+
+def _descendants(ancestor: int, name: str) -> list[int]:
+    return [
+        pid for pid in _processes() if name.encode() in _read(pid, "cmdline") and _is_below(pid, ancestor)
+    ]
+
+
+def _is_below(pid: int, ancestor: int) -> bool:
+    while pid > 1 and pid != ancestor:
+        pid = int(_read(pid, "stat").rpartition(b")")[2].split()[1] or 0) if _read(pid, "stat") else 0
+    return pid == ancestor
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _read(pid: int, file: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""
