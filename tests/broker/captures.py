@@ -27,8 +27,8 @@ NOT_THE_LOGS = {
     120: "TRANSACTION_ABORTABLE: the coordinator does not vouch for the batch",
 }
 """Answers that a log has no part in: what was refused so is left out of a capture."""
-Known = dict[tuple[TopicPartition, int], tuple[int, int]]
-"""Epoch and last sequence of each producer as the log has them."""
+Known = dict[tuple[TopicPartition, int], tuple[int, int, bool]]
+"""Epoch and last sequence of each producer as the log has them, and whether it sends transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,8 @@ def _remember(batch: Captured, known: Known) -> None:
         before = known.get((batch.partition, header.producer_id))
         keeps_sequence = header.is_control and before and before[0] == header.producer_epoch
         last = before[1] if before and keeps_sequence else header.last_sequence
-        known[batch.partition, header.producer_id] = header.producer_epoch, last
+        is_transactional = header.is_transactional or bool(before and before[2])
+        known[batch.partition, header.producer_id] = header.producer_epoch, last, is_transactional
 
 
 def _is_unverified(batch: Captured, known: Known) -> bool:
@@ -95,14 +96,18 @@ def _is_unverified(batch: Captured, known: Known) -> bool:
     but the leader remembers that the coordinator was asked about an earlier one (facts §2.5, §2.7).
     """
     header = read_header(batch.records) if len(batch.records) >= HEADER_SIZE else None
-    if header is None or not header.is_transactional:
+    if header is None or not header.has_producer_id:
         return False
-    epoch, last = known.get((batch.partition, header.producer_id), (-1, -1))
+    key = batch.partition, header.producer_id
+    epoch, last, is_transactional = known.get(key, (-1, -1, False))
+    if not (is_transactional or header.is_transactional):
+        return False
+    known[key] = epoch, last, True
+    expected = 0 if epoch < header.producer_epoch else increment_sequence(last, 1)
     return {
-        "INVALID_TXN_STATE": True,
+        "INVALID_TXN_STATE": header.is_transactional,
         "INVALID_PRODUCER_EPOCH": epoch <= header.producer_epoch,
-        "OUT_OF_ORDER_SEQUENCE_NUMBER": header.base_sequence
-        == (0 if epoch < header.producer_epoch else increment_sequence(last, 1)),
+        "OUT_OF_ORDER_SEQUENCE_NUMBER": header.base_sequence == expected,
     }.get(batch.error or "", False)
 
 
@@ -126,7 +131,7 @@ def _markers(folder: Path, partition: TopicPartition) -> Iterator[Captured]:
                 )
 
 
-def write_capture(batches: Iterable[Captured], root: Path, random: Random) -> None:
+def write_capture(batches: Iterable[Captured], root: Path, random: Random, *, night: int = 0) -> None:
     """Objects of one to many batches, as a gateway that flushes now and then leaves them.
 
     What is damaged has an object of its own: inside another nobody could say where it ends.
@@ -135,13 +140,13 @@ def write_capture(batches: Iterable[Captured], root: Path, random: Random) -> No
     for number, batch in enumerate(batches):
         held, is_damaged = waiting[batch.partition], batch.label.startswith(DAMAGED)
         if held and is_damaged:
-            _put(root, batch.partition, f"{number:08d}-before", held)
+            _put(root, batch.partition, f"{night}-{number:08d}-before", held)
         held.append(batch.records)
         if is_damaged or random.random() < FLUSHED:
-            _put(root, batch.partition, f"{number:08d}-upto", held)
+            _put(root, batch.partition, f"{night}-{number:08d}-upto", held)
     for partition, held in waiting.items():
         if held:
-            _put(root, partition, "rest", held)
+            _put(root, partition, f"{night}-rest", held)
 
 
 def _put(root: Path, partition: TopicPartition, name: str, batches: list[bytes]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from spark_jobs.config.load import parse_settings
+from spark_jobs.commands.log import log
+from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
@@ -17,6 +18,8 @@ from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.stores import open_lake
 from tests.e2e.tables import Records, by_pyiceberg, own_rows
 from tests.in_process import InProcess
+
+CONFIG = "onceover.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,10 @@ class Lake:
         ).to_pylist()
         return rows
 
+    def write_log(self, directory: Path) -> None:
+        """`onceover log`: what was accepted from captures, as a broker's directory."""
+        log(config=self.place / CONFIG, to=directory)
+
 
 def log_lake(place: Path, logs: Path, *, publish: str = "read_committed") -> Lake:
     """For copies of a broker's log directory at `logs`."""
@@ -67,7 +74,8 @@ topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
 
 def _lake(place: Path, config: str) -> Lake:
     place.mkdir(parents=True, exist_ok=True)
-    return Lake(place=place, settings=parse_settings(config, name="test.yaml", base=place))
+    (place / CONFIG).write_text(config)
+    return Lake(place=place, settings=load_settings(place / CONFIG))
 
 
 def today() -> date:

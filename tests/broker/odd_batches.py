@@ -30,9 +30,6 @@ HEADERS: dict[str, Change] = {
     "count-negative": lambda header: replace(header, record_count=-1),
     "delta-above": lambda header: replace(header, last_offset_delta=header.last_offset_delta + 1),
     "delta-negative": lambda header: replace(header, last_offset_delta=-1),
-    "both-above": lambda header: replace(
-        header, last_offset_delta=header.last_offset_delta + 1, record_count=header.record_count + 1
-    ),
     "no-sequence": lambda header: replace(header, base_sequence=-1),
     "negative-sequence": lambda header: replace(header, base_sequence=-5),
     "no-epoch": lambda header: replace(header, producer_epoch=-1),
@@ -56,7 +53,14 @@ def _cut(raw: bytes, count: int) -> bytes:
     return seal(read_header(raw), raw[HEADER_SIZE:-count])
 
 
+def _one_more(header: RecordBatchHeader) -> RecordBatchHeader:
+    return replace(
+        header, last_offset_delta=header.last_offset_delta + 1, record_count=header.record_count + 1
+    )
+
+
 PAYLOADS: dict[str, Callable[[bytes], bytes]] = {
+    "record-missing": lambda raw: seal(_one_more(read_header(raw)), raw[HEADER_SIZE:]),
     "payload-short": lambda raw: _cut(raw, 1),
     "payload-long": lambda raw: seal(read_header(raw), raw[HEADER_SIZE:] + b"\0"),
     "payload-noise": lambda raw: seal(read_header(raw), b"\xff" * (len(raw) - HEADER_SIZE)),

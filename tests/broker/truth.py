@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from tests.materialising.truth import in_order
 
 TIMESTAMP_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
 
@@ -100,6 +102,8 @@ def read_all(address: str, tp: TopicPartition, isolation: str) -> list[str]:
     while (message := client.poll(30)) is not None and not message.error():
         lines.append(_line(message))
     client.close()
+    if message is None or message.error().code() != KafkaError._PARTITION_EOF:
+        raise TimeoutError(f"{tp}: read no further than {lines[-1:]}: {message and message.error()}")
     return lines
 
 
@@ -111,6 +115,13 @@ def _offsets(address: str, tp: TopicPartition) -> dict[str, int]:
         "high_watermark": high_watermark,
         "last_stable_offset": last_stable_offset,
     }
+
+
+def read_truth(address: str, topics: dict[str, tuple[int, str]]) -> list[dict[str, Any]]:
+    """What a read_committed consumer gets of all partitions, by partition and offset."""
+    partitions = [TopicPartition(name, n) for name, (count, _) in topics.items() for n in range(count)]
+    lines = (line for tp in partitions for line in read_all(address, tp, "read_committed"))
+    return in_order(json.loads(line) for line in lines)
 
 
 def write_truth(address: str, topics: dict[str, tuple[int, str]], out: Path) -> None:

@@ -1,0 +1,17 @@
+"""A promise that was not kept, told with its first few cases."""
+
+from collections.abc import Iterable
+
+SHOWN = 8
+
+
+class BrokenPromise(AssertionError):
+    """Onceover and the broker differ."""
+
+
+def expect_none(differences: Iterable[object], promise: str) -> None:
+    """Raises `BrokenPromise` if there is any difference."""
+    found = [str(each) for each in differences]
+    if found:
+        told = "\n  ".join(found[:SHOWN])
+        raise BrokenPromise(f"{promise}: {len(found)} differences\n  {told}")
