@@ -8,6 +8,7 @@ from airflow.sdk import TriggerRule, XComArg, get_current_context, task
 from dags.parts.failure import final_unless_transient
 from dags.parts.night import where
 from dags.parts.task_settings import LAKE_TASK
+from dags.ui.run_link import with_run_page
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import ReportRequest
 from spark_jobs.flow import Step
@@ -26,4 +27,4 @@ def report_task(why: str, *, run_of: str = "", trigger_rule: TriggerRule = Trigg
             counts = ask(ReportRequest(**where(), run_id=run_id), log=LOG.info)
         return {"run_id": run_id, "counts": dict(counts)}
 
-    return do()
+    return with_run_page(do())

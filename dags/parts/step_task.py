@@ -1,6 +1,7 @@
 """A step of the flow as an Airflow task: asks the driver for it and announces what it has published."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, Context, XComArg, get_current_context, task
@@ -8,8 +9,9 @@ from airflow.sdk import Asset, AssetAlias, Context, XComArg, get_current_context
 from dags.parts.failure import final_unless_transient
 from dags.parts.night import night_of, where
 from dags.parts.task_settings import LAKE_TASK
+from dags.ui.run_link import with_run_page
 from spark_jobs.driver.client import run_step
-from spark_jobs.driver.messages import StepAnswer, StepRequest
+from spark_jobs.driver.messages import StepRequest
 from spark_jobs.flow import LAST_OF_RUN, Step
 
 LOG = logging.getLogger("onceover")
@@ -25,7 +27,7 @@ def step_task(step: Step, why: str) -> XComArg:
     def do() -> dict[str, Any]:
         return do_step(get_current_context(), step)
 
-    return do()
+    return with_run_page(do()) if step is Step.PUBLISH else do()
 
 
 def do_step(context: Context, step: Step) -> dict[str, Any]:
@@ -34,16 +36,19 @@ def do_step(context: Context, step: Step) -> dict[str, Any]:
     with final_unless_transient():
         request = StepRequest(**where(), day=night_of(context), step=step, goes_on=goes_on)
         answer = run_step(request, log=LOG.info)
-    announce(context, answer)
+    announce(context, answer.run_id, answer.tables)
     told = "is final" if answer.is_final else "goes on"
     LOG.info("run %s %s%s", answer.run_id, told, "" if answer.worked else "; nothing was left to do")
     return {"run_id": answer.run_id, "counts": dict(answer.counts)}
 
 
-def announce(context: Context, answer: StepAnswer) -> None:
-    """An event of each published table's asset: whoever waits for the table learns of run and snapshot."""
-    for table, snapshot_id in answer.tables.items():
-        asset = Asset(name=f"onceover.{table}", uri=f"onceover://{table.replace('.', '/')}")
+def announce(context: Context, run_id: str, tables: Mapping[str, Mapping[str, str]]) -> None:
+    """An event of each published table's asset: whoever waits for the table learns of run and snapshot.
+
+    An asset is named by its table and stands where the table stands, so OpenLineage knows it as a dataset.
+    """
+    for name, table in tables.items():
         context["outlet_events"][TABLES].add(
-            asset, extra={"run_id": answer.run_id, "snapshot_id": str(snapshot_id)}
+            Asset(name=f"onceover.{name}", uri=table["location"]),
+            extra={"run_id": run_id, "snapshot_id": table["snapshot_id"]},
         )

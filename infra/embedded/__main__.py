@@ -21,7 +21,7 @@ from spark_jobs.flow import Step
 from spark_jobs.sample.nights import CONFIG, write_sample
 from spark_jobs.sample.story import NIGHTS
 
-NIGHTLY = "onceover_nightly"
+NIGHTLY, BACKFILL, QUALITY = DAGS = ("onceover_nightly", "onceover_backfill", "onceover_quality")
 CACHE = ROOT / ".cache"
 
 
@@ -59,7 +59,7 @@ def check_down(home: Home) -> None:
 def ready(home: Home) -> Api:
     """The interface, once everything answers."""
     api = Api(home)
-    api.wait_until_ready(NIGHTLY)
+    api.wait_until_ready(*DAGS)
     api.make_pool()
     return api
 
@@ -105,6 +105,7 @@ def up(home: Home) -> None:
         stop(home)
         raise
     CONSOLE.print(f"Airflow is up: {home.url}")
+    CONSOLE.print(f"the dashboard is its entry Onceover: {home.url}/plugin/onceover")
     password = home.password if is_new else f"in {home.passwords}"
     CONSOLE.print(f"user {USER}, password {password}", markup=False)
 

@@ -6,7 +6,8 @@ import os
 import secrets
 import socket
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -22,11 +23,16 @@ class EmbeddedFailed(Exception):
 
 @dataclass(frozen=True)
 class Home:
-    """An Airflow that lives in `directory`, listens on `port` and runs the lake of `config`."""
+    """An Airflow that lives in `directory`, listens on `port` and runs the lake of `config`.
+
+    `dags` is its DAG folder, `settings` are more variables for its processes.
+    """
 
     directory: Path
     port: int
     config: Path
+    dags: Path = ROOT / "dags"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -74,7 +80,8 @@ class Home:
             **self._keys,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             "AIRFLOW_HOME": str(self.directory),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "infra" / "airflow_plugin"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -90,6 +97,7 @@ class Home:
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "ONCEOVER_CONFIG": str(self.config),
             "ONCEOVER_SCHEDULE": os.environ.get("ONCEOVER_SCHEDULE", "none"),
+            **self.settings,
         }
 
 

@@ -44,6 +44,9 @@ class Api:
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         return self._ask("POST", f"/api/v2/{path}", body, self._token)
 
+    def patch(self, path: str, body: Mapping[str, object]) -> Any:
+        return self._ask("PATCH", f"/api/v2/{path}", body, self._token)
+
     def wait_until_ready(self, *dag_ids: str) -> None:
         """Until all services are healthy and the DAGs are known; a DAG file that cannot be read is told."""
         self._wait(self._is_healthy)

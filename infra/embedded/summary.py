@@ -8,6 +8,7 @@ from infra.embedded.follow import CONSOLE
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
+from spark_jobs.reporting.site_files import DASHBOARD, FIRST_PAGE
 from spark_jobs.storage.iceberg.catalog import catalog_properties, open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 from spark_jobs.storage.ledger import list_runs
@@ -36,6 +37,7 @@ def show_summary(config: Path) -> None:
     _say(f"\nThe lake: {settings.lake}")
     for line in list_runs(open_lake(settings)):
         _say(f"  {line.run_id}  {line.status}  what was checked: {_docs(settings, line.run_id)}")
+    _say(f"\nThe dashboard, for any browser: {Path(settings.lake, DASHBOARD, FIRST_PAGE)}")
     _show_tables(settings)
     _say("\nWhat was refused, and why:")
     batches = f"{settings.lake}/runs/*/{Step.ADMIT}/batches/*.parquet"

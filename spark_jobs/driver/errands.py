@@ -4,27 +4,32 @@ A night begins with the question for its sources. Spark, and what `audit` loads,
 source takes to fetch; so both begin then, beside whatever is asked next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
+from spark_jobs.backfill import next_day, plan_backfill, run_backfill_day
+from spark_jobs.backfilling.request import BackfillRequest, read_request
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.driver.messages import (
     Answer,
+    DaysRequest,
     Errand,
     FetchRequest,
+    PlanRequest,
     ReportRequest,
     Request,
     SourcesRequest,
     StepAnswer,
     StepRequest,
 )
-from spark_jobs.flow import Step
+from spark_jobs.flow import LAST_OF_RUN, Step
 from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import fetch_source, report_run, run_night
+from spark_jobs.run import RunOutcome, fetch_source, report_run, run_night
 from spark_jobs.spark_session import Spark, spark_for
 
 SLOW_TO_LOAD = "spark_jobs.steps.audit"
@@ -49,6 +54,11 @@ class Errands:
                 return Answer(values=fetch_source(settings, request.day, request.source))
             case ReportRequest():
                 return Answer(values=report_run(settings, request.run_id or None, narrator))
+            case PlanRequest():
+                self._start_early(settings)
+                return Answer(values=plan_values(settings, read_request(request.backfill)))
+            case DaysRequest():
+                return self._days(request, settings, narrator)
         assert_never(request)
 
     def stop(self) -> None:
@@ -79,6 +89,15 @@ class Errands:
             tables=_tables(settings, outcome.run_id) if request.step is Step.PUBLISH else {},
         )
 
+    def _days(self, request: DaysRequest, settings: Settings, narrator: Narrator) -> Answer:
+        self._wait()
+        spark, backfill = self._spark_for(settings), read_request(request.backfill)
+        runs = [
+            {"run_id": outcome.run_id, "tables": dict(_tables(settings, outcome.run_id))}
+            for outcome in due_days(settings, backfill, request, spark=spark, narrator=narrator)
+        ]
+        return Answer(values={"runs": runs})
+
     def _spark_for(self, settings: Settings) -> Spark:
         self._spark = self._spark or spark_for(settings.spark)
         return self._spark
@@ -106,10 +125,41 @@ def _load_audit() -> None:
     import_module(SLOW_TO_LOAD).prepare()
 
 
-def _tables(settings: Settings, run_id: str) -> Mapping[str, int]:
-    from spark_jobs.storage.iceberg.published import published_snapshots  # noqa: PLC0415 — heavy, for one step
+def plan_values(settings: Settings, request: BackfillRequest) -> Mapping[str, Any]:
+    """The plan in plain values, without the names of objects, which can be millions."""
+    plan = plan_backfill(settings, request)
+    return {
+        "changes": plan.changes,
+        "days": [
+            {
+                "day": each.day.isoformat(),
+                "run_id": each.run_id,
+                "changes": each.changes,
+                "reasons": [reason.sentence for reason in each.reasons],
+            }
+            for each in plan.days
+        ],
+    }
 
-    return published_snapshots(settings, run_id)
+
+def due_days(
+    settings: Settings, backfill: BackfillRequest, request: DaysRequest, *, spark: Spark, narrator: Narrator
+) -> Iterator[RunOutcome]:
+    """Each day that has to run, in order; whether the next one has to shows when this one is done."""
+    after = date.fromisoformat(request.after) if request.after else None
+    last = date.fromisoformat(request.until) if request.until else date.max
+    while (day := next_day(settings, backfill, after=after)) is not None and day <= last:
+        yield run_backfill_day(settings, day, backfill, spark=spark, narrator=narrator, until=LAST_OF_RUN)
+        after = day
+
+
+def _tables(settings: Settings, run_id: str) -> Mapping[str, Mapping[str, str]]:
+    from spark_jobs.storage.iceberg.published import published_tables  # noqa: PLC0415 — heavy, for one step
+
+    return {
+        name: {"snapshot_id": str(table.snapshot_id), "location": table.location}
+        for name, table in published_tables(settings, run_id).items()
+    }
 
 
 def settings_for(request: Request) -> Settings:

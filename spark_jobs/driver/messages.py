@@ -55,6 +55,22 @@ class ReportRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest(Request):
+    """What a backfill would do; `backfill` is the plain form of a `BackfillRequest`."""
+
+    backfill: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaysRequest(Request):
+    """The days of a backfill that are due after `after` and up to `until`; empty for no bound."""
+
+    backfill: Mapping[str, Any]
+    after: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest:
     """The driver shall end: nothing more will be asked of it."""
 
@@ -70,14 +86,14 @@ class Said:
 class StepAnswer:
     """The step is done; `worked` is false if it had been done before.
 
-    `tables` are the snapshots that a run of `publish` stands for, by table.
+    `tables` are those that a run of `publish` has left, each with its `snapshot_id` and `location`.
     """
 
     run_id: str
     worked: bool
     is_final: bool
     counts: Mapping[str, int]
-    tables: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +112,7 @@ class Failure:
     trace: str = ""
 
 
-Errand = SourcesRequest | FetchRequest | ReportRequest
+Errand = SourcesRequest | FetchRequest | ReportRequest | PlanRequest | DaysRequest
 """Requests that are answered by `Answer`."""
 Message = StepRequest | Errand | StopRequest | Said | StepAnswer | Answer | Failure
 _KINDS = (
@@ -104,6 +120,8 @@ _KINDS = (
     SourcesRequest,
     FetchRequest,
     ReportRequest,
+    PlanRequest,
+    DaysRequest,
     StopRequest,
     Said,
     StepAnswer,

@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import cast
 
 import airflow.providers.standard.operators.empty
+import airflow.providers.standard.operators.python
 import airflow.sdk
 from airflow.sdk.definitions.deadline import DeadlineAlert  # what these bring along is not the files' doing
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 before = set(sys.modules)
 
-FILES = [import_module(f"dags.{name}") for name in ("nightly",)]
+FILES = [import_module(f"dags.{name}") for name in ("nightly", "backfill", "quality")]
 
 
 def _told(dag: airflow.sdk.DAG) -> dict[str, object]:

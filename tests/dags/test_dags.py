@@ -26,25 +26,47 @@ HEAVY = {
 LIGHT = {"airflow", "croniter", "packaging", "dags", "spark_jobs"}
 
 
-@pytest.fixture(scope="module")
-def census(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.dags.census"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _census(home: Path, **variables: str) -> dict[str, Any]:
+    """The DAGs as they are with `variables` set."""
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
+    command = [sys.executable, "-m", "tests.dags.census"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 @pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return _census(tmp_path_factory.mktemp("airflow"))
+
+
+@pytest.fixture(scope="module")
 def nightly(census: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = census["onceover_nightly"]
     return found
+
+
+@pytest.fixture(scope="module")
+def backfill(census: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = census["onceover_backfill"]
+    return found
+
+
+def test_there_are_three_dags_that_can_be_found_and_read_about(census: dict[str, Any]) -> None:
+    dags = {name: census[name] for name in census if name != "loaded"}
+
+    assert sorted(dags) == ["onceover_backfill", "onceover_nightly", "onceover_quality"]
+    for dag in dags.values():
+        assert dag["tags"] == ["onceover"]
+        assert dag["doc"].startswith("# ")
+        assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
+
+
+def test_one_task_of_a_lake_at_a_time_whatever_dag_it_belongs_to(census: dict[str, Any]) -> None:
+    tasks = [task for name in census if name != "loaded" for task in census[name]["tasks"].values()]
+
+    assert {task["pool"] for task in tasks} == {"onceover"}
 
 
 def test_reading_the_dag_files_loads_nothing_but_airflow_and_our_own_modules(
@@ -83,15 +105,6 @@ def test_a_night_that_is_late_is_told(nightly: dict[str, Any]) -> None:
     assert nightly["deadlines"] == ["4:00:00"]
 
 
-def test_one_night_at_a_time_and_one_task_of_a_lake_at_a_time(nightly: dict[str, Any]) -> None:
-    assert nightly["max_active_runs"] == 1
-    assert {task["pool"] for task in nightly["tasks"].values()} == {"onceover"}
-
-
-def test_no_night_is_run_unasked_when_the_dag_is_switched_on(nightly: dict[str, Any]) -> None:
-    assert nightly["catchup"] is False
-
-
 def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_failure(
     nightly: dict[str, Any],
 ) -> None:
@@ -101,10 +114,40 @@ def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_fai
         assert task["explains"] or name == "good_night"
 
 
-def test_the_dag_is_documented_and_can_be_found(nightly: dict[str, Any]) -> None:
-    assert nightly["doc"].startswith("# One night, exactly once")
-    assert nightly["tags"] == ["onceover"]
+def test_a_night_can_be_chosen(nightly: dict[str, Any]) -> None:
     assert nightly["params"] == ["date"]
+
+
+def test_a_backfill_is_triggered_by_hand_with_a_form(backfill: dict[str, Any]) -> None:
+    assert backfill["schedule"] == "NullTimetable"
+    assert backfill["params"] == ["dry_run", "from", "reason", "sources", "to", "topics"]
+
+
+def test_no_day_of_a_backfill_runs_before_its_plan(backfill: dict[str, Any]) -> None:
+    assert backfill["edges"] == [
+        ["days", "good_backfill"],
+        ["days", "report"],
+        ["plan", "days"],
+        ["report", "good_backfill"],
+    ]
+    assert backfill["tasks"]["days"]["mapped"]
+    assert backfill["tasks"]["report"]["trigger_rule"] == "all_done"
+    assert backfill["tasks"]["good_backfill"]["trigger_rule"] == "none_failed"
+
+
+def test_where_approval_is_required_no_day_runs_without(tmp_path: Path) -> None:
+    found = _census(tmp_path, ONCEOVER_APPROVAL="required")
+
+    edges = found["onceover_backfill"]["edges"]
+    assert ["plan", "approve"] in edges
+    assert ["approve", "days"] in edges
+
+
+def test_the_dashboard_follows_the_tables(census: dict[str, Any]) -> None:
+    quality = census["onceover_quality"]
+
+    assert quality["schedule"] == "AssetTriggeredTimetable"
+    assert list(quality["tasks"]) == ["report"]
 
 
 def test_a_connection_says_which_spark_to_use(tmp_path: Path) -> None:

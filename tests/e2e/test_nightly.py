@@ -1,103 +1,59 @@
 """Two nights through Airflow's own scheduler on SQLite: equal to plain runs, repeatable, clear in failure."""
 
+import json
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from infra.embedded.__main__ import NIGHTLY, ready, run_night
+from infra.embedded.__main__ import QUALITY
 from infra.embedded.follow import follow
-from infra.embedded.home import EmbeddedFailed, Home, check_port, free_port
-from infra.embedded.rest import Api, Refused
-from infra.embedded.services import prepare, running, start, stop
+from infra.embedded.home import EmbeddedFailed, check_port
+from infra.embedded.rest import Refused
+from infra.embedded.services import running
 from infra.embedded.summary import show_summary
-from spark_jobs.config.load import load_settings
-from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import StepRequest
-from spark_jobs.flow import Step
+from spark_jobs.flow import STEPS, Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night as run_plainly
-from spark_jobs.sample.nights import write_sample
-from spark_jobs.sample.story import NIGHTS
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.published import published_snapshots
+from spark_jobs.storage.iceberg.published import published_tables
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
-from tests.dags.test_dags import _existing
+from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, Nights, tree, until
+from tests.indexing.objects import plain_object
 from tests.sample_truth import Row, shipped_rows, visible_rows
 
+STRICT = "audit: {earliest_timestamp: 2025-01-01, severities: {timestamps_are_in_range: critical}}\n"
 pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
 
 
-@dataclass(frozen=True)
-class Nights:
-    """Both nights, run through the scheduler."""
-
-    api: Api
-    dag_runs: tuple[str, ...]
-
-    @property
-    def config(self) -> Path:
-        return self.api.home.config
-
-    def tree(self) -> dict[str, bytes]:
-        """Everything that the runs have written."""
-        return _tree(Path(load_settings(self.config).lake) / "runs")
-
-    def last(self) -> dict[str, dict[str, Any]]:
-        """The tasks of the last night."""
-        return {task["task_id"]: task for task in self.api.tasks(NIGHTLY, self.dag_runs[-1])}
-
-
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
-    directory = tmp_path_factory.mktemp("nights")
-    write_sample(directory / "sample")
-    home = Home(directory / "airflow", free_port(), directory / "sample" / "onceover.yaml")
-    prepare(home)
-    start(home)
-    try:
-        api = ready(home)
-        yield Nights(api, tuple(run_night(api, night) for night in NIGHTS))
-    finally:
-        stop(home)
-        stop_driver(StepRequest(config=str(home.config), day=NIGHTS[0], step=Step.STAGE, goes_on=True))
-    assert not running(home)
-
-
-def _tree(directory: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+STEP_TASKS = [step.value for step in STEPS]
+FETCHED = ["fetch gateway", "fetch backup"]
 
 
 def test_every_task_succeeds_at_the_first_try_and_both_nights_become_final(nights: Nights) -> None:
     for run_id in nights.dag_runs:
-        tasks = nights.api.tasks(NIGHTLY, run_id)
-        assert {task["task_id"]: (task["state"], task["try_number"]) for task in tasks} == dict.fromkeys(
-            _existing(), ("success", 1)
+        assert nights.states(NIGHTLY, run_id) == dict.fromkeys(
+            ["sources", *FETCHED, *STEP_TASKS, "good_night"], "success"
         )
-    lines = list_runs(open_lake(load_settings(nights.config)))
+    lines = list_runs(open_lake(nights.settings))
     assert [(line.day, line.status, line.attempts) for line in lines] == [
         (night, RunStatus.FINAL, 1) for night in NIGHTS
     ]
 
 
 def test_the_bytes_are_those_of_plain_runs(nights: Nights, spark: Spark) -> None:
-    config = nights.config.with_name("plain.yaml")
-    config.write_text(nights.config.read_text().replace("lake: lake", "lake: plain"))
-    settings = load_settings(config)
-    narrator = Narrator(Console(quiet=True))
+    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
 
     for night in NIGHTS:
-        run_plainly(settings, night, until=Step(_existing()[-1]), spark=spark, narrator=narrator)
+        run_plainly(settings, night, until=Step.PUBLISH, spark=spark, narrator=narrator)
 
-    assert _tree(Path(settings.lake) / "runs") == nights.tree()
+    assert tree(Path(settings.lake) / "runs") == nights.tree()
 
 
 @pytest.mark.parametrize("topic", ["orders", "payments", "visits"])
@@ -114,7 +70,7 @@ def test_a_copied_topics_table_holds_what_the_coordinator_committed_though_a_mar
 
 
 def _table(nights: Nights, topic: str) -> set[Row]:
-    settings = load_settings(nights.config)
+    settings = nights.settings
     with open_catalog(settings) as catalog:
         rows = catalog.load_table(f"{settings.catalog.topics}.{topic}").scan().to_arrow().to_pylist()
     found = {(row["partition"], row["offset"], row["key"], row["value"]) for row in rows}
@@ -123,39 +79,68 @@ def _table(nights: Nights, topic: str) -> set[Row]:
 
 
 def test_every_published_table_is_announced_with_run_and_snapshot(nights: Nights) -> None:
-    [last] = [line.run_id for line in list_runs(open_lake(load_settings(nights.config)))][-1:]
-    snapshots = published_snapshots(load_settings(nights.config), last)
+    [last] = [line.run_id for line in list_runs(open_lake(nights.settings))][-1:]
+    tables = published_tables(nights.settings, last)
 
     events = nights.api.get("assets/events?limit=100")["asset_events"]
 
-    told = {event["name"]: event["extra"] for event in events if event["extra"]["run_id"] == last}
-    assert told == {
-        f"onceover.{table}": {"run_id": last, "snapshot_id": str(snapshot)}
-        for table, snapshot in snapshots.items()
+    told = {event["name"]: event for event in events if event["extra"]["run_id"] == last}
+    assert {name: event["extra"] for name, event in told.items()} == {
+        f"onceover.{name}": {"run_id": last, "snapshot_id": str(table.snapshot_id)}
+        for name, table in tables.items()
     }
+    assert told["onceover.topics.orders"]["uri"] == tables["topics.orders"].location
+
+
+def test_a_change_of_the_tables_brings_the_dashboard_up_to_date(nights: Nights) -> None:
+    runs = f"dags/{QUALITY}/dagRuns"
+
+    found = until(lambda: [run for run in nights.api.get(runs)["dag_runs"] if run["state"] == "success"])
+
+    assert found[0]["run_type"] == "asset_triggered"
+
+
+def test_lineage_knows_the_published_tables_as_datasets(nights: Nights) -> None:
+    lines = (nights.config.parents[1] / "lineage.jsonl").read_text().splitlines()
+
+    events = [json.loads(line) for line in lines]
+
+    outputs = {
+        f"{dataset['namespace']}/{dataset['name']}".replace("///", "//")
+        for event in events
+        if event["job"]["name"] == f"{NIGHTLY}.publish"
+        for dataset in event["outputs"]
+    }
+    settings = nights.settings
+    assert f"file://{Path(settings.lake, 'tables', settings.catalog.topics, 'orders')}" in outputs
 
 
 def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
     show_summary(nights.config)
 
     shown = capsys.readouterr().out
+    assert str(Path(nights.settings.lake, "dashboard", "index.html")) in shown
     for verdict in ("duplicate", "fenced", "out_of_order", "stale_duplicate", "invalid_transaction_state"):
         assert verdict in shown
 
 
-def test_tasks_cleared_and_run_again_change_nothing(nights: Nights) -> None:
-    before, tries = nights.tree(), {name: task["try_number"] for name, task in nights.last().items()}
-    cleared = {"dag_run_id": nights.dag_runs[-1], "task_ids": ["index"], "include_downstream": True}
+def test_every_task_cleared_and_run_again_changes_nothing(nights: Nights) -> None:
+    run_id = nights.dag_runs[-1]
+    before, tries = nights.tree(), _tries(nights, run_id)
 
     nights.api.post(
         f"dags/{NIGHTLY}/clearTaskInstances",
-        {**cleared, "dry_run": False, "only_failed": False, "reset_dag_runs": True},
+        {"dag_run_id": run_id, "dry_run": False, "only_failed": False, "reset_dag_runs": True},
     )
-    follow(nights.api, NIGHTLY, nights.dag_runs[-1])
+    follow(nights.api, NIGHTLY, run_id)
 
-    again = {name: task["try_number"] - tries[name] for name, task in nights.last().items()}
-    assert again == {step: 0 if step == "stage" else 1 for step in _existing()}
+    assert _tries(nights, run_id) == {name: count + 1 for name, count in tries.items()}
     assert nights.tree() == before
+
+
+def _tries(nights: Nights, run_id: str) -> dict[str, int]:
+    tasks = nights.api.tasks(NIGHTLY, run_id)
+    return {f"{task['task_id']} {task['map_index']}": task["try_number"] for task in tasks}
 
 
 def test_a_date_that_is_none_is_refused_when_the_run_is_triggered(nights: Nights) -> None:
@@ -175,20 +160,65 @@ def test_a_run_without_a_date_says_what_is_missing(nights: Nights) -> None:
 
 
 def test_what_cannot_pass_is_not_tried_again_and_the_log_says_what_to_do(nights: Nights) -> None:
-    right = nights.config.read_text()
-    nights.config.write_text(right.replace("kind: capture", "kind: captured"))
-    try:
+    with nights.configured(lambda text: text.replace("kind: capture", "kind: captured")):
         run_id = nights.api.trigger(NIGHTLY, {"date": "2026-03-03"})
         with pytest.raises(EmbeddedFailed) as failed:
             follow(nights.api, NIGHTLY, run_id)
-    finally:
-        nights.config.write_text(right)
 
     tries = {task["task_id"]: task["try_number"] for task in nights.api.tasks(NIGHTLY, run_id)}
-    assert tries["stage"] == 1
-    assert "'stage' failed" in str(failed.value)
+    assert tries["sources"] == 1
+    assert "'sources' failed" in str(failed.value)
     assert "captured" in str(failed.value)
     assert "clear this task" in str(failed.value)
+
+
+def test_a_failed_audit_stops_publishing_says_why_and_is_reported_in_a_run_that_failed(
+    nights: Nights,
+) -> None:
+    early = nights.config.parent / "gateway" / "dt=2026-03-03" / "early-0"
+    early.mkdir(parents=True)
+    (early / "a.batches").write_bytes(plain_object(3))
+
+    with nights.configured(lambda text: text + STRICT):
+        run_id = nights.api.trigger(NIGHTLY, {"date": "2026-03-03"})
+        with pytest.raises(EmbeddedFailed, match="'audit' failed"):
+            follow(nights.api, NIGHTLY, run_id)
+
+    states = nights.states(NIGHTLY, run_id)
+    assert {name: states[name] for name in ("materialise", "audit", "publish", "report", "good_night")} == {
+        "materialise": "success",
+        "audit": "failed",
+        "publish": "upstream_failed",
+        "report": "success",
+        "good_night": "upstream_failed",
+    }
+    assert "early-0" in nights.log(NIGHTLY, run_id, "audit")
+    assert [line.status for line in list_runs(open_lake(nights.settings))][-1] is RunStatus.FAILED
+
+
+def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain_runs_give(
+    nights: Nights, spark: Spark
+) -> None:
+    nights.api.post(
+        "backfills",
+        {"dag_id": NIGHTLY, "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-03T23:00:00Z"},
+    )
+    made = [run["dag_run_id"] for run in _backfilled(nights)]
+    for run_id in made:
+        follow(nights.api, NIGHTLY, run_id)
+    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
+    for day in (*NIGHTS, date(2026, 3, 3)):
+        run_plainly(settings, day, until=Step.PUBLISH, spark=spark, narrator=narrator)
+
+    assert len(made) == 3
+    assert nights.tree() == tree(Path(settings.lake) / "runs")
+
+
+def _backfilled(nights: Nights) -> list[dict[str, Any]]:
+    found = nights.api.get(f"dags/{NIGHTLY}/dagRuns?limit=100")["dag_runs"]
+    return sorted(
+        (run for run in found if run["run_type"] == "backfill"), key=lambda run: str(run["logical_date"])
+    )
 
 
 def test_secrets_are_the_owners_alone_and_nobody_gets_in_without(nights: Nights) -> None:

@@ -1,16 +1,27 @@
 """What a run has published, as the tables themselves say."""
 
+from dataclasses import dataclass
+
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
 
 
-def published_snapshots(settings: Settings, run_id: str) -> dict[str, int]:
-    """The snapshot that the run's tag names, for every table that has it: `namespace.table` → snapshot id."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTable:
+    """A table as one run left it; `location` is an address: `s3://…` or `file://…`."""
+
+    snapshot_id: int
+    location: str
+
+
+def published_tables(settings: Settings, run_id: str) -> dict[str, PublishedTable]:
+    """Every table that the run's tag stands on, by `namespace.table`."""
     with open_catalog(settings) as catalog:
-        found = {name: _tagged(catalog, name, run_id) for name in table_names(catalog, settings)}
-    return {name: snapshot_id for name, snapshot_id in found.items() if snapshot_id is not None}
+        found = {name: _tagged(catalog.load_table(name), run_id) for name in table_names(catalog, settings)}
+    return {name: table for name, table in found.items() if table is not None}
 
 
 def table_names(catalog: Catalog, settings: Settings) -> list[str]:
@@ -19,6 +30,7 @@ def table_names(catalog: Catalog, settings: Settings) -> list[str]:
     return [".".join(table) for each in namespaces for table in sorted(catalog.list_tables(each))]
 
 
-def _tagged(catalog: Catalog, name: str, run_id: str) -> int | None:
-    ref = catalog.load_table(name).refs().get(run_id)
-    return ref.snapshot_id if ref else None
+def _tagged(table: Table, run_id: str) -> PublishedTable | None:
+    ref, location = table.refs().get(run_id), table.location()
+    address = location if "://" in location else f"file://{location}"
+    return PublishedTable(snapshot_id=ref.snapshot_id, location=address) if ref else None

@@ -1,0 +1,73 @@
+"""# Days again, exactly once
+
+Brings published days to what their sources hold now: objects that came late, bytes that were corrected, a
+configuration that decides otherwise. Days run again in order, and those after them only as far as their
+state changes. A day that is as it should be is left alone: the same backfill again has nothing to do.
+
+**How to use it:** trigger it with a dry run first. The task `plan` shows in its log, and as `plan` among its
+XComs, which days would run again and why. Then trigger it without. Where `ONCEOVER_APPROVAL` is `required`,
+somebody has to approve the plan under "Required Actions" before the first day runs.
+
+**When something fails:** the days before the failed one are published and stay; those after it have not been
+touched. Once the cause is gone clear the failed days, or trigger the backfill again: it goes on where it
+stopped.
+
+Airflow's own backfill is another thing: it runs `onceover_nightly` for days that never ran, and does nothing
+for those that did.
+"""
+
+import os
+from datetime import timedelta
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TriggerRule, chain
+
+from dags.parts.backfill_form import FORM
+from dags.parts.backfill_tasks import DAYS, PLAN, plan, run_day
+from dags.parts.report_task import report_task
+from dags.parts.task_settings import POOL
+
+IS_APPROVED = os.environ.get("ONCEOVER_APPROVAL", "") == "required"
+PATIENCE = timedelta(days=7)
+"""After which nobody has approved, and the backfill fails."""
+
+with DAG(
+    dag_id="onceover_backfill",
+    description="Published days brought to what their sources hold now, in order.",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    max_active_runs=1,
+    tags=["onceover"],
+    params=FORM,
+) as backfill:
+    planned = plan()
+    days = run_day.expand(day=planned)
+    report = report_task("Shows on the dashboard what became of the days.")
+    good_backfill = EmptyOperator(
+        task_id="good_backfill",
+        pool=POOL,
+        trigger_rule=TriggerRule.NONE_FAILED,
+        doc_md="Stands for days that are as they should be, and a report that says so.",
+    )
+
+    # plan → approve       where it is asked for: a person sees what would change before it does
+    # → days               in order, each only after the one before it
+    # → report             whatever became of them
+    # both → good_backfill a run of the DAG is as good as its last task, and `report` alone proves nothing
+    if IS_APPROVED:
+        from airflow.providers.standard.operators.hitl import ApprovalOperator  # slow to load, for this alone
+
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject="A backfill of published days",
+            body=f"{{{{ ti.xcom_pull(task_ids='{PLAN}', key='{PLAN}') }}}}",
+            ignore_downstream_trigger_rules=True,
+            response_timeout=PATIENCE,
+            doc_md="Somebody reads the plan, and says yes or no. A no skips everything after it.",
+        )
+        chain(planned, approve, days)
+    chain(days, report)
+    chain([days, report], good_backfill)
+
+__all__ = ["DAYS", "PLAN", "backfill"]

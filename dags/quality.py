@@ -1,0 +1,25 @@
+"""# Dashboards that follow the tables
+
+Brings the dashboard of the lake up to date whenever a table of Onceover has changed, whoever has changed it:
+a night, a backfill, another DAG that announces the asset. It only reads runs, so it can be triggered at any
+time. The Data Docs of every run stand in the run's own folder, where `audit` wrote them; the dashboard leads
+there.
+"""
+
+from airflow.sdk import DAG, TriggerRule
+
+from dags.parts.report_task import report_task
+from dags.parts.step_task import TABLES
+
+with DAG(
+    dag_id="onceover_quality",
+    description="The data-quality dashboard, up to date with the tables.",
+    doc_md=__doc__,
+    schedule=TABLES,
+    catchup=False,
+    max_active_runs=1,
+    tags=["onceover"],
+) as quality:
+    report_task(
+        "Brings the dashboard up to date with all runs of the lake.", trigger_rule=TriggerRule.ALL_SUCCESS
+    )

@@ -1,0 +1,165 @@
+"""A backfill through Airflow's scheduler: its plan, its approval, its days in order, its refusals."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from rich.console import Console
+
+from infra.embedded.__main__ import BACKFILL
+from infra.embedded.follow import follow
+from infra.embedded.home import EmbeddedFailed
+from infra.embedded.rest import Refused
+from spark_jobs.backfill import run_backfill
+from spark_jobs.backfilling.request import BackfillRequest
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night as run_plainly
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.stores import open_lake
+from tests.e2e.airflow_nights import NIGHTS, Nights, tree, until
+from tests.indexing.objects import plain_object
+
+pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+
+FIRST = str(NIGHTS[0])
+LATE: dict[str, object] = {
+    "from": FIRST,
+    "to": None,
+    "topics": [],
+    "sources": [],
+    "reason": "an object came late",
+}
+
+
+def _late_object(nights: Nights) -> None:
+    """Something for the first night that arrives after it was published."""
+    folder = nights.config.parent / "gateway" / f"dt={FIRST}" / "late-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.batches").write_bytes(plain_object(3))
+
+
+def _answer(nights: Nights, run_id: str, answer: str) -> dict[str, Any]:
+    """Somebody reads what is asked, and answers; what was asked."""
+    path = f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/approve/-1"
+    waiting = ("awaiting_input", "deferred")
+    until(lambda: [1] if nights.api.get(path.removesuffix("/-1"))["state"] in waiting else [])
+    asked: dict[str, Any] = nights.api.get(f"{path}/hitlDetails")
+    nights.api.patch(f"{path}/hitlDetails", {"chosen_options": [answer], "params_input": {}})
+    return asked
+
+
+def test_a_dry_run_shows_the_plan_and_ends(nights: Nights) -> None:
+    _late_object(nights)
+    before = nights.tree()
+
+    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": True})
+    follow(nights.api, BACKFILL, run_id)
+
+    assert nights.states(BACKFILL, run_id) == {
+        "plan": "success",
+        "approve": "skipped",
+        "days": "skipped",
+        "report": "skipped",
+        "good_backfill": "skipped",
+    }
+    shown = nights.api.get(f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/plan/xcomEntries/plan")[
+        "value"
+    ]
+    assert f"{FIRST}: **runs again**, " in shown
+    assert "1 object came after the night" in shown
+    assert shown in nights.log(BACKFILL, run_id, "plan")
+    assert nights.tree() == before
+
+
+def test_what_somebody_refuses_is_not_done(nights: Nights) -> None:
+    _late_object(nights)
+    before = nights.tree()
+
+    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    asked = _answer(nights, run_id, "Reject")
+    follow(nights.api, BACKFILL, run_id)
+
+    assert f"{FIRST}: **runs again**" in asked["body"]
+    assert nights.states(BACKFILL, run_id)["good_backfill"] == "skipped"
+    assert nights.tree() == before
+
+
+def test_what_somebody_approves_runs_day_by_day_as_it_would_without_airflow(
+    nights: Nights, spark: Spark
+) -> None:
+    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
+    for day in read_chain(open_lake(nights.settings)).current:
+        run_plainly(settings, day, until=Step.PUBLISH, spark=spark, narrator=narrator)
+    _late_object(nights)
+    request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0], reason=str(LATE["reason"]))
+    done = list(run_backfill(settings, request, spark=spark, narrator=narrator, until=Step.PUBLISH))
+
+    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    _answer(nights, run_id, "Approve")
+    follow(nights.api, BACKFILL, run_id)
+
+    states = nights.states(BACKFILL, run_id)
+    assert states.pop(f"days {FIRST}") == "success"
+    assert {name: states[name] for name in ("plan", "approve", "report", "good_backfill")} == dict.fromkeys(
+        ("plan", "approve", "report", "good_backfill"), "success"
+    )
+    ran = {outcome.run_id[: len(FIRST)] for outcome in done}
+    days = {name.removeprefix("days "): state for name, state in states.items() if name.startswith("days ")}
+    assert days == {day: "success" if day in ran else "skipped" for day in days}
+    assert nights.tree() == tree(Path(settings.lake) / "runs")
+
+
+def test_a_backfill_that_has_nothing_to_do_asks_nobody(nights: Nights) -> None:
+    before = nights.tree()
+    day = max(read_chain(open_lake(nights.settings)).current)
+
+    run_id = nights.api.trigger(BACKFILL, {**LATE, "from": str(day), "dry_run": False})
+    follow(nights.api, BACKFILL, run_id)
+
+    assert nights.states(BACKFILL, run_id)["approve"] == "skipped"
+    assert nights.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"from": "yesterday"}, "yesterday"),
+        ({"from": None}, "from"),
+        ({"to": "2026-03"}, "2026-03"),
+        ({"reason": ""}, "reason"),
+        ({"topics": "orders"}, "orders"),
+        ({"dry_run": "maybe"}, "maybe"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_form_that_cannot_be_meant_is_refused_at_once(
+    nights: Nights, change: dict[str, object], told: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        nights.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
+
+    assert refused.value.status in {400, 422}
+    assert told in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"to": str(date(2026, 2, 1))}, "From (2026-03-01) lies after To (2026-02-01)"),
+        ({"sources": ["gatewy"]}, "no source 'gatewy', only backup, gateway"),
+    ],
+    ids=["to before from", "unknown source"],
+)
+def test_a_form_that_contradicts_itself_or_the_configuration_is_told_in_its_plan(
+    nights: Nights, change: dict[str, object], told: str
+) -> None:
+    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
+
+    with pytest.raises(EmbeddedFailed) as failed:
+        follow(nights.api, BACKFILL, run_id)
+
+    assert told in str(failed.value)

@@ -1,0 +1,126 @@
+"""What Airflow's own pages show of the lake, to whom, and what they never show."""
+
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from spark_jobs.storage.ledger import list_runs
+from spark_jobs.storage.stores import open_lake
+from tests.e2e.airflow_nights import NIGHTLY, Nights
+
+pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+
+
+@dataclass(frozen=True)
+class Page:
+    """An answer of the server."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+def _open(nights: Nights, path: str, **headers: str) -> Page:
+    """The page at `path`, sent as it is: nothing tidies it up on the way."""
+    connection = HTTPConnection("127.0.0.1", nights.api.home.port, timeout=60)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return Page(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+
+
+def _logged_in(nights: Nights, path: str, **headers: str) -> Page:
+    return _open(nights, path, Cookie=f"_token={nights.api._token}", **headers)
+
+
+def _last_run(nights: Nights) -> str:
+    return list_runs(open_lake(nights.settings))[-1].run_id
+
+
+def test_the_navigation_has_an_entry_that_leads_to_the_dashboard(nights: Nights) -> None:
+    [plugin] = [each for each in nights.api.get("plugins")["plugins"] if each["name"] == "onceover"]
+
+    [entry] = plugin["external_views"]
+
+    assert (entry["name"], entry["destination"]) == ("Onceover", "nav")
+    assert "<title>Overview · Onceover</title>" in _logged_in(nights, entry["href"]).body
+    assert _logged_in(nights, entry["icon"]).headers["content-type"] == "image/svg+xml"
+
+
+def test_nobody_sees_it_without_logging_in(nights: Nights) -> None:
+    for headers in ({}, {"Cookie": "_token=made-up"}, {"Authorization": "Bearer made-up"}):
+        page = _open(nights, "/onceover/dashboard/index.html", **headers)
+        assert page.status in {401, 403}
+        assert "Overview" not in page.body
+
+
+def test_pages_load_nothing_from_elsewhere_and_are_what_they_say(nights: Nights) -> None:
+    page = _logged_in(nights, "/onceover/dashboard/index.html")
+    script = _logged_in(nights, "/onceover/dashboard/assets/site.js")
+
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    for answer in (page, script):
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "frame-ancestors 'self'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "private" in answer.headers["cache-control"]
+
+
+def test_what_a_browser_has_is_not_sent_again(nights: Nights) -> None:
+    path = "/onceover/dashboard/assets/site.js"
+    tag = _logged_in(nights, path).headers["etag"]
+
+    again = _logged_in(nights, path, **{"If-None-Match": tag})
+
+    assert (again.status, again.body) == (304, "")
+
+
+def test_the_data_docs_of_a_run_are_shown(nights: Nights) -> None:
+    page = _logged_in(nights, f"/onceover/runs/{_last_run(nights)}/audit/docs/index.html")
+
+    assert page.status == 200
+    assert page.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "ledger/{run}.json",
+        "runs/{run}/inputs.json",
+        "runs/{run}/admit/_done.json",
+        "catalog/onceover.db",
+        "dashboard/../ledger/{run}.json",
+        "dashboard/..%2Fledger%2F{run}.json",
+        "dashboard/%2e%2e/ledger/{run}.json",
+        "dashboard/..%5c..%5conceover.yaml",
+        "runs/{run}/audit/docs/../../inputs.json",
+        "../../onceover.yaml",
+        "%2Fetc%2Fpasswd",
+        "dashboard/%00index.html",
+        "dashboard/",
+        "dashboard",
+    ],
+)
+def test_nothing_else_of_the_lake_is_served_by_whatever_path(nights: Nights, path: str) -> None:
+    page = _logged_in(nights, f"/onceover/{path.format(run=_last_run(nights))}")
+
+    assert page.status == 404
+    assert page.body in {'{"detail":"no such page"}', '{"detail":"Not Found"}'}
+
+
+def test_a_task_leads_to_its_run_on_the_dashboard(nights: Nights) -> None:
+    run_id = quote(nights.dag_runs[0])
+    first = list_runs(open_lake(nights.settings))[0].run_id
+
+    for task in ("publish", "report"):
+        links: dict[str, Any] = nights.api.get(f"dags/{NIGHTLY}/dagRuns/{run_id}/taskInstances/{task}/links")
+        address = links["extra_links"]["Dashboard"]
+        assert address == f"{nights.api.home.url}/onceover/dashboard/run.html#run={first}"
+    page = address.removeprefix(nights.api.home.url).partition("#")[0]
+    assert _logged_in(nights, page).status == 200
