@@ -1,12 +1,6 @@
-"""The form that a backfill is triggered with, and what it asks for."""
-
-from collections.abc import Mapping
-from datetime import date
-from typing import Any
+"""The form that a backfill is triggered with."""
 
 from airflow.sdk import Param
-
-from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 
 FORM = {
     "from": Param(
@@ -49,18 +43,3 @@ FORM = {
         description="Shows the plan and ends. Without it the days run, once approved where that is required.",
     ),
 }
-
-
-def backfill_of(params: Mapping[str, Any]) -> BackfillRequest:
-    """What the form asks for; says what is wrong with it in words of the form."""
-    first = date.fromisoformat(params["from"])
-    last = date.fromisoformat(params["to"] or params["from"])
-    if last < first:
-        raise UnfitRequest(f"From ({first}) lies after To ({last}): nothing is between them")
-    return BackfillRequest(
-        first=first,
-        last=last,
-        topics=tuple(params["topics"]),
-        sources=tuple(params["sources"]),
-        reason=params["reason"],
-    )

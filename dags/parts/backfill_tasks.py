@@ -1,14 +1,14 @@
 """The tasks of a backfill: its plan, then its days one after the other."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Context, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 
-from dags.parts.backfill_form import backfill_of
+from dags.parts.backfill_words import as_markdown, backfill_of
 from dags.parts.failure import final_unless_transient
 from dags.parts.night import where
 from dags.parts.step_task import TABLES, announce
@@ -43,19 +43,6 @@ def plan() -> list[str]:
     context["ti"].xcom_push(key=PLAN, value=text)
     goes_on = found["changes"] and not context["params"]["dry_run"]
     return [each["day"] for each in found["days"]] if goes_on else []
-
-
-def as_markdown(title: str, days: Sequence[Mapping[str, Any]]) -> str:
-    """The plan for people: a line per day with its reasons."""
-    lines = [f"- {each['day']}: {_what(each)}" for each in days]
-    return "\n".join([title, "", *(lines or ["No day is concerned: no night has run yet."])])
-
-
-def _what(day: Mapping[str, Any]) -> str:
-    reasons = "; ".join(day["reasons"])
-    if day["changes"]:
-        return f"**runs again**, {reasons}"
-    return f"may run again, {reasons}" if reasons else "stays as it is"
 
 
 @task(
