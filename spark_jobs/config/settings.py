@@ -94,7 +94,11 @@ class Limits(Frozen):
     @property
     def protocol(self) -> ProtocolLimits:
         """The part that decoding needs."""
-        return ProtocolLimits(decompressed_bytes=self.decompressed_bytes_per_batch)
+        return ProtocolLimits(
+            decompressed_bytes=self.decompressed_bytes_per_batch,
+            records_per_batch=self.records_per_batch,
+            headers_per_record=self.headers_per_record,
+        )
 
 
 class KafkaSettings(Frozen):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.arena import Arena
@@ -17,6 +18,8 @@ from spark_jobs.kernels.decompress import (
 from spark_jobs.kernels.records import BatchProblem, decode
 from spark_jobs.kernels.sections import sections_of
 from spark_jobs.protocol.compression import DEFAULT_LIMIT
+from spark_jobs.protocol.errors import LimitExceeded
+from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.record_batch import CODEC_MASK, HEADER_SIZE
 
 
@@ -41,11 +44,12 @@ def decode_batches(
     budget: int = DEFAULT_BUDGET,
     source: str = "<bytes>",
     origin: int = 0,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[DecodedBatches]:
     """The records of v2 batches in order; a piece holds at most `budget` bytes of records and one batch more.
 
     `headers` are of a scan of `buffer`, which begins at byte `origin` of `source`; their checksums have been
-    checked before.
+    checked before. `limits` bound how many records and headers there may be, `limit` how many bytes.
     """
     first, arena = 0, Arena(2 * budget)
     while first < headers.rows:
@@ -53,26 +57,39 @@ def decode_batches(
         payloads = decompress_batches(
             buffer, rest, limit=limit, budget=budget, source=source, origin=origin, arena=arena
         )
-        yield _decode(payloads, rest, first, source, origin)
+        yield _decode(payloads, rest, first, source, origin, limits)
         first += payloads.batches
 
 
 def _decode(
-    payloads: Payloads, headers: HeaderColumns, first: int, source: str, origin: int
+    payloads: Payloads, headers: HeaderColumns, first: int, source: str, origin: int, limits: Limits
 ) -> DecodedBatches:
     part = headers.part(0, payloads.batches)
     sections = sections_of(part, payloads.start, payloads.end)
-    unreadable = [problem.batch for problem in payloads.problems]
-    sections.record_count[unreadable] = 0
-    decoded = decode(payloads.arena, sections, first_batch=first)
+    unreadable = {problem.batch: problem for problem in payloads.problems}
+    unreadable |= {each.batch: each for each in _too_many(part, source, origin, limits.records_per_batch)}
+    sections.record_count[list(unreadable)] = 0
+    decoded = decode(payloads.arena, sections, first_batch=first, most_headers=limits.headers_per_record)
     invalid = (_invalid(problem, part, source, origin) for problem in decoded.problems)
-    found = sorted((*payloads.problems, *invalid), key=lambda problem: problem.batch)
+    found = sorted((*unreadable.values(), *invalid), key=lambda problem: problem.batch)
     return DecodedBatches(
         first=first,
         last=first + payloads.batches,
         records=decoded.records,
         problems=tuple(PayloadProblem(batch=first + problem.batch, error=problem.error) for problem in found),
     )
+
+
+def _too_many(headers: HeaderColumns, source: str, origin: int, most: int) -> Iterator[PayloadProblem]:
+    """Batches that claim more records than a batch may have."""
+    for batch in np.flatnonzero(headers.record_count > most).tolist():
+        error = LimitExceeded(
+            source=source,
+            position=origin + int(headers.position[batch]) + HEADER_SIZE,
+            expected=f"at most {most} records in a batch",
+            found=int(headers.record_count[batch]),
+        )
+        yield PayloadProblem(batch=batch, error=error)
 
 
 def _invalid(problem: BatchProblem, headers: HeaderColumns, source: str, origin: int) -> PayloadProblem:

@@ -34,6 +34,8 @@ class RecordProblem(IntEnum):
     """Fewer than no headers, or more than there are bytes."""
     WRONG_LENGTH = 9
     """A record that does not fill the length that it claims."""
+    TOO_MANY_HEADERS = 10
+    """More headers than the configuration allows a record."""
 
 
 NONE = int(RecordProblem.NONE)
@@ -46,6 +48,7 @@ MISSING_ATTRIBUTES = int(RecordProblem.MISSING_ATTRIBUTES)
 BYTES_BEYOND_END = int(RecordProblem.BYTES_BEYOND_END)
 HEADER_COUNT = int(RecordProblem.HEADER_COUNT)
 WRONG_LENGTH = int(RecordProblem.WRONG_LENGTH)
+TOO_MANY_HEADERS = int(RecordProblem.TOO_MANY_HEADERS)
 
 
 class ParsedRecord(NamedTuple):

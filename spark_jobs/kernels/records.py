@@ -17,6 +17,7 @@ from spark_jobs.kernels.record import (
     MISSING_RECORD,
     NEGATIVE_COUNT,
     NONE,
+    TOO_MANY_HEADERS,
     TRAILING_BYTES,
     RecordProblem,
     parse_record,
@@ -27,6 +28,7 @@ from spark_jobs.kernels.sections import RecordSections
 from spark_jobs.kernels.sequences import increment_sequence
 from spark_jobs.kernels.utf8 import write_repaired
 from spark_jobs.protocol.errors import InvalidRecord, LimitExceeded
+from spark_jobs.protocol.limits import INT32_MAX
 from spark_jobs.protocol.record_batch import NO_SEQUENCE
 
 
@@ -58,7 +60,9 @@ class DecodedRecords:
 
 
 @helper
-def _measure_batch(arena: Bytes, start: int, end: int, count: int) -> tuple[int, int, Totals]:
+def _measure_batch(
+    arena: Bytes, start: int, end: int, count: int, most_headers: int
+) -> tuple[int, int, Totals]:
     """(problem, its position, what the batch holds if there is none)."""
     position, key_bytes, value_bytes = start, 0, 0
     headers, header_key_bytes, header_value_bytes = 0, 0, 0
@@ -69,6 +73,8 @@ def _measure_batch(arena: Bytes, start: int, end: int, count: int) -> tuple[int,
             break
         record = parse_record(arena, position, end)
         problem, position = record.problem, record.position
+        if problem == NONE and record.header_count > most_headers:
+            problem, position = TOO_MANY_HEADERS, record.headers_start
         if problem != NONE:
             break
         key_bytes += max(record.key_size, 0)
@@ -84,7 +90,11 @@ def _measure_batch(arena: Bytes, start: int, end: int, count: int) -> tuple[int,
 
 @kernel
 def _measure(
-    arena: Bytes, sections: RecordSections, problems: npt.NDArray[np.int8], positions: npt.NDArray[np.int64]
+    arena: Bytes,
+    sections: RecordSections,
+    most_headers: int,
+    problems: npt.NDArray[np.int8],
+    positions: npt.NDArray[np.int64],
 ) -> Totals:
     """What all good batches hold; every batch gets its problem and, counted from its start, the position."""
     records, key_bytes, value_bytes = 0, 0, 0
@@ -95,7 +105,7 @@ def _measure(
             continue
         start = sections.start[batch]
         problem, position, held = _measure_batch(
-            arena, start, sections.end[batch], sections.record_count[batch]
+            arena, start, sections.end[batch], sections.record_count[batch], most_headers
         )
         problems[batch], positions[batch] = problem, position - start
         if problem == NONE:
@@ -167,15 +177,17 @@ def _fill(
             row += 1
 
 
-def decode(arena: Bytes, sections: RecordSections, *, first_batch: int = 0) -> DecodedRecords:
+def decode(
+    arena: Bytes, sections: RecordSections, *, first_batch: int = 0, most_headers: int = INT32_MAX
+) -> DecodedRecords:
     """The records of all batches whose records are right, and what is wrong with the others.
 
-    The column `batch` counts from `first_batch`, problems count from 0.
+    The column `batch` counts from `first_batch`, problems count from 0. A record may have `most_headers`.
     """
     data = as_bytes(arena)
     problems = np.empty(sections.rows, dtype=np.int8)
     positions = np.empty(sections.rows, dtype=np.int64)
-    totals = _measure(data, sections, problems, positions)
+    totals = _measure(data, sections, most_headers, problems, positions)
     _check_size(totals)
     buffers = allocate(totals)
     _fill(data, sections, problems, first_batch, buffers)

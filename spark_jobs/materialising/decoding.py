@@ -71,9 +71,14 @@ class Decoder:
         if rows.headers.magic[0] < MAGIC_V2:
             yield _legacy_piece(rows, buffer, origin, source, self.limits)
             return
-        limit = self.limits.decompressed_bytes
         for decoded in decode_batches(
-            buffer, rows.headers, limit=limit, budget=PIECE_BYTES, source=source, origin=origin
+            buffer,
+            rows.headers,
+            limit=self.limits.decompressed_bytes,
+            budget=PIECE_BYTES,
+            source=source,
+            origin=origin,
+            limits=self.limits,
         ):
             yield Piece(rows=rows.move(origin), records=decoded.records, problems=decoded.problems)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spark_jobs.protocol.compression import decompress
-from spark_jobs.protocol.errors import InvalidRecord
+from spark_jobs.protocol.errors import InvalidRecord, LimitExceeded
 from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.primitives import Reader, to_int64, write_varint, write_varlong
 from spark_jobs.protocol.record_batch import (
@@ -69,8 +69,15 @@ def read_stored_records(
     header = read_whole_header(batch, source=source, position=position)
     if header.record_count == 0:  # whatever payload follows, a broker does not look at it
         return
-    payload = memoryview(batch)[HEADER_SIZE : header.size]
     where = position + HEADER_SIZE
+    if header.record_count > limits.records_per_batch:
+        raise LimitExceeded(
+            source=source,
+            position=where,
+            expected=f"at most {limits.records_per_batch} records in a batch",
+            found=header.record_count,
+        )
+    payload = memoryview(batch)[HEADER_SIZE : header.size]
     if header.codec_id:
         payload = memoryview(
             decompress(
@@ -79,23 +86,23 @@ def read_stored_records(
         )
     in_place = not header.codec_id
     reader = Reader(payload, error=InvalidRecord, source=source, origin=where, in_place=in_place)
-    yield from _read_exactly(reader, header.record_count)
+    yield from _read_exactly(reader, header.record_count, limits)
 
 
-def _read_exactly(reader: Reader, record_count: int) -> Iterator[Record]:
+def _read_exactly(reader: Reader, record_count: int, limits: Limits) -> Iterator[Record]:
     if record_count < 0:
         raise reader.fail(expected="a record count of 0 or more", found=record_count)
     for index in range(record_count):
         if not reader.remaining:
             raise reader.fail(expected=f"{record_count} records", found=index)
-        yield read_record(reader)
+        yield read_record(reader, limits=limits)
     if reader.remaining:
         raise reader.fail(
             expected=f"the end after {record_count} records", found=f"{reader.remaining} more bytes"
         )
 
 
-def read_record(reader: Reader) -> Record:
+def read_record(reader: Reader, *, limits: Limits = DEFAULT_LIMITS) -> Record:
     """The record at the reader's position; it must fill the length that it claims."""
     length = reader.read_varint()
     if not 0 <= length <= reader.remaining:
@@ -107,7 +114,7 @@ def read_record(reader: Reader) -> Record:
         offset_delta=reader.read_varint(),
         key=_read_nullable(reader),
         value=_read_nullable(reader),
-        headers=_read_headers(reader),
+        headers=_read_headers(reader, limits.headers_per_record),
     )
     if reader.position != end:
         raise reader.fail(
@@ -121,8 +128,10 @@ def _read_nullable(reader: Reader) -> bytes | None:
     return None if size < 0 else reader.read_bytes(size)
 
 
-def _read_headers(reader: Reader) -> tuple[Header, ...]:
+def _read_headers(reader: Reader, most: int) -> tuple[Header, ...]:
     count = reader.read_varint()
+    if most < count <= reader.remaining:
+        raise reader.fail(expected=f"at most {most} headers in a record", found=count)
     if not 0 <= count <= reader.remaining:
         raise reader.fail(expected=f"{count} headers", found=f"{reader.remaining} bytes left")
     return tuple(_read_header(reader) for _ in range(count))

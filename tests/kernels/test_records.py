@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -9,7 +10,7 @@ from spark_jobs.kernels.batches import DecodedBatches, decode_batches
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.errors import CorruptData, InvalidRecord, LimitExceeded
-from spark_jobs.protocol.limits import Limits
+from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
 from spark_jobs.protocol.records import Header, LogRecord, Record, read_records, write_records
 from tests.cases.golden import COMMIT_MARKER, TRANSACTIONAL_BATCH
@@ -19,9 +20,11 @@ BATCH_LISTS = st.lists(BATCHES | MARKERS, max_size=6)
 LIMIT = 1 << 20
 
 
-def decoded(data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT) -> list[DecodedBatches]:
+def decoded(
+    data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS
+) -> list[DecodedBatches]:
     headers = scan_headers(data, check_crc=False).columns
-    return list(decode_batches(data, headers, budget=budget, limit=limit))
+    return list(decode_batches(data, headers, budget=budget, limit=limit, limits=limits))
 
 
 Row = tuple[int, LogRecord]
@@ -54,12 +57,14 @@ def kernel_problems(pieces: list[DecodedBatches]) -> list[Problem]:
     return [(problem.batch, type(problem.error), problem.error.position) for problem in problems]
 
 
-def pure_answer(data: bytes, limit: int = LIMIT) -> tuple[list[Row], list[Problem]]:
+def pure_answer(
+    data: bytes, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS
+) -> tuple[list[Row], list[Problem]]:
     """The same through `protocol.records`; a batch with a problem gives no records at all."""
     headers = scan_headers(data, check_crc=False).columns
     rows: list[Row] = []
     problems: list[Problem] = []
-    limits = Limits(decompressed_bytes=limit)
+    limits = replace(limits, decompressed_bytes=limit)
     for batch, (position, size) in enumerate(
         zip(headers.position.tolist(), headers.size.tolist(), strict=True)
     ):
@@ -72,12 +77,12 @@ def pure_answer(data: bytes, limit: int = LIMIT) -> tuple[list[Row], list[Proble
     return rows, problems
 
 
-def check(data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT) -> None:
-    pieces = decoded(data, budget=budget, limit=limit)
+def check(data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS) -> None:
+    pieces = decoded(data, budget=budget, limit=limit, limits=limits)
     for piece in pieces:
         piece.records.validate(full=True)
         assert piece.records.schema == RECORD_SCHEMA
-    assert (kernel_rows(data, pieces), kernel_problems(pieces)) == pure_answer(data, limit)
+    assert (kernel_rows(data, pieces), kernel_problems(pieces)) == pure_answer(data, limit, limits)
 
 
 def test_golden_batches_give_their_records() -> None:
@@ -214,6 +219,25 @@ def test_a_payload_is_read_up_to_the_very_limit(codec: Codec) -> None:
     (within,), (beyond,) = decoded(batch, limit=size), decoded(batch, limit=size - 1)
     assert within.problems == ()
     assert [type(problem.error) for problem in beyond.problems] == [LimitExceeded]
+
+
+@given(BATCH_LISTS, st.integers(1, 3), st.integers(0, 2))
+def test_batches_beyond_the_counts_that_are_allowed_fail_where_the_pure_twin_fails(
+    batches: list[bytes], records: int, headers: int
+) -> None:
+    check(b"".join(batches), limits=Limits(records_per_batch=records, headers_per_record=headers))
+
+
+def test_a_count_beyond_its_limit_is_a_problem_of_its_batch_alone() -> None:
+    many = build_batch(records=[Record(), Record(), Record()], base_timestamp=0)
+    laden = build_batch(records=[Record(headers=(Header(key="k", value=None),) * 3)], base_timestamp=0)
+    limits = Limits(records_per_batch=2, headers_per_record=2)
+    (piece,) = decoded(many + COMMIT_MARKER + laden, limits=limits)
+    assert [(batch, kind) for batch, kind, _ in kernel_problems([piece])] == [
+        (0, LimitExceeded),
+        (2, InvalidRecord),
+    ]
+    assert piece.records.column("batch").to_pylist() == [1]
 
 
 def test_a_problem_names_source_and_byte() -> None:

@@ -23,7 +23,7 @@ sources:
     root: capture
     dates: dt=%Y-%m-%d
 topics:
-  orders: {{value: json, fields: {{amount: {amount}}}}}
+  orders: {{value: json, fields: {{amount: long, note: string}}, required: {required}}}
 limits: {{{limits}}}
 """
 
@@ -34,8 +34,8 @@ class Shop:
 
     directory: Path
 
-    def settings(self, amount: str = "long", limits: str = "") -> Settings:
-        text = CONFIG.format(amount=amount, limits=limits)
+    def settings(self, required: str = "[note]", limits: str = "") -> Settings:
+        text = CONFIG.format(required=required, limits=limits)
         (self.directory / "onceover.yaml").write_text(text)
         return parse_settings(text, name="onceover.yaml", base=self.directory)
 

@@ -13,13 +13,14 @@ from spark_jobs.rollback import roll_back
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_lake
 from tests.replaying.nights import Shop, rows_of, run
-from tests.steps.batches import batch
+from tests.steps.batches import NOON, batch
 from tests.steps.nights import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
-FITS, UNFIT = b'{"amount": 1}', b'{"amount": 1.5}'
-WHY = "the amounts are no whole numbers"
+FITS, UNFIT = b'{"amount": 1, "note": "x"}', b'{"amount": 2}'
+DAY_MS = 86_400_000
+WHY = "an order needs no note"
 
 
 @pytest.fixture
@@ -44,11 +45,11 @@ def _unfit_night(shop: Shop) -> str:
 
 def test_an_unfit_value_is_published_once_its_schema_is_right(shop: Shop) -> None:
     origin = _unfit_night(shop)
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     choices, replays = decide(fixed, Selection(run_id=origin), why=WHY)
     assert [(each.way, each.refusal) for each in choices] == [("decode", "")]
     outcome = run(fixed, 2)
-    assert _amounts(fixed) == [(0, 1.0, 1), (2, 1.0, 1), (1, 1.5, 2)]
+    assert _amounts(fixed) == [(0, 1, 1), (2, 1, 1), (1, 2, 2)]
     manifest = read_run_manifest(open_lake(fixed), outcome.run_id)
     assert manifest.replays == tuple(replays)
     assert (manifest.replays[0].why, manifest.replays[0].origin) == (WHY, origin)
@@ -58,7 +59,7 @@ def test_an_unfit_value_is_published_once_its_schema_is_right(shop: Shop) -> Non
 
 def test_replaying_twice_adds_nothing_twice(shop: Shop) -> None:
     selection = Selection(run_id=_unfit_night(shop))
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     decide(fixed, selection, why=WHY)
     choices, replays = decide(fixed, selection, why="again")
     assert replays == []
@@ -75,32 +76,32 @@ def test_what_still_does_not_fit_is_in_quarantine_again_and_can_be_chosen_again(
     decide(shop.settings(), Selection(run_id=first), why="hope")
     second = run(shop.settings(), 2).run_id
     assert [row["offset"] for row in rows_of(shop.settings(), "orders")] == [0, 2]
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     [choice] = list_choices(fixed, Selection(run_id=second, kind=None, topic="orders"))
     assert (choice.row["offset"], choice.row["bytes"], choice.way) == (1, UNFIT, "decode")
     decide(fixed, Selection(run_id=second), why=WHY)
     run(fixed, 3)
-    assert _amounts(fixed) == [(0, 1.0, 1), (2, 1.0, 1), (1, 1.5, 3)]
+    assert _amounts(fixed) == [(0, 1, 1), (2, 1, 1), (1, 2, 3)]
 
 
 def test_a_night_taken_back_gives_back_what_it_took_up(shop: Shop) -> None:
     selection = Selection(run_id=_unfit_night(shop))
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     decide(fixed, selection, why=WHY)
     roll_back(fixed, run(fixed, 2).run_id)
     assert [row["offset"] for row in rows_of(fixed, "orders")] == [0, 2]
     run(fixed, 3)
-    assert _amounts(fixed) == [(0, 1.0, 1), (2, 1.0, 1), (1, 1.5, 3)]
+    assert _amounts(fixed) == [(0, 1, 1), (2, 1, 1), (1, 2, 3)]
 
 
 def test_records_of_one_batch_that_are_chosen_one_by_one_come_in_order(shop: Shop) -> None:
     shop.arrive(1, batch(0, count=3, value=UNFIT))
     origin = run(shop.settings(), 1).run_id
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     for offset in (2, 0):
         decide(fixed, Selection(run_id=origin, offset=offset), why=WHY)
     run(fixed, 2)
-    assert _amounts(fixed) == [(0, 1.5, 2), (2, 1.5, 2)]
+    assert _amounts(fixed) == [(0, 2, 2), (2, 2, 2)]
 
 
 def test_a_rejected_batch_arrives_anew_and_gets_a_broker_s_verdict(shop: Shop) -> None:
@@ -108,7 +109,8 @@ def test_a_rejected_batch_arrives_anew_and_gets_a_broker_s_verdict(shop: Shop) -
     shop.arrive(1, batch(0), batch(2), batch(0, pid=7, epoch=3), batch(1, pid=7, epoch=2), topic="t")
     settings = shop.settings()
     origin = run(settings, 1).run_id
-    shop.arrive(2, batch(1), topic="t")
+    alive = NOON + 2 * DAY_MS
+    shop.arrive(2, batch(1, timestamp=alive), batch(1, pid=7, epoch=3, timestamp=alive), topic="t")
     run(settings, 2)
     choices, _ = decide(settings, Selection(run_id=origin), why="the gateway sent it late")
     assert [(each.row["verdict"], each.way) for each in choices] == [
@@ -123,7 +125,7 @@ def test_a_rejected_batch_arrives_anew_and_gets_a_broker_s_verdict(shop: Shop) -
         ("replay", "fenced"),
     ]
     rows = [(row["offset"], row["sequence"]) for row in rows_of(settings, "t") if row["producer_id"] == 1]
-    assert rows == [(0, 0), (2, 1), (3, 2), (4, 3)]
+    assert rows == [(0, 0), (2, 1), (4, 2), (5, 3)]
 
 
 def test_a_batch_beyond_a_limit_comes_in_once_the_limit_is_raised(shop: Shop) -> None:
@@ -140,8 +142,8 @@ def test_a_batch_beyond_a_limit_comes_in_once_the_limit_is_raised(shop: Shop) ->
 
 
 def test_a_batch_that_was_taken_but_not_readable_keeps_its_offset(shop: Shop) -> None:
-    shop.arrive(1, batch(0, count=3, value=b"x" * 1000), batch(3), topic="t")
-    small = shop.settings(limits="decompressed_bytes_per_batch: 1KiB")
+    shop.arrive(1, batch(0, count=3), batch(3), topic="t")
+    small = shop.settings(limits="records_per_batch: 2")
     origin = run(small, 1).run_id
     assert [row["offset"] for row in rows_of(small, "t")] == [3]
     settings = shop.settings()
@@ -174,9 +176,9 @@ def test_a_run_that_does_not_speak_for_its_date_has_nothing_to_give(shop: Shop) 
 def test_a_decision_is_void_once_its_run_is_replaced(shop: Shop) -> None:
     """The run in its place has the value in its table already."""
     origin = _unfit_night(shop)
-    fixed = shop.settings("double")
+    fixed = shop.settings("[]")
     decide(fixed, Selection(run_id=origin), why=WHY)
     roll_back(fixed, origin)
     run(fixed, 1)
     run(fixed, 2)
-    assert _amounts(fixed) == [(0, 1.0, 1), (1, 1.5, 1), (2, 1.0, 1)]
+    assert _amounts(fixed) == [(0, 1, 1), (1, 2, 1), (2, 1, 1)]

@@ -15,6 +15,7 @@ from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.datetime import date_to_days
@@ -145,6 +146,7 @@ def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp
 def _evolve(transaction: Transaction, target: TableTarget) -> None:
     """New columns of the contract are added; those that it no longer has stay, empty from now on."""
     wanted = iceberg_schema(target.contract)
+    _check_types(transaction.table_metadata.schema(), wanted, target)
     known = set(transaction.table_metadata.schema().column_names)
     if not set(wanted.column_names) - known:
         return
@@ -152,6 +154,18 @@ def _evolve(transaction: Transaction, target: TableTarget) -> None:
         update.union_by_name(wanted)
     mapping = name_mapping(transaction.table_metadata.schema())
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+
+
+def _check_types(standing: Schema, wanted: Schema, target: TableTarget) -> None:
+    """Files of earlier nights keep their types, so a column cannot become something else."""
+    types = {field.name: field.field_type for field in standing.fields}
+    for field in wanted.fields:
+        old = types.get(field.name, field.field_type)
+        if str(old) != str(field.field_type) and field.field_type.is_primitive:
+            raise PublishedDiffers(
+                f"{'.'.join(target.name)}: its column {field.name} is {old}, now it should be "
+                f"{field.field_type}; give the field another name"
+            )
 
 
 def _described(io: FileIO, transaction: Transaction, path: str, day: date) -> IcebergFile:
