@@ -23,7 +23,7 @@ def publish(settings: Settings, lake: ObjectStore, *, run_id: str | None) -> str
     lines = list_runs(lake)
     chosen = run_id or last_run(lines)
     samples = samples_of(lines, chosen, RunTables(lake, chosen) if chosen else None)
-    text = exposition(samples).encode()
+    text = exposition(samples).encode(errors="replace")  # a topic's name may be no text
     lake.put(METRICS_KEY, text)
     if settings.metrics.textfile is not None:
         replace_file(Path(settings.metrics.textfile), text)

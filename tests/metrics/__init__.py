@@ -1,0 +1,1 @@
+"""What Prometheus and StatsD are told about runs."""
