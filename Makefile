@@ -28,6 +28,7 @@ lint: setup  ## ruff: rules and format
 
 types: setup  ## mypy, strict, no exemptions
 	@$(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary infra/setup && \
+		$(BIN)/mypy --no-error-summary infra/airflow_plugin && \
 		$(BIN)/mypy --no-error-summary -p infra.embedded && echo "types: clean"
 
 layers: setup  ## import-linter: who may import whom
