@@ -4,7 +4,7 @@ BIN := .venv/bin
 PORT ?= 8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down test lint types layers pytest format bench bench-quick lock clean
+.PHONY: help setup run up down test lint types layers pytest test-cluster format bench bench-quick lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,13 +29,16 @@ lint: setup  ## ruff: rules and format
 types: setup  ## mypy, strict, no exemptions
 	@$(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary infra/setup && \
 		$(BIN)/mypy --no-error-summary infra/airflow_plugin && \
-		$(BIN)/mypy --no-error-summary -p infra.embedded && echo "types: clean"
+		$(BIN)/mypy --no-error-summary -p infra.embedded -p infra.cluster && echo "types: clean"
 
 layers: setup  ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-cache > .cache/layers.txt || { cat .cache/layers.txt; exit 1; }; echo "layers: kept"
 
 pytest: setup  ## the tests alone
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3 server, as processes (minutes)
+	@$(BIN)/python -m pytest -q -m cluster tests/cluster
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet

@@ -21,10 +21,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from infra.cluster.topology import VERSITYGW_PACKAGE, VERSITYGW_VERSION, s3_command
 from spark_jobs.config.settings import S3Settings
 
-VERSION = "v1.8.0"
-PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 BUILD_SECONDS = 900
 START_SECONDS = 30
 
@@ -63,15 +62,8 @@ def running_s3_server(directory: Path) -> Iterator[S3Server]:
     files = directory / "buckets"
     files.mkdir(parents=True)
     port, keys = _free_port(), (secrets.token_hex(10), secrets.token_hex(20))
-    command = [
-        str(versitygw()),
-        "--quiet",
-        "--keep-alive",
-        "--port",
-        f"127.0.0.1:{port}",
-        "posix",
-        str(files),
-    ]
+    _, *arguments = s3_command(address=f"127.0.0.1:{port}", directory=str(files))
+    command = [str(versitygw()), *arguments]
     environment = {**os.environ, "ROOT_ACCESS_KEY": keys[0], "ROOT_SECRET_KEY": keys[1]}
     with (directory / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -84,11 +76,15 @@ def running_s3_server(directory: Path) -> Iterator[S3Server]:
             process.wait(timeout=20)
 
 
+def place_of_versitygw() -> Path:
+    """Where the server's binary is, or will be once it is built."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return cache / "onceover" / "bin" / f"versitygw-{VERSITYGW_VERSION}"
+
+
 def versitygw() -> Path:
     """The server's binary, built if need be."""
-    binary = Path(
-        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "onceover", "bin", f"versitygw-{VERSION}"
-    )
+    binary = place_of_versitygw()
     if binary.exists():
         return binary
     if shutil.which("go") is None:
@@ -104,7 +100,7 @@ def versitygw() -> Path:
 def _build(binary: Path) -> None:
     with tempfile.TemporaryDirectory(dir=binary.parent) as directory:
         environment = {**os.environ, "GOBIN": directory, "CGO_ENABLED": "0"}
-        command = ["timeout", str(BUILD_SECONDS), "go", "install", PACKAGE]
+        command = ["timeout", str(BUILD_SECONDS), "go", "install", VERSITYGW_PACKAGE]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no S3 server: versitygw could not be built: {done.stderr.strip()[-300:]}")

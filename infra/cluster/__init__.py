@@ -1,0 +1,1 @@
+"""The cluster: what docker-compose.yml starts in containers and `make test-cluster` as processes."""

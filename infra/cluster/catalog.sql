@@ -1,0 +1,2 @@
+-- Where the tables are entered, apart from Airflow's own database. Runs once, when Postgres starts for the first time.
+CREATE DATABASE catalog;

@@ -1,0 +1,1 @@
+"""The cluster as processes on loopback: `make test-cluster`."""
