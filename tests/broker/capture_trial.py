@@ -5,6 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+from spark_jobs.flow import Step
+from spark_jobs.run import RunOutcome
 from tests.broker.adoption import adopt
 from tests.broker.answers import differing_answers
 from tests.broker.beliefs import differing_offsets, differing_producers, differing_records
@@ -12,7 +14,7 @@ from tests.broker.captures import Captured, captured, write_capture
 from tests.broker.dump import complaints, dump
 from tests.broker.judge import Broker
 from tests.broker.next_batches import expected_errors, send_next
-from tests.broker.nights import Lake, RunOutcome, Step, capture_lake, today
+from tests.broker.nights import Lake, capture_lake, today
 from tests.broker.promises import expect_none
 from tests.broker.recorder import record
 from tests.broker.session import PARTITIONS, SEGMENT_BYTES, TOPICS, Recorder

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -27,8 +27,20 @@ NOT_THE_LOGS = {
     120: "TRANSACTION_ABORTABLE: the coordinator does not vouch for the batch",
 }
 """Answers that a log has no part in: what was refused so is left out of a capture."""
-Known = dict[tuple[TopicPartition, int], tuple[int, int, bool]]
-"""Epoch and last sequence of each producer as the log has them, and whether it sends transactions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownProducer:
+    """A producer as a partition's log has it."""
+
+    epoch: int = -1
+    sequence: int = -1
+    offset: int = -1
+    is_transactional: bool = False
+
+
+UNKNOWN = KnownProducer()
+Known = dict[tuple[TopicPartition, int], KnownProducer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +92,18 @@ def _answered(part: ProducePart, label: str, known: Known) -> Iterator[Captured]
 
 
 def _remember(batch: Captured, known: Known) -> None:
-    if batch.error in {None, "NONE"}:
-        header = read_header(batch.records)
-        before = known.get((batch.partition, header.producer_id))
-        keeps_sequence = header.is_control and before and before[0] == header.producer_epoch
-        last = before[1] if before and keeps_sequence else header.last_sequence
-        is_transactional = header.is_transactional or bool(before and before[2])
-        known[batch.partition, header.producer_id] = header.producer_epoch, last, is_transactional
+    """What an accepted batch tells of its producer; a duplicate tells nothing."""
+    header = read_header(batch.records)
+    before = known.get((batch.partition, header.producer_id), UNKNOWN)
+    if batch.error not in {None, "NONE"} or batch.offset <= before.offset:
+        return
+    keeps_sequence = header.is_control and before.epoch == header.producer_epoch
+    known[batch.partition, header.producer_id] = KnownProducer(
+        epoch=header.producer_epoch,
+        sequence=before.sequence if keeps_sequence else header.last_sequence,
+        offset=batch.offset,
+        is_transactional=header.is_transactional or before.is_transactional,
+    )
 
 
 def _is_unverified(batch: Captured, known: Known) -> bool:
@@ -98,15 +115,15 @@ def _is_unverified(batch: Captured, known: Known) -> bool:
     header = read_header(batch.records) if len(batch.records) >= HEADER_SIZE else None
     if header is None or not header.has_producer_id:
         return False
-    key = batch.partition, header.producer_id
-    epoch, last, is_transactional = known.get(key, (-1, -1, False))
-    if not (is_transactional or header.is_transactional):
+    producer = known.get((batch.partition, header.producer_id), UNKNOWN)
+    if not (producer.is_transactional or header.is_transactional):
         return False
-    known[key] = epoch, last, True
-    expected = 0 if epoch < header.producer_epoch else increment_sequence(last, 1)
+    known[batch.partition, header.producer_id] = replace(producer, is_transactional=True)
+    is_new_epoch = producer.epoch < header.producer_epoch
+    expected = 0 if is_new_epoch else increment_sequence(producer.sequence, 1)
     return {
         "INVALID_TXN_STATE": header.is_transactional,
-        "INVALID_PRODUCER_EPOCH": epoch <= header.producer_epoch,
+        "INVALID_PRODUCER_EPOCH": producer.epoch <= header.producer_epoch,
         "OUT_OF_ORDER_SEQUENCE_NUMBER": header.base_sequence == expected,
     }.get(batch.error or "", False)
 

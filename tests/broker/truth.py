@@ -99,10 +99,10 @@ def read_all(address: str, tp: TopicPartition, isolation: str) -> list[str]:
     client = consumer(address, isolation)
     client.assign([TopicPartition(tp.topic, tp.partition, start)])
     lines: list[str] = []
-    while (message := client.poll(30)) is not None and not message.error():
+    while (message := client.poll(30)) is not None and (error := message.error()) is None:
         lines.append(_line(message))
     client.close()
-    if message is None or message.error().code() != KafkaError._PARTITION_EOF:
+    if message is None or error is None or error.code() != KafkaError._PARTITION_EOF:
         raise TimeoutError(f"{tp}: read no further than {lines[-1:]}: {message and message.error()}")
     return lines
 

@@ -1,0 +1,23 @@
+from collections.abc import Iterable
+
+class AIOKafkaProducer:
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str,
+        transactional_id: str | None = ...,
+        compression_type: str | None = ...,
+    ) -> None: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def begin_transaction(self) -> None: ...
+    async def commit_transaction(self) -> None: ...
+    async def abort_transaction(self) -> None: ...
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = ...,
+        key: bytes | None = ...,
+        partition: int | None = ...,
+        headers: Iterable[tuple[str, bytes]] | None = ...,
+    ) -> object: ...

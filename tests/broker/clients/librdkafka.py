@@ -1,0 +1,258 @@
+"""Clients by confluent-kafka: transactions (TV1), idempotence, zombies, timeouts, read-process-write."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.broker.clients.journal import Outcome, Sent
+from tests.broker.clients.workplace import (
+    CODECS,
+    INPUTS,
+    TOPICS,
+    Workplace,
+    some_headers,
+    some_key,
+    some_records,
+)
+
+PATIENCE_SECONDS = 60.0
+CALL_SECONDS = 10.0
+SHORT_TIMEOUT_MS = 2000
+
+
+def _settings(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": work.address,
+        "enable.idempotence": True,
+        "compression.type": codec,
+        "linger.ms": 2,
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 500,
+        **more,
+    }
+
+
+def _patiently(call: Callable[[], Any]) -> None:
+    """`call` again while the client says that it may be tried again: the broker may be dead for a while."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            call()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def _send(producer: Producer, records: Sequence[Sent], work: Workplace, name: str) -> None:
+    random = work.random(name)
+    for topic, partition, value in records:
+        producer.produce(
+            topic, partition=partition, value=value, key=some_key(random), headers=some_headers(random)
+        )
+        producer.poll(0)
+
+
+class TransactionalClient:
+    """Commits and aborts; starts anew, and so fences itself, after whatever it cannot mend."""
+
+    def __init__(self, work: Workplace, name: str, *, commits: float = 0.7) -> None:
+        self.work, self.name, self.commits = work, name, commits
+        self.random = work.random(name)
+
+    def run(self) -> None:
+        number, producer = 0, None
+        while not self.work.stopped.is_set():
+            producer = producer or self._begin_life()
+            number += 1
+            if not self._transaction(producer, f"{self.name}.{number}"):
+                producer = None
+
+    def _begin_life(self) -> Producer:
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": 60000}
+        producer = Producer(_settings(self.work, self.random.choice(CODECS), **settings))
+        _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+        return producer
+
+    def _transaction(self, producer: Producer, name: str) -> bool:
+        """Whether the producer is good for another one."""
+        records, commits = some_records(self.random, name), self.random.random() < self.commits
+        try:
+            producer.begin_transaction()
+            _send(producer, records, self.work, name)
+            end = producer.commit_transaction if commits else producer.abort_transaction
+            _patiently(lambda: end(CALL_SECONDS))
+        except (KafkaException, BufferError):
+            self.work.journal.note(name, records, Outcome.UNKNOWN)
+            return False
+        self.work.journal.note(name, records, Outcome.COMMITTED if commits else Outcome.ABORTED)
+        return self.random.random() < 0.9
+
+
+class ForgetfulClient:
+    """Begins transactions and never ends them: the coordinator does, after their timeout."""
+
+    def __init__(self, work: Workplace, name: str, *, timeout_ms: int = SHORT_TIMEOUT_MS) -> None:
+        self.work, self.name, self.timeout_ms = work, name, timeout_ms
+
+    def run(self) -> None:
+        number = 0
+        while not self.work.stopped.is_set():
+            number += 1
+            self.begin(number)
+            self.work.stopped.wait(self.timeout_ms / 1000)
+
+    def begin(self, number: int) -> Producer:
+        """An open transaction; it belongs to nobody once the producer is gone."""
+        name = f"{self.name}.{number}"
+        records = some_records(self.work.random(name), name)
+        settings = {"transactional.id": name, "transaction.timeout.ms": self.timeout_ms}
+        producer = Producer(_settings(self.work, "lz4", **settings))
+        try:
+            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+            producer.begin_transaction()
+            _send(producer, records, self.work, name)
+            producer.flush(CALL_SECONDS)
+        except KafkaException:
+            pass
+        self.work.journal.note(name, records, Outcome.ABORTED)
+        return producer
+
+
+class ZombieClient:
+    """Two producers of one id: the second fences the first, which then tries to commit."""
+
+    def __init__(self, work: Workplace, name: str) -> None:
+        self.work, self.name = work, name
+
+    def run(self) -> None:
+        number = 0
+        while not self.work.stopped.is_set():
+            number += 1
+            self._fence(f"{self.name}.{number}")
+
+    def _fence(self, name: str) -> None:
+        records = some_records(self.work.random(name), name)
+        first, second = self._producer(), self._producer()
+        outcome = Outcome.UNKNOWN
+        try:
+            _patiently(lambda: first.init_transactions(CALL_SECONDS))
+            first.begin_transaction()
+            _send(first, records, self.work, name)
+            first.flush(CALL_SECONDS)
+            _patiently(lambda: second.init_transactions(CALL_SECONDS))
+            first.commit_transaction(CALL_SECONDS)
+        except KafkaException as error:
+            is_fenced = error.args[0].code() in FENCED
+            outcome = Outcome.ABORTED if is_fenced else Outcome.UNKNOWN
+        self.work.journal.note(name, records, outcome)
+
+    def _producer(self) -> Producer:
+        return Producer(_settings(self.work, "zstd", **{"transactional.id": self.name}))
+
+
+FENCED = {-144, 47, 90}
+"""Librdkafka's own name for a fenced producer, INVALID_PRODUCER_EPOCH and PRODUCER_FENCED."""
+
+
+class IdempotentClient:
+    """Sends without transactions; every acknowledged record counts."""
+
+    def __init__(self, work: Workplace, name: str) -> None:
+        self.work, self.name = work, name
+        self.random = work.random(name)
+
+    def run(self) -> None:
+        producer = Producer(_settings(self.work, self.random.choice(CODECS)))
+        number = 0
+        while not self.work.stopped.is_set():
+            number += 1
+            for topic, partition, value in some_records(self.random, f"{self.name}.{number}"):
+                sent = (topic, partition, value)
+                producer.produce(topic, partition=partition, value=value, on_delivery=self._noting(sent))
+            producer.poll(0.05)
+        producer.flush(PATIENCE_SECONDS)
+
+    def _noting(self, sent: Sent) -> Callable[[Any, Any], None]:
+        def note(error: Any, _message: Any) -> None:
+            outcome = Outcome.UNKNOWN if error else Outcome.COMMITTED
+            self.work.journal.note(self.name, [sent], outcome)
+
+        return note
+
+
+class CopyingClient:
+    """Reads the inputs, writes each record on, and commits its offsets in the same transaction."""
+
+    def __init__(self, work: Workplace, name: str) -> None:
+        self.work, self.name = work, name
+        self.random = work.random(name)
+
+    def run(self) -> None:
+        number = 0
+        while not self.work.stopped.is_set():
+            number += 1
+            self._life(number)
+
+    def _life(self, life: int) -> None:
+        """Until something goes wrong: then another consumer starts from the committed offsets."""
+        consumer, producer = self._consumer(), self._producer()
+        try:
+            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+            number = 0
+            while not self.work.stopped.is_set() and number < 8:
+                number += 1
+                if not self._copy(consumer, producer, f"{self.name}.{life}.{number}"):
+                    return
+        except KafkaException:
+            return
+        finally:
+            consumer.close()
+
+    def _copy(self, consumer: Consumer, producer: Producer, name: str) -> bool:
+        """Whether to go on: after an abort the positions are back at the committed ones."""
+        messages = [each for each in consumer.consume(20, timeout=1.0) if not each.error()]
+        if not messages:
+            return True
+        records = [_copy_of(each) for each in messages]
+        commits = self.random.random() < 0.8
+        try:
+            producer.begin_transaction()
+            _send(producer, records, self.work, name)
+            positions = consumer.position(consumer.assignment())
+            held = consumer.consumer_group_metadata()
+            _patiently(lambda: producer.send_offsets_to_transaction(_known(positions), held, CALL_SECONDS))
+            end = producer.commit_transaction if commits else producer.abort_transaction
+            _patiently(lambda: end(CALL_SECONDS))
+        except KafkaException:
+            self.work.journal.note(name, records, Outcome.UNKNOWN)
+            return False
+        self.work.journal.note(name, records, Outcome.COMMITTED if commits else Outcome.ABORTED)
+        return commits
+
+    def _consumer(self) -> Consumer:
+        settings = {
+            "bootstrap.servers": self.work.address,
+            "group.id": self.name,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe(list(INPUTS))
+        return consumer
+
+    def _producer(self) -> Producer:
+        return Producer(_settings(self.work, "gzip", **{"transactional.id": self.name}))
+
+
+def _copy_of(message: Any) -> Sent:
+    return "out", message.partition() % TOPICS["out"][0], b"copy of " + message.value()
+
+
+def _known(positions: list[TopicPartition]) -> list[TopicPartition]:
+    return [position for position in positions if position.offset >= 0]
