@@ -37,20 +37,30 @@ def _seen(settings: Settings, entry: ManifestEntry, taken: Taken) -> ManifestEnt
 def with_kept_orders(manifest: Manifest, standing: Manifest) -> Manifest:
     """Partitions whose objects are as they were keep their numbers, and with them their bytes downstream.
 
-    The others are numbered behind all of them; within a partition orders still ascend by arrival.
+    Where that takes other numbers than arrival gives, the others are numbered behind all of them; within a
+    partition orders ascend by arrival in any case.
     """
     before, now = _by_partition(standing.entries), _by_partition(manifest.entries)
+    same = {partition: known for partition, known in before.items() if _same(known, now.get(partition, []))}
+    if all(_orders(known) == _orders(now[partition]) for partition, known in same.items()):
+        return manifest
     unused = max((entry.order for entry in standing.entries), default=-1) + 1
     entries: list[ManifestEntry] = []
     for partition, found in now.items():
-        known = before.get(partition, [])
-        if list(map(_object, found)) == list(map(_object, known)):
-            orders = [entry.order for entry in known]
-        else:
+        orders = _orders(same.get(partition, []))
+        if not orders:
             orders = list(range(unused, unused + len(found)))
             unused += len(found)
         entries += [replace(entry, order=order) for entry, order in zip(found, orders, strict=True)]
     return replace(manifest, entries=tuple(entries))
+
+
+def _same(known: list[ManifestEntry], found: list[ManifestEntry]) -> bool:
+    return list(map(_object, found)) == list(map(_object, known))
+
+
+def _orders(entries: list[ManifestEntry]) -> list[int]:
+    return [entry.order for entry in entries]
 
 
 def same_inputs(one: Manifest, other: Manifest) -> bool:

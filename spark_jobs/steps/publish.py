@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.commits import publish_table
+from spark_jobs.storage.iceberg.leftovers import leftover_targets
 from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone, combine_states
@@ -33,11 +35,12 @@ def run(context: RunContext) -> StepResult:
     done = finished_before(context.folder, Step.PUBLISH)
     stamp = stamp_of(context.folder, done)
     run_file = put_run(context.folder, stamp, done)
-    targets = [*table_targets(context), run_target(context, run_file)]
     with open_catalog(context.settings) as catalog:
-        for number, target in enumerate(targets, start=1):
+        targets = [*table_targets(context), run_target(context, run_file)]
+        emptied = replaced_targets(context, catalog, targets)  # not counted: a second attempt finds none
+        for number, target in enumerate([*emptied, *targets], start=1):
             publish_table(catalog, target, stamp)
-            context.tell(f"publish: {number} of {len(targets)} tables")
+            context.tell(f"publish: {number} of {len(emptied) + len(targets)} tables")
     return StepResult(
         outputs=(run_file,),
         counts={
@@ -46,6 +49,15 @@ def run(context: RunContext) -> StepResult:
             "rows": sum(target.rows for target in targets),
         },
     )
+
+
+def replaced_targets(context: RunContext, catalog: Catalog, targets: list[TableTarget]) -> list[TableTarget]:
+    """Tables that another run of the date has rows in and this one has not: they lose them."""
+    inputs = context.folder.inputs
+    if not any(entry.day == inputs.day and entry.run_id != inputs.run_id for entry in context.chain.entries):
+        return []
+    known = {target.name for target in targets}
+    return list(leftover_targets(catalog, context.settings, inputs.day, known))
 
 
 def finished_before(folder: RunFolder, step: Step) -> list[StepDone]:

@@ -60,13 +60,18 @@ class Place:
             restage=restage,
         )
 
-    def finish(self, number: int, *, backfill: bool = False) -> Manifest:
-        """Stages a night and makes its run final."""
+    def finish(self, number: int, *, backfill: bool = False, state: str = "") -> Manifest:
+        """Stages a night and makes its run final, in a state of its own."""
         manifest = self.stage(number, backfill=backfill)
         chain = read_chain(self.lake)
         run = open_run(self.settings, manifest, lake=self.lake, chain=chain, backfill=backfill)
         make_final(
-            self.lake, chain, run.inputs, state_out=f"s{number}", last_step=Step.STAGE, outputs=run.run_id
+            self.lake,
+            chain,
+            run.inputs,
+            state_out=state or f"s{number}",
+            last_step=Step.STAGE,
+            outputs=run.run_id,
         )
         return manifest
 
