@@ -10,7 +10,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 
-LEFT_OUT = ("locks/", "ledger/", "dashboard/", "catalog/", "tables/", ".scratch/")
+LEFT_OUT = ("locks/", "ledger/", "dashboard/", "metrics/", "catalog/", "tables/", ".scratch/")
 """Who worked and when, pages about it, files of Iceberg with times in them; its tables are compared."""
 
 Standing = dict[str, str]

@@ -11,12 +11,11 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from spark_jobs.storage import file_store
 from spark_jobs.storage.file_store import FileStore
 
 LAKE = ("put", "put_if_absent", "adopt", "delete")
@@ -62,12 +61,12 @@ def fill_up(number: int) -> Callable[[int], None]:
 
     def at(now: int) -> None:
         if now == number:
-            vars(file_store)["_sync"] = _no_space
+            FileStore._parent_made = _no_space  # type: ignore[method-assign,assignment]
 
     return at
 
 
-def _no_space(*_: object) -> None:
+def _no_space(*_: object) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
