@@ -87,6 +87,7 @@ def airflow_nights(directory: Path) -> Iterator[Nights]:
         settings={
             "ONCEOVER_SCHEDULE": "0 3 * * *",
             "ONCEOVER_APPROVAL": "required",
+            "ONCEOVER_DEADLINE_HOURS": "0.001",
             "AIRFLOW__OPENLINEAGE__NAMESPACE": "shop",
             "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
                 {"type": "file", "log_file_path": str(directory / "lineage.jsonl"), "append": True}

@@ -106,13 +106,13 @@ def test_lineage_knows_the_published_tables_as_datasets(nights: Nights) -> None:
     events = [json.loads(line) for line in lines]
 
     outputs = {
-        f"{dataset['namespace']}/{dataset['name']}".replace("///", "//")
+        (dataset["namespace"], dataset["name"])
         for event in events
         if event["job"]["name"] == f"{NIGHTLY}.publish"
         for dataset in event["outputs"]
     }
-    settings = nights.settings
-    assert f"file://{Path(settings.lake, 'tables', settings.catalog.topics, 'orders')}" in outputs
+    tables = published_tables(nights.settings, list_runs(open_lake(nights.settings))[-1].run_id)
+    assert outputs == {("file", table.location.removeprefix("file://")) for table in tables.values()}
 
 
 def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
