@@ -14,7 +14,7 @@ MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "xmlr
 NAMES = {"eval", "exec", "compile", "__import__"}
 METHODS = {
     "yaml.load", "yaml.unsafe_load", "yaml.full_load", "yaml.load_all", "os.system", "os.popen",
-    "tempfile.mktemp", "np.load", "numpy.load", "pd.read_pickle", "pandas.read_pickle", "subprocess.getoutput",
+    "tempfile.mktemp", "np.load", "numpy.load", "pd.read_pickle", "pandas.read_pickle",
 }  # fmt: skip
 FLAGS = {"shell", "allow_pickle"}
 
