@@ -56,8 +56,12 @@ def spark_connection(*, master: str, port: int, driver_host: str, bind_address: 
 
 
 def s3_command(*, address: str, directory: str) -> tuple[str, ...]:
-    """An S3 server on `address` with a file per object below `directory`."""
-    return ("versitygw", "--quiet", "--keep-alive", "--port", address, "posix", directory)
+    """An S3 server on `address` with a file per object below `directory`.
+
+    Without its option --keep-alive: kept connections stumble over the checksums that pyarrow sends after a
+    body, and every 25th file that a catalog writes is refused.
+    """
+    return ("versitygw", "--quiet", "--port", address, "posix", directory)
 
 
 def database_url(*, password: str, host: str, port: int, database: str) -> str:
