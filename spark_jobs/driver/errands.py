@@ -55,7 +55,6 @@ class Errands:
             case ReportRequest():
                 return Answer(values=report_run(settings, request.run_id or None, narrator))
             case PlanRequest():
-                self._start_early(settings)
                 return Answer(values=plan_values(settings, read_request(request.backfill)))
             case DaysRequest():
                 return self._days(request, settings, narrator)

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step, stop_driver
 from spark_jobs.driver.messages import (
     Answer,
+    DaysRequest,
     Failure,
     FetchRequest,
     Message,
+    PlanRequest,
     ReportRequest,
     Said,
     SourcesRequest,
@@ -75,6 +78,8 @@ def _is_heard(place: Place) -> bool:
         SourcesRequest(config="a"),
         FetchRequest(config="a", day=date(2024, 5, 1), source="gateway"),
         ReportRequest(config="a", run_id="r"),
+        PlanRequest(config="a", backfill={"first": "2024-05-01"}),
+        DaysRequest(config="a", backfill={"first": "2024-05-01"}, after="2024-05-01"),
         StopRequest(),
         Said(text="zwölf\nLinien"),
         StepAnswer(run_id="r", worked=True, is_final=False, counts={"batches": 3}),
@@ -117,6 +122,25 @@ def test_a_report_needs_neither_a_run_nor_spark(request_: StepRequest, tmp_path:
 
     assert told == {"runs": 0}
     assert (tmp_path / "lake" / "dashboard" / "index.html").exists()
+
+
+def test_a_plan_names_days_and_reasons_but_no_objects(request_: StepRequest, tmp_path: Path) -> None:
+    place_at(tmp_path).finish(1)
+    place_at(tmp_path).arrive("dt=2024-05-01/orders-0/late", plain_object(1))
+    backfill = BackfillRequest(first=request_.day, last=request_.day).to_plain()
+
+    plan = ask(PlanRequest(config=request_.config, backfill=backfill), log=print)
+
+    [planned] = plan["days"]
+    assert (plan["changes"], planned["day"], planned["changes"]) == (True, "2024-05-01", True)
+    assert planned["reasons"] == ["1 object came after the night and nobody has taken them"]
+
+
+def test_days_that_are_as_they_should_be_need_no_spark(request_: StepRequest, tmp_path: Path) -> None:
+    place_at(tmp_path).finish(1)
+    backfill = BackfillRequest(first=request_.day, last=request_.day).to_plain()
+
+    assert ask(DaysRequest(config=request_.config, backfill=backfill), log=print) == {"runs": []}
 
 
 def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
