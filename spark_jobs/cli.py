@@ -8,6 +8,7 @@ import typer
 
 from spark_jobs.commands.backfill import backfill
 from spark_jobs.commands.dashboard import dashboard
+from spark_jobs.commands.expire import expire
 from spark_jobs.commands.explain import explain
 from spark_jobs.commands.inspect import inspect
 from spark_jobs.commands.log import log
@@ -36,6 +37,7 @@ def onceover(
 
 app.command()(backfill)
 app.command()(dashboard)
+app.command()(expire)
 app.command()(explain)
 app.command()(inspect)
 app.command()(log)

@@ -17,6 +17,7 @@ from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
 from spark_jobs.config.metrics import MetricsSettings
+from spark_jobs.config.retention import RetentionSettings
 from spark_jobs.config.sources import Source
 from spark_jobs.config.values import ValueFormat, ValueType, check_fields
 from spark_jobs.protocol.limits import Limits as ProtocolLimits
@@ -150,6 +151,7 @@ class Settings(Frozen):
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
     audit: AuditSettings = AuditSettings()
+    retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")

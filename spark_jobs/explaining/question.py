@@ -12,9 +12,10 @@ from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.index_rows import chosen
-from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.layout import run_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
+from spark_jobs.storage.run_folder import EXPIRED
 
 PARTITIONS = "partitions.parquet"
 
@@ -63,6 +64,10 @@ def runs_of(question: Question, chain: Chain) -> tuple[str, ...]:
 def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.RecordBatch]:
     """The rows of the table `batches` that the question is about, as that run decided them."""
     file = _batches_file(lake, question.partition, run_id)
+    if file is not None and lake.stat(run_key(run_id, EXPIRED)) is not None:
+        if question.run_id is None and question.day is None:
+            return  # of all nights, those that are still there
+        raise NothingKnown(f"{run_id}: its verdicts have expired; the table `batches` still has them")
     if file is not None:
         for rows in iter_rows(lake, step_key(run_id, Step.ADMIT, file)):
             found = question.asks_for(rows)

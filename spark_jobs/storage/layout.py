@@ -7,6 +7,7 @@ chain/0000000001.json      the final runs in order; an entry's creation is what 
 state/ab/ab12…             what partitions hand from night to night, named by its SHA-256
 ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
 locks/0000000001.json      who works on the lake
+expiry/topics.orders.json  files of a table that no snapshot names any more, until they are gone
 replays/3f9a….json         decisions to take something of a quarantine up again
 """
 
@@ -16,10 +17,13 @@ from spark_jobs.flow import Step
 from spark_jobs.storage.keys import join_key
 
 CHAIN = "chain/"
+EXPIRY = "expiry/"
 LEDGER = "ledger/"
 LOCKS = "locks/"
+OBJECTS = "objects/"
 REPLAYS = "replays/"
 RUNS = "runs/"
+STAGING = "staging/"
 
 
 def object_key(sha256: str) -> str:
@@ -58,3 +62,7 @@ def lock_key(number: int, what: str = "json") -> str:
 
 def replay_key(decision: str) -> str:
     return f"{REPLAYS}{decision}.json"
+
+
+def expiry_key(table: str) -> str:
+    return f"{EXPIRY}{table}.json"

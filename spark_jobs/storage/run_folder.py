@@ -21,6 +21,8 @@ from spark_jobs.storage.object_store import ObjectStore
 DONE = "_done.json"
 INPUTS = "inputs.json"
 MANIFEST = "manifest.jsonl"
+EXPIRED = "expired.json"
+"""Stands in the folder of a run whose large files were removed on purpose: it is done all the same."""
 ID_DIGITS = 16
 
 
@@ -131,11 +133,23 @@ class RunFolder:
         self.lake.settle(self.key(done.step, output.path) for done in marked for output in done.outputs)
 
     def done(self, step: Step) -> StepDone | None:
-        """The finished step, if it is finished, follows from its predecessor, and its outputs still stand."""
+        """The finished step, if it is finished, follows from its predecessor, and its outputs still stand.
+
+        Those of an expired run need not: it was final long ago.
+        """
         done = self._marked(step)
-        if done is None or done.after != self._digest_before(step) or not self._stands(done):
+        if done is None or done.after != self._digest_before(step):
             return None
-        return done
+        return done if self._stands(done) or self.is_expired else None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its large files were removed on purpose."""
+        return self.lake.stat(run_key(self.run_id, EXPIRED)) is not None
+
+    def expire(self) -> None:
+        """Says so, before the first of them goes."""
+        self.lake.put(run_key(self.run_id, EXPIRED), canonical_json({"run_id": self.run_id}))
 
     def steps_done(self) -> tuple[StepDone, ...]:
         """The finished steps in order, up to the first that is not."""

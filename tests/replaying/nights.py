@@ -22,10 +22,11 @@ sources:
     kind: capture
     root: capture
     dates: dt=%Y-%m-%d
+    markers: true
 topics:
   orders: {{value: json, fields: {{amount: long, note: string}}, required: {required}}}
 limits: {{{limits}}}
-"""
+{more}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Shop:
 
     directory: Path
 
-    def settings(self, required: str = "[note]", limits: str = "") -> Settings:
-        text = CONFIG.format(required=required, limits=limits)
+    def settings(self, required: str = "[note]", limits: str = "", more: str = "") -> Settings:
+        text = CONFIG.format(required=required, limits=limits, more=more)
         (self.directory / "onceover.yaml").write_text(text)
         return parse_settings(text, name="onceover.yaml", base=self.directory)
 

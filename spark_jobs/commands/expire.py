@@ -1,0 +1,73 @@
+"""`onceover expire`: old runs, staged objects and snapshots that nobody needs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spark_jobs.expiring.plan import ExpiryPlan
+
+
+def expire(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, change nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Remove what is older than the configuration's `retention` and needed by nobody.
+
+    The state chain, waiting batches, tables as they are, people's own tags and undecided quarantine stay.
+    """
+    from rich.console import Console  # noqa: PLC0415 — --help does without
+
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.expire import expire as expire_lake  # noqa: PLC0415 — likewise
+    from spark_jobs.expire import plan_expiry  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        settings = load_settings(config)
+        plan = plan_expiry(settings) if dry_run else expire_lake(settings)
+    if as_json:
+        typer.echo(json.dumps(_plain(plan)))
+        return
+    if plan.tables or plan.folders or plan.objects:
+        Console(soft_wrap=True).print(_table(plan))
+    typer.echo(f"{plan.bytes:,} bytes {'would go' if dry_run else 'are gone'}")
+
+
+def _plain(plan: "ExpiryPlan") -> dict[str, object]:
+    return {
+        "tables": [
+            {"table": ".".join(each.name), "tags": each.tags, "snapshots": each.snapshots}
+            for each in plan.tables
+        ],
+        "runs": [
+            {"run_id": each.run_id, "files": len(each.files), "bytes": sum(file.size for file in each.files)}
+            for each in plan.folders
+        ],
+        "objects": {"count": len(plan.objects), "bytes": sum(each.size for each in plan.objects)},
+        "bytes": plan.bytes,
+    }
+
+
+def _table(plan: "ExpiryPlan") -> "Table":
+    from rich import box  # noqa: PLC0415 — --help does without
+    from rich.table import Table  # noqa: PLC0415 — likewise
+
+    table = Table("what", "name", "how many", "bytes", box=box.SIMPLE)
+    for each in plan.tables:
+        count = f"{len(each.tags)} tags, {len(each.snapshots)} snapshots"
+        table.add_row("table", ".".join(each.name), count, "")
+    for folder in plan.folders:
+        size = sum(file.size for file in folder.files)
+        table.add_row("run", folder.run_id, f"{len(folder.files)} files", f"{size:,}")
+    if plan.objects:
+        size = sum(each.size for each in plan.objects)
+        table.add_row("staged objects", "", str(len(plan.objects)), f"{size:,}")
+    return table

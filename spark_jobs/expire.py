@@ -1,0 +1,76 @@
+"""Taking away what a lake can do without, so that it does not grow for ever; safe to repeat at any point."""
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.expiring.cutoffs import cutoffs_of
+from spark_jobs.expiring.plan import ExpiryPlan, Lake, plan_folders, plan_objects
+from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.iceberg.catalog import open_catalog
+from spark_jobs.storage.iceberg.commits import find_table
+from spark_jobs.storage.iceberg.expiry import (
+    delete_files,
+    expire_table,
+    live_files,
+    plan_table,
+    tables_of,
+)
+from spark_jobs.storage.iceberg.unnamed import forget_unnamed, put_unnamed, read_unnamed
+from spark_jobs.storage.lock import lake_lock
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import RunFolder, read_inputs
+from spark_jobs.storage.stores import open_lake
+
+
+def plan_expiry(settings: Settings) -> ExpiryPlan:
+    """What would go now; nothing is changed."""
+    store = open_lake(settings)
+    chain = read_chain(store)
+    cutoffs = cutoffs_of(chain, settings.retention)
+    with open_catalog(settings) as catalog:
+        tables = list(tables_of(catalog, settings))
+        plans = [
+            plan_table(table, lambda run_id: cutoffs.is_old(run_id, cutoffs.snapshots)) for table in tables
+        ]
+        live = {
+            path
+            for table, plan in zip(tables, plans, strict=True)
+            for path in live_files(table, plan.snapshots)
+        }
+    lake = Lake(store, settings, chain, cutoffs)
+    return ExpiryPlan(
+        tables=tuple(plan for plan in plans if plan),
+        folders=tuple(plan_folders(lake, live)),
+        objects=plan_objects(lake),
+    )
+
+
+def expire(settings: Settings) -> ExpiryPlan:
+    """Takes away what the plan says: first out of the tables, then copies of objects, then run folders.
+
+    Whoever is killed in between leaves less to do for the next one, and nothing that cannot be found.
+    """
+    store = open_lake(settings)
+    with lake_lock(store, purpose="expiry") as lock:
+        plan = plan_expiry(settings)
+        _expire_tables(settings, store, plan)
+        lock.check()
+        for found in plan.objects:
+            store.delete(found.key)
+        for folder in plan.folders:
+            if folder.speaks:
+                RunFolder(store, read_inputs(store, folder.run_id)).expire()
+            for file in folder.files:
+                store.delete(file.key)
+        return plan
+
+
+def _expire_tables(settings: Settings, store: ObjectStore, plan: ExpiryPlan) -> None:
+    """Files that only old snapshots name are written down before those go: afterwards nobody names them."""
+    with open_catalog(settings) as catalog:
+        for each in plan.tables:
+            put_unnamed(store, each)
+            expire_table(catalog, each)
+        for name, files in read_unnamed(store).items():
+            table = find_table(catalog, name)
+            if table is not None:
+                delete_files(table, files)
+            forget_unnamed(store, name)

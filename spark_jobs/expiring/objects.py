@@ -1,0 +1,64 @@
+"""Copies of source objects that no night needs any more."""
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from spark_jobs.flow import Step
+from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.folds import FOLD_TABLE, read_folds
+from spark_jobs.storage.layout import OBJECTS, STAGING, step_key
+from spark_jobs.storage.manifest import Manifest, read_manifest
+from spark_jobs.storage.object_store import ObjectStat, ObjectStore
+from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.state_file import get_state
+from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states
+from spark_jobs.storage.waiting_file import get_waiting
+from spark_jobs.tables.folds import FoldKind
+
+PARTITIONS = "partitions.parquet"
+
+
+def objects_of(manifest: Manifest) -> set[str]:
+    """What a night has copied, by content: objects of sources, and batches that it took up again."""
+    copied = {entry.sha256 for entry in manifest.entries if not entry.referenced}
+    return copied | {replay.sha256 for replay in manifest.replays}
+
+
+def staged_objects(lake: ObjectStore, after: date) -> set[str]:
+    """What nights of later dates will read that are fixed, but perhaps not run yet."""
+    found = [each.key for each in lake.list(STAGING) if "/manifest-" in each.key]
+    keys = [key for key in found if date.fromisoformat(key.removeprefix(STAGING).partition("/")[0]) > after]
+    manifests = (read_manifest(lake.read(key), source=lake.url_of(key)) for key in keys)
+    return {sha256 for manifest in manifests for sha256 in objects_of(manifest)}
+
+
+def waiting_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
+    """Objects with batches that these runs handed on, because they wait for something."""
+    digests = {digest for run_id in run_ids for digest in _carried_by(lake, run_id)}
+    return {
+        each.sha256 for digest in digests for each in get_carried(lake, digest).objects if not each.referenced
+    }
+
+
+def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Iterator[ObjectStat]:
+    """Copies that old nights have made and nobody needs; what no night is known to have made stays."""
+    for found in lake.list(OBJECTS):
+        if found.key.rpartition("/")[2] in old - needed:
+            yield found
+
+
+def _carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
+    """Names of files of carried rows that the run has left, or read itself."""
+    for step in STATE_STEPS:
+        if lake.stat(step_key(run_id, step, STATE_TABLE)) is not None:
+            for digest in set(read_states(lake, run_id, step).values()):
+                state = get_state(lake, digest)
+                yield from filter(None, (state.parked, state.held))
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+        for (kind, _), digest in read_folds(lake, run_id).items():
+            if kind is FoldKind.WAITING:
+                yield from get_waiting(lake, digest).held
+    key = step_key(run_id, Step.RESOLVE, PARTITIONS)
+    if lake.stat(key) is not None:
+        for held in read_table(lake, key).column("held").to_pylist():
+            yield from held or ()
