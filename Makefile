@@ -38,7 +38,7 @@ pytest: setup  ## the tests alone
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3 server, as processes (minutes)
-	@$(BIN)/python -m pytest -q -m cluster tests/cluster
+	@$(BIN)/python -m pytest -q -s -m cluster tests/cluster
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet

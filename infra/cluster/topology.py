@@ -14,6 +14,15 @@ AIRFLOW_COMMANDS = {
     "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
 }
 """Airflow's services, by name; logs are read from the volume that they share."""
+JOB_CHECKS = {
+    name: ("airflow", "jobs", "check", "--job-type", job, "--local")
+    for name, job in {
+        "scheduler": "SchedulerJob",
+        "dag-processor": "DagProcessorJob",
+        "triggerer": "TriggererJob",
+    }.items()
+}
+"""How those without a port are asked whether they are well."""
 INIT_COMMANDS = {
     "airflow-init": ("python", "-m", "infra.cluster.init_airflow"),
     "s3-init": ("python", "-m", "infra.cluster.init_buckets"),

@@ -16,6 +16,7 @@ from infra.cluster.topology import (
     CATALOG_VARIABLE,
     S3_ENDPOINT,
 )
+from infra.embedded.__main__ import NIGHTLY
 from infra.embedded.home import ROOT, free_port
 from infra.embedded.rest import Api
 from spark_jobs.config.load import load_settings
@@ -23,7 +24,7 @@ from spark_jobs.config.settings import Settings
 from tests.s3_server import place_of_versitygw, running_s3_server
 
 CONFIG = ROOT / "infra" / "cluster" / "onceover.yaml"
-DAGS = ("onceover_nightly",)
+BACKFILL = "onceover_backfill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +65,5 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
             spark_port=spark_port,
             variables=variables,
         )
-        api = stack.enter_context(running_airflow(home, *DAGS))
+        api = stack.enter_context(running_airflow(home, NIGHTLY, BACKFILL))
         yield Cluster(api=api, environment=variables)

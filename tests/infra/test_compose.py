@@ -23,6 +23,7 @@ from infra.cluster.topology import (
     COLLECTOR_PORT,
     DATABASE_USER,
     INIT_COMMANDS,
+    JOB_CHECKS,
     PASSWORD_VARIABLE,
     S3_ENDPOINT,
     SPARK_VARIABLE,
@@ -179,6 +180,8 @@ def test_what_is_published_is_bound_to_this_machine(services: dict[str, dict[str
 
 def test_every_service_that_stays_says_whether_it_is_well(services: dict[str, dict[str, Any]]) -> None:
     assert {name for name, each in services.items() if "healthcheck" not in each} == ONE_SHOT
+    for name, check in JOB_CHECKS.items():
+        assert tuple(services[name]["healthcheck"]["test"]) == ("CMD", *check)
     assert {name for name, each in services.items() if each.get("restart") != "unless-stopped"} == ONE_SHOT
 
 
