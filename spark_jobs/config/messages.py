@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -12,6 +13,10 @@ from spark_jobs.config.yaml_file import ConfigFile, KeyPath, key_path
 
 SHOWN = 80
 """Characters of a found value that a message repeats."""
+BRIEF = Repr()
+"""Never writes out more than is shown: aliases can make a few lines of YAML stand for gigabytes."""
+BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict, BRIEF.maxtuple = 3, 6, 6, 6
+BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = SHOWN + 1
 
 PLAIN_WORDS = {
     "tuple_type": "a list",
@@ -67,5 +72,5 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = BRIEF.repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

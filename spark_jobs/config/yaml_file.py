@@ -16,13 +16,21 @@ from spark_jobs.protocol.errors import OnceoverError
 KeyPath = tuple[str | int, ...]
 
 SECRET_KEY = re.compile(
-    r"secret|passw(or)?d|credential|token|access_?key|api_?key|private_?key", re.IGNORECASE
+    r"secret|passw(or)?d|passphrase|credential|token|authorization|(access|account|api|private)[._-]?key",
+    re.IGNORECASE,
 )
-SECRET_VALUE = re.compile(r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|://[^/\s@]*:[^/\s@]*@")
+SECRET_VALUE = re.compile(
+    r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|://[^/\s@]*:[^/\s@]*@|[?&;](password|passwd|pwd|token|secret)=",
+    re.IGNORECASE,
+)
 NO_SECRETS = (
     "secrets never stand in this file: leave the key out and let the AWS credential chain find them "
     "(environment, profile, container or instance role)"
 )
+
+
+MOST_CHARACTERS = 1 << 20
+"""No configuration is that long; reading one that is would take minutes."""
 
 
 class InvalidConfig(OnceoverError):
@@ -46,15 +54,17 @@ class ConfigFile:
 
 def parse(text: str, *, name: str) -> ConfigFile:
     """The document in `text`; `name` is how messages call the file."""
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidConfig(f"{name}: found {len(text):,} characters, allowed: up to {MOST_CHARACTERS:,}")
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
         data = None if node is None else loader.construct_document(node)
-    except yaml.YAMLError as error:
+        keys = tuple(_keys(node, (), set()))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidConfig(_syntax_problem(error, name)) from None
     finally:
         loader.dispose()
-    keys = tuple(_keys(node, (), set()))
     problems = tuple(_problems(keys, name))
     if problems:
         raise InvalidConfig("\n".join(problems))
@@ -101,8 +111,15 @@ def _looks_secret(path: KeyPath, value: yaml.Node) -> bool:
     return named or (isinstance(value, yaml.ScalarNode) and SECRET_VALUE.search(value.value) is not None)
 
 
-def _syntax_problem(error: yaml.YAMLError, name: str) -> str:
-    """Without YAML's own excerpt of the line, which could hold anything."""
+def _syntax_problem(error: Exception, name: str) -> str:
+    """Without YAML's own excerpt of the line, which could hold anything.
+
+    Numbers that are too long, dates that are none and too deep nesting are found while values are made.
+    """
+    if isinstance(error, RecursionError):
+        return f"{name}: not valid: lists or keys within one another, hundreds deep"
+    if isinstance(error, ValueError):
+        return f"{name}: not valid: a number that is too long, or a date that is none ({error})"
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{name}:{error.problem_mark.line + 1}: not valid YAML: {error.problem}"
     return f"{name}: not valid YAML: {type(error).__name__}"
