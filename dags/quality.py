@@ -2,8 +2,7 @@
 
 Brings the dashboard of the lake up to date whenever a table of Onceover has changed, whoever has changed it:
 a night, a backfill, another DAG that announces the asset. It only reads runs, so it can be triggered at any
-time. The Data Docs of every run stand in the run's own folder, where `audit` wrote them; the dashboard leads
-there.
+time. The Data Docs of every run stand on the dashboard, too.
 """
 
 from airflow.sdk import DAG, TriggerRule

@@ -1,4 +1,4 @@
-"""Serves the dashboard of the lake, and the Data Docs that it links to, to whoever may see the nightly DAG.
+"""Serves the dashboard of the lake, with its Data Docs, to whoever may see the nightly DAG.
 
 Nothing else of the lake is served: neither records nor runs. Pages may load what stands beside them and
 nothing from elsewhere, and no script that stands inside a page is run.

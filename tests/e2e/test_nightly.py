@@ -115,6 +115,14 @@ def test_lineage_knows_the_published_tables_as_datasets(nights: Nights) -> None:
     assert outputs == {("file", table.location.removeprefix("file://")) for table in tables.values()}
 
 
+def test_a_night_that_is_late_is_told_while_it_goes_on(nights: Nights) -> None:
+    told = nights.api.home.directory / "logs" / "executor_callbacks" / NIGHTLY / nights.dag_runs[0]
+
+    sentence = f"the run {nights.dag_runs[0]} of {NIGHTLY} is not done 0.001 hours after it was queued"
+
+    assert until(lambda: [log for log in told.glob("*") if sentence in log.read_text()])
+
+
 def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
     show_summary(nights.config)
 

@@ -1,5 +1,9 @@
 """What Airflow's own pages show of the lake, to whom, and what they never show."""
 
+import json
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -82,7 +86,7 @@ def test_what_a_browser_has_is_not_sent_again(nights: Nights) -> None:
 
 
 def test_the_data_docs_of_a_run_are_shown(nights: Nights) -> None:
-    page = _logged_in(nights, f"/onceover/runs/{_last_run(nights)}/audit/docs/index.html")
+    page = _logged_in(nights, f"/onceover/dashboard/docs/{_last_run(nights)}/index.html")
 
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/html")
@@ -99,7 +103,8 @@ def test_the_data_docs_of_a_run_are_shown(nights: Nights) -> None:
         "dashboard/..%2Fledger%2F{run}.json",
         "dashboard/%2e%2e/ledger/{run}.json",
         "dashboard/..%5c..%5conceover.yaml",
-        "runs/{run}/audit/docs/../../inputs.json",
+        "runs/{run}/audit/docs/index.html",
+        "dashboard/docs/{run}/../../../ledger/{run}.json",
         "../../onceover.yaml",
         "%2Fetc%2Fpasswd",
         "dashboard/%00index.html",
@@ -124,3 +129,24 @@ def test_a_task_leads_to_its_run_on_the_dashboard(nights: Nights) -> None:
         assert address == f"{nights.api.home.url}/onceover/dashboard/run.html#run={first}"
     page = address.removeprefix(nights.api.home.url).partition("#")[0]
     assert _logged_in(nights, page).status == 200
+
+
+def test_the_dashboard_opens_inside_of_airflow_in_a_real_browser(nights: Nights) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium here; install the package chromium (Debian: apt install chromium)")
+    arguments = [chromium, nights.api.home.url, nights.api._token]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.look_at_ui", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["address"].endswith("/plugin/onceover")
+    assert seen["overview"]
+    assert seen["run"]
+    assert seen["complaints"] == []
