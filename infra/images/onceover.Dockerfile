@@ -15,3 +15,4 @@ RUN python infra/setup/venv.py
 
 ENV PATH="/onceover/.venv/bin:${PATH}" \
     PYTHONUNBUFFERED=1
+ENTRYPOINT ["/onceover/infra/images/entrypoint.sh"]
