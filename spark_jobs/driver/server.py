@@ -10,6 +10,7 @@ import threading
 import traceback
 from contextlib import suppress
 from io import StringIO
+from typing import BinaryIO
 
 from rich.console import Console
 
@@ -31,6 +32,9 @@ from spark_jobs.reporting.narrator import Narrator
 
 IDLE_SECONDS = 60.0
 """Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
+SECONDS_TO_ASK = 10.0
+MOST_REQUEST_BYTES = 1 << 20
+"""Whoever takes longer or says more is no task; the next one shall not have to wait for it."""
 EXIT_ABANDONED = 3
 WIDTH = 160
 
@@ -68,10 +72,10 @@ class Driver:
 
     def _serve(self, connection: socket.socket) -> bool:
         """Answers one request; whether to wait for more."""
-        connection.settimeout(None)
+        connection.settimeout(SECONDS_TO_ASK)
         with connection, connection.makefile("rb") as lines:
-            line = lines.readline()
-            request = read_message(line) if line else None  # none: gone before it asked
+            request = _read_request(lines)
+            connection.settimeout(None)
             if isinstance(request, Request):
                 with _Attended(connection):
                     answer = self._answer(request, connection)
@@ -85,6 +89,15 @@ class Driver:
             return Failure(message=str(error), transient=error.transient)
         except Exception as error:  # noqa: BLE001 — a bug ends the step and is told, not the driver
             return Failure(message=repr(error), transient=False, trace=traceback.format_exc())
+
+
+def _read_request(lines: BinaryIO) -> Message | None:
+    """What is asked; None for one who says nothing in time, or what no task would say."""
+    try:
+        line = lines.readline(MOST_REQUEST_BYTES)
+        return read_message(line) if line else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 class _Attended:
