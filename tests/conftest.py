@@ -15,6 +15,8 @@ settings.load_profile("onceover")
 
 SLOW_TO_START = {"spark", "great_expectations"}
 """Fixtures that take seconds, once per process."""
+BROWSER = "browser"
+"""A fixture that takes seconds as well, with the lakes that it looks at."""
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +43,14 @@ def great_expectations(contacts: Contacts) -> ModuleType:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several processes share the tests, one gets all that need what is slow to start.
 
-    Files stay together.
+    One gets all that need a browser, and files stay together.
     """
     for item in items:
-        is_slow = not SLOW_TO_START.isdisjoint(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("slow" if is_slow else item.nodeid.partition("::")[0]))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    fixtures = getattr(item, "fixturenames", ())
+    if not SLOW_TO_START.isdisjoint(fixtures):
+        return "slow"
+    return BROWSER if BROWSER in fixtures else item.nodeid.partition("::")[0]

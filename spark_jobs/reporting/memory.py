@@ -7,18 +7,22 @@ from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.reporting.site_files import SiteFiles
 from spark_jobs.storage.ledger import LedgerLine
 
-FORMAT = 2
+FORMAT = 3
 """Another one means that every file is written anew."""
 PLACE = "data/memory.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Fingerprints: of each run as it was shown, and of the runs that each month's files were made of."""
+    """Fingerprints: of each run as it was shown, and of the runs that each month's files were made of.
+
+    `shards` are the files that each month has, as one letter each.
+    """
 
     format: int = FORMAT
     runs: dict[str, str] = field(default_factory=dict)
     months: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, str] = field(default_factory=dict)
 
 
 def fingerprint(line: LedgerLine) -> str:

@@ -1,11 +1,11 @@
 """Each topic over time: a file per month and shard, so that a night touches one month."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from spark_jobs.config.canonical import digest_of
-from spark_jobs.reporting.site_files import NamedData, SiteFiles, shard_of
+from spark_jobs.reporting.site_files import SiteFiles, shard_of
 from spark_jobs.storage.chain import ChainEntry
 
 COLUMNS = ("day", "run", "records", "batches", "verdicts", "lag")
@@ -26,13 +26,12 @@ def month_fingerprint(entries: Sequence[ChainEntry], fingerprints: dict[str, str
     return digest_of([[entry.run_id, fingerprints.get(entry.run_id, "")] for entry in entries])
 
 
-def month_files(site: SiteFiles, month: str, entries: Sequence[ChainEntry]) -> Iterator[NamedData]:
-    """The series of every topic in the month, from what the site has of its runs."""
+def month_shards(site: SiteFiles, entries: Sequence[ChainEntry]) -> dict[str, dict[str, Any]]:
+    """The series of every topic in the month by shard, from what the site has of its runs."""
     shards: dict[str, dict[str, Any]] = defaultdict(dict)
     for entry in entries:
         for row in site.read_data(f"run/{entry.run_id}/topics") or ():
             topics = shards[shard_of(row["code"])]
             series = topics.setdefault(row["code"], {"name": row["name"], "columns": COLUMNS, "rows": []})
             series["rows"].append([entry.day.isoformat(), entry.run_id, *(row[name] for name in COLUMNS[2:])])
-    for shard, topics in shards.items():
-        yield f"topics/{shard}/{month}", topics
+    return dict(shards)

@@ -1,10 +1,10 @@
 """The whole site, brought up to date: what is new is read and written, what is shown already stays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from spark_jobs.reporting.headline import Row, headline
 from spark_jobs.reporting.memory import Memory, fingerprint, recall, remember
-from spark_jobs.reporting.months import by_month, month_files, month_fingerprint
+from spark_jobs.reporting.months import by_month, month_fingerprint, month_shards
 from spark_jobs.reporting.pages import page_files
 from spark_jobs.reporting.recent import recent
 from spark_jobs.reporting.run_files import write_run
@@ -30,11 +30,12 @@ def build_site(lake: ObjectStore, tell: Tell, *, anew: str | None = None) -> int
         write_run(site, line)
     write_years(site, lines, news)
     speaking = list(read_chain(lake).current.values())
-    months = write_months(site, speaking, prints, memory.months)
-    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines, months))])
+    known = Memory(runs=prints, months=memory.months, shards=memory.shards)
+    noted = write_months(site, speaking, known, {line.run_id for line in news})
+    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines, noted.shards))])
     for path, data in page_files(lake.url):
         site.put(path, data)
-    remember(site, Memory(runs=prints, months=months))
+    remember(site, noted)
     return len(news)
 
 
@@ -53,26 +54,29 @@ def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[Led
 
 
 def write_months(
-    site: SiteFiles, speaking: Sequence[ChainEntry], prints: dict[str, str], known: dict[str, str]
-) -> dict[str, str]:
-    """The topics' series of every month that has changed; the fingerprints of all months."""
+    site: SiteFiles, speaking: Sequence[ChainEntry], memory: Memory, news: Collection[str]
+) -> Memory:
+    """The topics' series of every month that has changed, and what is to be remembered of all months."""
     found = by_month(speaking)
-    months = {month: month_fingerprint(entries, prints) for month, entries in found.items()}
+    months = {month: month_fingerprint(entries, memory.runs) for month, entries in found.items()}
+    shards = {month: memory.shards.get(month, "") for month in months}
     for month, entries in found.items():
-        if known.get(month) != months[month]:
-            site.put_data(month_files(site, month, entries))
-    return months
+        if memory.months.get(month) != months[month] or any(each.run_id in news for each in entries):
+            series = month_shards(site, entries)
+            site.put_data([(f"topics/{shard}/{month}", topics) for shard, topics in series.items()])
+            shards[month] = "".join(sorted(series))
+    return Memory(runs=memory.runs, months=months, shards=shards)
 
 
 def _by_day(row: Row) -> tuple[str, str, str]:
     return row["day"], row["started"], row["id"]
 
 
-def _index(lines: Sequence[LedgerLine], months: dict[str, str]) -> Row:
+def _index(lines: Sequence[LedgerLine], shards: dict[str, str]) -> Row:
     """What every page loads first."""
     return {
         "built": utc_now().isoformat(timespec="seconds"),
         "years": sorted({line.day.year for line in lines}),
-        "months": sorted(months),
+        "months": dict(sorted(shards.items())),
         "runs": len(lines),
     }

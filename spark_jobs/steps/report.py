@@ -10,7 +10,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.metrics.publish import publish
 from spark_jobs.reporting.site import build_site
 from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
-from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.steps.context import StepResult
 from spark_jobs.storage.stores import open_lake
 
 Tell = Callable[[str], None]
@@ -23,9 +23,3 @@ def report(settings: Settings, *, run_id: str | None = None, tell: Tell = lambda
     runs = build_site(lake, tell, anew=run_id)
     page = lake.url_of(SiteFiles(lake).key(FIRST_PAGE))
     return StepResult(outputs=(), counts={"runs": runs}, messages=(f"the dashboard is at {page}",))
-
-
-def run(context: RunContext) -> StepResult:
-    """The step as a run does it: nothing that it counts or says may enter the run's digest."""
-    report(context.settings, run_id=context.folder.run_id, tell=context.tell)
-    return StepResult(outputs=())

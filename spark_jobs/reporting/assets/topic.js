@@ -26,7 +26,7 @@
   }
 
   async function one(index, code) {
-    const months = index.months.slice(-MONTHS);
+    const months = Object.keys(index.months).slice(-MONTHS).filter((month) => index.months[month].includes(code[0]));
     const found = (await Promise.all(months.map((month) => onceover.load(`topics/${code[0]}/${month}`)))).map((shard) => shard && shard[code]).filter(Boolean);
     if (!found.length) return [el("h1", {}, "Topic"), el("p", { class: "notice" }, "No run of the last twelve months knows this topic. ", el("a", { href: "topic.html" }, "All topics"))];
     const rows = found.flatMap((part) => part.rows.map(([day, run, records, batches, verdicts, lag]) => ({ day, run, records, batches, verdicts, lag })));

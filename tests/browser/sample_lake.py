@@ -1,0 +1,142 @@
+"""Lakes whose sites the browser opens: the sample's two nights and one that fails, and one full of malice."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from expectations.gate import AuditFailed
+from spark_jobs.config.load import load_settings, parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
+from spark_jobs.protocol.batch_builder import build_batch
+from spark_jobs.protocol.coordinator import TransactionCoordinator
+from spark_jobs.protocol.records import Record
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.site_files import DASHBOARD
+from spark_jobs.run import run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
+from spark_jobs.steps.report import report
+from spark_jobs.storage.ledger import Ledger
+from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
+from spark_jobs.storage.stores import open_lake
+from tests.in_process import InProcess
+from tests.protocol.txn_cluster import TV2, Cluster, Producer
+from tests.resolving.night_lake import FIRST_DAY, NightLake, end_of_day
+
+STRICT_AUDIT = """
+audit:
+  earliest_timestamp: 2026-06-01
+  severities: {timestamps_are_in_range: critical}
+"""
+FAILED_NIGHT = NIGHTS[-1] + timedelta(days=1)
+PLAIN_TOPIC = "orders"
+HOSTILE_TOPIC = "\"'><script>hacked=1</script>\u202e注文&lt;../.."
+HOSTILE_KEY = "</script><img src=x onerror=hacked=1>\u2028'\""
+HOSTILE_ID = "</td><svg onload=hacked=1>`${hacked=1}`"
+HOSTILE_ERROR = (
+    "no luck: <script>hacked=1</script><a href='javascript:hacked=1'>here</a>\n]]></pre><b>bold</b>"
+)
+HOSTILE_NIGHT = FIRST_DAY + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A lake with its site."""
+
+    settings: Settings
+    run_ids: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.settings.lake, DASHBOARD)
+
+
+def sample_lake(place: Path) -> Shown:
+    """Two nights that are published, and one that the audit stops."""
+    write_sample(place)
+    settings = load_settings(place / CONFIG)
+    run_ids = [_run(settings, night) for night in NIGHTS]
+    _one_more_batch(place)
+    strict = parse_settings((place / CONFIG).read_text() + STRICT_AUDIT, name=CONFIG, base=place)
+    try:
+        _run(strict, FAILED_NIGHT)
+    except AuditFailed:
+        return Shown(settings=settings, run_ids=tuple(run_ids))
+    raise AssertionError("the third night passed its audit")
+
+
+def _one_more_batch(place: Path) -> None:
+    noon = datetime(FAILED_NIGHT.year, FAILED_NIGHT.month, FAILED_NIGHT.day, 12, tzinfo=UTC)
+    record = Record(key=None, value=json.dumps({"visitor": 1, "page": "home", "visit": 1}).encode())
+    data = build_batch(
+        records=[record],
+        base_timestamp=int(noon.timestamp() * 1000),
+        producer_id=999_999,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    file = place / "gateway" / f"dt={FAILED_NIGHT}" / "visits-0" / "0000.batches"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+
+
+def hostile_lake(place: Path) -> Shown:
+    """Names, keys, ids and errors that try to become markup or script; its last night failed.
+
+    No run of today takes a topic of such a name, so the name comes into the tables afterwards.
+    """
+    nights, partition = NightLake(place), TopicPartition(PLAIN_TOPIC, 0)
+    coordinator = TransactionCoordinator(max_timeout_ms=2**31 - 1)
+    cluster = Cluster(now=end_of_day(0) - 60_000, coordinator=coordinator, logs={partition: []})
+    producer = Producer(HOSTILE_ID, TV2)
+    cluster.init(producer)
+    cluster.produce(producer, partition)
+    nights.copy_logs(cluster.logs, cluster.entries)
+    _keyed_records(place / "broker")
+    run_id = _run(nights.settings, FIRST_DAY)
+    _rename_topic(Path(nights.settings.lake, "runs", run_id))
+    _fail(nights.settings, HOSTILE_NIGHT, HOSTILE_ERROR)
+    report(nights.settings, run_id=run_id)
+    return Shown(settings=nights.settings, run_ids=(run_id,))
+
+
+def _keyed_records(broker: Path) -> None:
+    records = [Record(offset_delta=n, key=HOSTILE_KEY.encode(), value=b"v") for n in range(3)]
+    data = build_batch(records=records, base_timestamp=end_of_day(0) - 60_000, partition_leader_epoch=0)
+    file = broker / f"{PLAIN_TOPIC}-1" / "00000000000000000000.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+
+
+def _rename_topic(run_folder: Path) -> None:
+    for path in run_folder.rglob("*.parquet"):
+        table = pq.read_table(path)
+        if "topic" in table.column_names:
+            place = table.schema.get_field_index("topic")
+            names = [HOSTILE_TOPIC if name == PLAIN_TOPIC else name for name in table["topic"].to_pylist()]
+            pq.write_table(
+                table.set_column(place, table.schema.field(place), pa.array(names, pa.string())), path
+            )
+
+
+def _fail(settings: Settings, day: date, message: str) -> None:
+    inputs = RunInputs(day=day, manifest="0" * 64, config=settings.digest, state_in=EMPTY_STATE)
+    ledger = Ledger(open_lake(settings))
+    ledger.started(inputs)
+    ledger.step_started(inputs.run_id, Step.INDEX)
+    ledger.failed(inputs.run_id, message)
+
+
+def _run(settings: Settings, night: date) -> str:
+    narrator = Narrator(Console(file=StringIO()))
+    return run_night(
+        settings, night, until=Step.REPORT, spark=InProcess("local[2]", {}), narrator=narrator
+    ).run_id

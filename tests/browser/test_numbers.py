@@ -1,0 +1,154 @@
+"""What the pages say is what the published tables hold."""
+
+from collections import Counter
+
+import duckdb
+import pytest
+from playwright.sync_api import Browser
+
+from spark_jobs.sample.story import NIGHTS
+from spark_jobs.storage.iceberg.catalog import open_catalog
+from tests.browser.sample_lake import FAILED_NIGHT, Shown
+from tests.browser.visit import Visit, visit
+from tests.e2e.tables import Records, own_rows
+
+LAST = NIGHTS[-1]
+
+
+def of_night(sample: Shown, table: str) -> Records:
+    return [row for row in own_rows(sample.settings, table) if row["run_date"] == LAST]
+
+
+def published_records(sample: Shown) -> Counter[str]:
+    """Rows by topic, as DuckDB counts them in the files of the tables."""
+    found: Counter[str] = Counter()
+    with open_catalog(sample.settings) as catalog:
+        for name in catalog.list_tables(sample.settings.catalog.topics):
+            table = catalog.load_table(name)
+            files = [task.file.file_path for task in table.scan().plan_files()]
+            dates = duckdb.read_parquet(files).to_arrow_table().column("run_date").to_pylist()
+            found[table.properties["onceover.topic"]] = dates.count(LAST)
+    return found
+
+
+def card(seen: Visit, title: str) -> str:
+    return seen.page.locator(".card", has=seen.page.locator("h3", has_text=title)).inner_text()
+
+
+def number(text: str) -> int:
+    return int(text.split(maxsplit=1)[0].replace(",", ""))
+
+
+def test_the_overview_tells_of_the_last_published_night(browser: Browser, sample: Shown) -> None:
+    verdicts = Counter(row["verdict"] for row in of_night(sample, "batches"))
+    outcomes = Counter(row["outcome"] for row in of_night(sample, "transactions"))
+    kinds = Counter(row["kind"] for row in of_night(sample, "quarantine"))
+    with visit(browser, f"file://{sample.directory}/index.html") as seen:
+        assert f"{verdicts['duplicate'] + verdicts['stale_duplicate']} retries" in card(
+            seen, "Duplicates caught"
+        )
+        assert f"{verdicts['overlap']} overlaps" in card(seen, "Duplicates caught")
+        assert f"{outcomes['committed']} committed, {outcomes['aborted']} aborted" in card(
+            seen, "Transactions ended"
+        )
+        assert f"{outcomes['ongoing']} transactions" in card(seen, "Open and hanging")
+        assert f"{kinds.total()} rows" in card(seen, "Quarantine")
+        by_topic = {row["Topic"]: row["Records"] for row in seen.table("Topics with their last")}
+    published = published_records(sample)
+    assert {topic: by_topic[topic] for topic in ("orders", "payments", "shipments")} == {
+        topic: str(published[topic]) for topic in ("orders", "payments", "shipments")
+    }
+
+
+def test_a_run_counts_records_and_verdicts_as_the_tables_do(browser: Browser, sample: Shown) -> None:
+    batches = of_night(sample, "batches")
+    with visit(browser, f"file://{sample.directory}/run.html#run={sample.run_ids[-1]}") as seen:
+        assert f"{published_records(sample).total():,} records" in seen.text("dl.facts")
+        heat = seen.table("Batches by partition and verdict")
+    found = Counter[tuple[str, str]]()
+    for row in heat:
+        for title, cell in row.items():
+            if title not in {"Partition", "Records", "LSO lag"} and number(cell):
+                found[row["Partition"], title[2:].replace(" ", "_")] += number(cell)
+    assert found == Counter((f"{row['topic']}-{row['partition']}", row["verdict"]) for row in batches)
+    assert sum(number(row["Records"]) for row in heat) == published_records(sample).total()
+
+
+def test_a_topic_shows_both_nights_its_partitions_and_keys(browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/topic.html") as seen:
+        seen.page.click("text=orders")
+        seen.page.wait_for_selector("h1:has-text('orders')")
+        partitions = seen.table(f"Partitions on {LAST}")
+        keys = seen.table("The most frequent keys")
+        seen.page.locator("figure", has_text="Volume").locator("summary").click()
+        volume = seen.table("Volume, records published per night")
+    assert sum(number(row["Records"]) for row in partitions) == published_records(sample)["orders"]
+    assert [row["Night"] for row in volume] == [str(night) for night in reversed(NIGHTS)]
+    assert number(volume[0]["records"]) == published_records(sample)["orders"]
+    assert all(row["Key"].startswith("order-") for row in keys)
+
+
+def test_producers_are_held_to_what_they_sent(browser: Browser, sample: Shown) -> None:
+    duplicates = Counter(
+        str(row["producer_id"]) for row in of_night(sample, "batches") if row["verdict"] == "duplicate"
+    )
+    with visit(browser, f"file://{sample.directory}/producers.html#run={sample.run_ids[-1]}") as seen:
+        shown = {row["Producer"]: number(row["duplicate"]) for row in seen.table("Producers by duplicates")}
+        seen.go(f"file://{sample.directory}/producers.html#run={sample.run_ids[0]}")
+        late, fenced = seen.table("Producers by late retries"), seen.table("Fenced producers")
+    assert shown == duplicates
+    assert len(late) == 1
+    assert fenced[0]["Producer"].split()[1] == "checkout-2"
+    assert [int(epoch) for epoch in fenced[0]["Fenced by epochs"].split(", ")]
+
+
+def test_open_transactions_are_listed_with_what_they_hold_back(browser: Browser, sample: Shown) -> None:
+    [row] = [row for row in of_night(sample, "transactions") if row["outcome"] == "ongoing"]
+    with visit(browser, f"file://{sample.directory}/transactions.html#run={sample.run_ids[-1]}") as seen:
+        [shown] = seen.table("Open transactions")
+        longest = seen.table("Decided transactions")
+    assert shown["Transactional id"] == row["transactional_id"]
+    assert number(shown["Holds back"]) == row["held_back"]
+    assert row["sentence"] in shown["Why, and how to end it"]
+    assert len(longest) > 1
+
+
+def test_a_night_that_the_audit_stopped_says_why_and_publishes_nothing(
+    browser: Browser, sample: Shown
+) -> None:
+    with visit(browser, f"file://{sample.directory}/index.html") as seen:
+        assert f"Last night, {FAILED_NIGHT}" in seen.text(".hero")
+        assert "Failed in audit" in seen.text(".hero")
+        assert "1 critical expectation failed" in seen.text(".hero pre")
+        seen.page.click(".hero a")
+        seen.page.wait_for_selector("h1:has-text('Night of')")
+        [failure] = seen.table("1 expectation failed")
+        steps = {row["Step"]: row["Status"].split()[-1] for row in seen.table("The nine steps")}
+    assert "topic visits, partition 0" in failure["Found"]
+    assert failure["Result"].startswith("✕ failed, critical")
+    assert list(steps.values()) == [*["done"] * 6, "failed", "reached", "done"]
+
+
+def test_the_strip_names_every_night_with_its_status(browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/index.html") as seen:
+        days = seen.page.locator(".strip li").all_inner_texts()
+    assert [day.split("\n")[-1] for day in days] == [
+        *(f"{night}: published" for night in NIGHTS),
+        f"{FAILED_NIGHT}: failed",
+    ]
+
+
+def test_data_docs_are_one_click_away(browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/run.html#run={sample.run_ids[-1]}") as seen:
+        seen.page.click("text=Data Docs of this audit")
+        seen.page.wait_for_selector(f"h1:has-text('{sample.run_ids[-1]}')")
+        assert seen.page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("page", ["run", "producers", "transactions", "batches"])
+def test_another_run_can_be_chosen(page: str, browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/{page}.html#run={sample.run_ids[-1]}") as seen:
+        seen.page.select_option("#chosen-run", sample.run_ids[0])
+        seen.page.wait_for_selector(f"h1:has-text('{NIGHTS[0]}')")
+        assert sample.run_ids[0] in seen.page.url

@@ -1,0 +1,86 @@
+"""Every page opens as a file and from a strict server, asks nobody else, and can be read by anyone."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
+
+from tests.browser.sample_lake import Shown
+from tests.browser.strict_server import StrictServer
+from tests.browser.visit import PAGES, Scheme, visit
+
+SERIOUS = {"serious", "critical"}
+CONTROLS = ("chosen-run", "topic", "partition", "offset", "producer", "verdict", "Find")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opened_as_a_file_works_and_asks_nobody_else(
+    name: str, browser: Browser, sample: Shown
+) -> None:
+    with visit(browser, f"file://{sample.directory}/{name}") as seen:
+        assert seen.complaints == []
+        assert [url for url in seen.asked if not url.startswith(f"file://{sample.directory}/")] == []
+        assert seen.page.locator("main table").count() >= 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_served_below_a_prefix_under_a_strict_policy_works_as_well(
+    name: str, browser: Browser, served: StrictServer
+) -> None:
+    with visit(browser, f"{served.url}/{name}") as seen:
+        assert seen.complaints == []
+        assert [url for url in seen.asked if not url.startswith(served.url)] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_serious_barrier_for_anyone(
+    name: str, scheme: Scheme, browser: Browser, sample: Shown
+) -> None:
+    with visit(browser, f"file://{sample.directory}/{name}", scheme=scheme) as seen:
+        found = Axe().run(seen.page).response["violations"]
+    assert [
+        (each["id"], [node["target"] for node in each["nodes"]][:5])
+        for each in found
+        if each["impact"] in SERIOUS
+    ] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_shows_a_page_without_scrolling_sideways(name: str, browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/{name}", width=390) as seen:
+        width = seen.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390
+
+
+def test_a_keyboard_reaches_content_pages_and_colours(browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/index.html") as seen:
+        page = seen.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.evaluate("document.getElementById('theme').focus()")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 26)"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_every_control_is_reached_by_tab_alone(browser: Browser, sample: Shown) -> None:
+    with visit(browser, f"file://{sample.directory}/batches.html") as seen:
+        reached = []
+        for _ in range(20):
+            seen.page.keyboard.press("Tab")
+            reached.append(
+                seen.page.evaluate("document.activeElement.id || document.activeElement.textContent")
+            )
+    assert tuple(each for each in reached if each in CONTROLS) == CONTROLS
+
+
+def test_the_chosen_colours_stay_on_the_next_page(browser: Browser, served: StrictServer) -> None:
+    with visit(browser, f"{served.url}/index.html") as seen:
+        seen.page.click("#theme")
+        seen.page.click("#theme")
+        seen.go(f"{served.url}/run.html")
+        assert seen.page.evaluate("document.documentElement.dataset.theme") == "dark"
