@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from spark_jobs.backfilling.compare import entries_now, known_objects, object_reasons
+from spark_jobs.backfilling.copies import check_copies
 from spark_jobs.backfilling.inputs import day_inputs
 from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan, Reason, Why, reason
 from spark_jobs.backfilling.replays import replays_of_day
@@ -74,6 +75,8 @@ class Planner:
             reasons.append(reason(Why.REPLAYS))
         reasons = [*self._without_run(day, reasons), *self._circumstances(day, reasons)]
         plan = DayPlan(day=day, run_id=self._run_id(day), reasons=tuple(reasons), missed=len(inputs.missed))
+        if plan.changes and plan.run_id:
+            check_copies(self._lake, plan.run_id, inputs.kept)
         self._taken.add(replace(standing, entries=now, replays=replays))
         self._changed = day if plan.changes else self._changed
         return plan

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import date
 
 from spark_jobs.backfilling.assemble import assemble, same_inputs, with_kept_orders
+from spark_jobs.backfilling.copies import check_copies
 from spark_jobs.backfilling.inputs import day_inputs
 from spark_jobs.backfilling.replays import replays_of_day
 from spark_jobs.backfilling.request import BackfillRequest
@@ -93,6 +94,8 @@ def _stage_backfill(
         and (entry.config, entry.state_in) == (settings.digest, chain.state_before(day))
     ):
         return standing
+    if entry is not None:
+        check_copies(lake, entry.run_id, inputs.kept)
     return replace(with_kept_orders(manifest, standing), truncations=truncations(lake, chain, day))
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from spark_jobs.backfill import next_day, plan_backfill
 from spark_jobs.backfilling.request import UnfitRequest
-from tests.backfilling.lakes import plan, request, tree, whys
+from spark_jobs.storage.run_folder import RunFolder, read_inputs
+from tests.backfilling.lakes import backfill, chain_of, plan, request, tree, whys
 from tests.steps.nights import BROKER_LOG, CAPTURE, UNDATED, Place, day, place_at
 
 SEGMENT = "orders-0/00000000000000000000.log"
@@ -191,3 +192,16 @@ def test_planning_writes_nothing(lake: Place) -> None:
     before = tree(lake.directory)
     assert plan(lake, 1, 3).changes
     assert tree(lake.directory) == before
+
+
+def test_a_day_whose_copies_have_expired_cannot_run_again_unless_its_source_has_them(lake: Place) -> None:
+    (entry,) = [entry for entry in chain_of(lake).current.values() if entry.day == day(1)]
+    RunFolder(lake.lake, read_inputs(lake.lake, entry.run_id)).expire()
+    for copy in list(lake.lake.list("objects")):
+        lake.lake.delete(copy.key)
+    lake.arrive("dt=2024-05-01/orders-0/b")
+    assert whys(plan(lake, 1))[1] == ["new"]
+    with pytest.raises(UnfitRequest, match=r"copies of 1 objects have expired, such as gateway/.*clicks-0/a"):
+        plan(lake, 1, topics=("orders",))
+    with pytest.raises(UnfitRequest, match="the day cannot run again"):
+        backfill(lake, 1, topics=("orders",))
