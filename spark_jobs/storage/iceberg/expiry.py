@@ -1,6 +1,7 @@
 """Old cuts of a table: tags and snapshots that go, and the files that nobody can reach without them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -94,7 +95,8 @@ def delete_files(table: Table, files: Iterable[str]) -> int:
     named = set(_lists_of(table, table.snapshots()))
     unnamed = sorted(set(files) - named)
     for file in unnamed:
-        table.io.delete(file)
+        with suppress(FileNotFoundError):  # an earlier attempt came that far
+            table.io.delete(file)
     return len(unnamed)
 
 
