@@ -1,26 +1,24 @@
 """The tasks of a backfill: its plan, then its days one after the other."""
 
 import logging
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Context, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.parts.backfill_words import as_markdown, backfill_of
 from dags.parts.failure import final_unless_transient
 from dags.parts.night import where
 from dags.parts.step_task import TABLES, announce
 from dags.parts.task_settings import LAKE_TASK
+from dags.parts.waiting import look_again_later
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import DaysRequest, PlanRequest
 
 LOG = logging.getLogger("onceover")
 PLAN = "plan"
 DAYS = "days"
-PAUSE = timedelta(seconds=20)
-"""Before a day looks again whether the one before it is done."""
 ENDED_WELL = {"success", "skipped"}
 ENDED_BADLY = {"failed", "upstream_failed"}
 
@@ -77,12 +75,10 @@ def run_day(day: str) -> dict[str, Any]:
 def wait_for(context: Context, before: Sequence[str]) -> None:
     """Ends this try unless all days before have ended well: their order is what a backfill is about."""
     ti = context["ti"]
-    later: Callable[[datetime], Exception] = AirflowRescheduleException  # Airflow leaves it unannotated
     known = ti.get_task_states(dag_id=ti.dag_id, task_ids=[DAYS], run_ids=[ti.run_id])[ti.run_id]
     for number, day in enumerate(before):
         state = known.get(f"{DAYS}_{number}")
         if state in ENDED_BADLY:
             raise AirflowFailException(f"{day} has failed, and no later day can run before it: clear both")
         if state not in ENDED_WELL:
-            LOG.info("waits for %s, which is %s", day, state)
-            raise later(datetime.now(UTC) + PAUSE)
+            raise look_again_later(f"{day} comes before this day and is {state}")

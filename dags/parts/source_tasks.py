@@ -8,15 +8,22 @@ from airflow.sdk import XComArg, get_current_context, task
 from dags.parts.failure import final_unless_transient
 from dags.parts.night import night_of, where
 from dags.parts.task_settings import LAKE_TASK
+from dags.parts.waiting import wait_for_earlier_nights
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import FetchRequest, SourcesRequest
 
 LOG = logging.getLogger("onceover")
 
 
-@task(task_id="sources", doc_md="Which sources the configuration has.", **LAKE_TASK)
+@task(
+    task_id="sources",
+    doc_md="Which sources the configuration has. Waits for nights before this one that are under way.",
+    **LAKE_TASK,
+)
 def list_sources() -> list[str]:
-    night_of(get_current_context())  # a run that belongs to no night ends before anything starts
+    context = get_current_context()
+    night_of(context)  # a run that belongs to no night ends before anything starts
+    wait_for_earlier_nights(context)
     with final_unless_transient():
         return list(ask(SourcesRequest(**where()), log=LOG.info)["sources"])
 

@@ -4,4 +4,4 @@ from datetime import UTC, datetime
 
 from dags.nightly import nightly
 
-nightly.end_date = datetime(2026, 3, 4, tzinfo=UTC)
+nightly.end_date = datetime(2026, 3, 5, tzinfo=UTC)
