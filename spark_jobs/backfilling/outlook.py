@@ -26,11 +26,11 @@ class Why(StrEnum):
 
 SENTENCES: Mapping[Why, str] = {
     Why.NO_RUN: "no run speaks for the day yet, though later ones do",
-    Why.NEW: "{count} came after the night and nobody has taken them",
-    Why.LATE: "{count} came late and were taken by a later night",
-    Why.CHANGED: "{count} have other bytes now",
-    Why.VANISHED: "{count} are not at their source any more",
-    Why.MOVED: "{count} go to an earlier day",
+    Why.NEW: "{count} that came after the night and nobody has taken",
+    Why.LATE: "{count} that came late and a later night has taken",
+    Why.CHANGED: "{count} with other bytes than before",
+    Why.VANISHED: "{count} that their source does not have any more",
+    Why.MOVED: "{count} that an earlier day takes now",
     Why.REPLAYS: "what it takes up of quarantines is decided otherwise now",
     Why.CONFIG: "the configuration decides otherwise now",
     Why.STATE: "the night before ends in another state than it started from",

@@ -1,6 +1,7 @@
 """`onceover backfill`: days again, with what their sources hold now."""
 
 import json
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
 
 MOST_OBJECTS = 3
+WIDTH_OF_A_FILE = 180
+"""Columns to use where no terminal says."""
 DAY = ["%Y-%m-%d"]
 
 
@@ -80,7 +83,7 @@ def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
         for day in plan.days:
             typer.echo(json.dumps(day.to_plain()))
         return
-    console = Console(soft_wrap=True)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
     if not plan.days:
         console.print(
             "neither these days nor later ones have a final run: onceover run does a day for the first time"
@@ -96,7 +99,8 @@ def _table(plan: "BackfillPlan") -> "Table":
     from rich.markup import escape  # noqa: PLC0415 — likewise
     from rich.table import Table  # noqa: PLC0415 — likewise
 
-    table = Table("day", "runs again", "why", "objects", box=box.SIMPLE)
+    table = Table("day", "runs again", "why", box=box.SIMPLE)
+    table.add_column("objects", overflow="fold")
     for day in plan.days:
         answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
         why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
