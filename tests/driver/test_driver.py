@@ -133,7 +133,7 @@ def test_a_plan_names_days_and_reasons_but_no_objects(request_: StepRequest, tmp
 
     [planned] = plan["days"]
     assert (plan["changes"], planned["day"], planned["changes"]) == (True, "2024-05-01", True)
-    assert planned["reasons"] == ["1 object came after the night and nobody has taken them"]
+    assert planned["reasons"] == ["1 object that came after the night and nobody has taken"]
 
 
 def test_days_that_are_as_they_should_be_need_no_spark(request_: StepRequest, tmp_path: Path) -> None:
