@@ -13,9 +13,9 @@ from spark_jobs.reporting.batch_counts import PLAIN
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_row_range, iter_rows
 
-MOST_TROUBLED = 20_000
+MOST_TROUBLED = 10_000
 """Batches that were not simply taken, per run."""
-MOST_PLAIN = 10_000
+MOST_PLAIN = 5_000
 """Accepted batches and overlaps of copies, per run."""
 FAR_APART = 1 << 16
 """Rows farther apart than this are read separately."""

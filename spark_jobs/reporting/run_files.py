@@ -22,10 +22,11 @@ def write_run(site: SiteFiles, line: LedgerLine) -> None:
     docs = dict(docs_files(tables))
     for path, page in docs.items():
         site.put(path, page)
-    site.put_data(_data(line, tables, has_docs=bool(docs)))
+    site.put_data(run_data(line, tables, has_docs=bool(docs)))
 
 
-def _data(line: LedgerLine, tables: RunTables, *, has_docs: bool) -> Iterator[NamedData]:
+def run_data(line: LedgerLine, tables: RunTables, *, has_docs: bool) -> Iterator[NamedData]:
+    """The run's data files, one after the other."""
     base = f"run/{line.run_id}"
     producers: Producers = {}
     partitions = partition_views(tables, producers)
