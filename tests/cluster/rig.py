@@ -36,7 +36,11 @@ class Cluster:
 
     @property
     def settings(self) -> Settings:
-        return load_settings(self.api.home.config)
+        """With the catalog's address, which pyiceberg would have read from the environment when imported."""
+        settings = load_settings(self.api.home.config)
+        properties = {"uri": self.environment[CATALOG_VARIABLE]}
+        catalog = settings.catalog.model_copy(update={"properties": properties})
+        return settings.model_copy(update={"catalog": catalog})
 
 
 @contextmanager

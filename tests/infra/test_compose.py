@@ -213,6 +213,12 @@ def test_our_images_run_as_nobody_special_and_build_what_the_rig_builds() -> Non
     assert VERSITYGW_PACKAGE in (ROOT / "infra" / "images" / "s3.Dockerfile").read_text()
 
 
+def test_no_secret_and_no_environment_of_this_machine_gets_into_the_image() -> None:
+    ignored = (ROOT / "infra" / "images" / "onceover.Dockerfile.dockerignore").read_text().splitlines()
+    assert {".env", ".git", ".venv", ".cache"} <= set(ignored)
+    assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_what_is_mounted_from_here_exists_and_volumes_are_declared(
     services: dict[str, dict[str, Any]],
 ) -> None:
