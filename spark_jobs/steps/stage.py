@@ -163,6 +163,8 @@ def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillR
     ]
     if backfill is not None:
         circumstances += [backfill.choice(day), settings.digest]
+    elif chain.is_taken_back(day, settings.digest):
+        circumstances.append(settings.digest)
     return f"manifest-{digest_of(circumstances)[:KEY_DIGITS]}.jsonl"
 
 

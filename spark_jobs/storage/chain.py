@@ -108,6 +108,11 @@ class Chain:
         """Runs whose start is no longer their predecessor's end: a backfill has to run them again."""
         return tuple(entry for day, entry in self.current.items() if entry.state_in != self.state_before(day))
 
+    def is_taken_back(self, day: date, config: str) -> bool:
+        """Whether the last run of `day` was taken back, and was run with other settings than `config`."""
+        last = next((entry for entry in reversed(self.entries) if entry.day == day), None)
+        return last is not None and last.kind is EntryKind.ROLLBACK and last.config != config
+
     def check_turn(self, day: date) -> None:
         """Raises `OutOfTurn` where a night cannot simply run: it has none yet, but later dates have."""
         if self.run_of(day) is None and self.after(day):

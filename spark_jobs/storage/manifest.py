@@ -56,7 +56,8 @@ class SetAside(StrEnum):
 class ManifestEntry:
     """One object.
 
-    `order` counts from 0 over the whole manifest and is the arrival order within a topic-partition. `path` is
+    `order` is the arrival order within a topic-partition, and no two objects of a manifest have the same; it
+    counts from 0, unless a backfill lets unchanged partitions keep the numbers that they had. `path` is
     relative to the source's root. `day` is the date its directory spells, empty without such a layout.
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
     the lake. `seen`: a final run of an earlier date had the same path with the same bytes. `rewritten`: it

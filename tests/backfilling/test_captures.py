@@ -11,6 +11,7 @@ from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.run import run_night
+from spark_jobs.storage.chain import take_back
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from tests.backfilling.lakes import (
     QUIET,
@@ -266,3 +267,20 @@ def test_a_changed_configuration_rewrites_only_what_comes_out_otherwise(lake: Pl
     changed = place_at(lake.directory, CAPTURE + "kafka: {producer_id_expiration_ms: 86400001}\n")
     assert backfill(changed, 2) == [day(2)]
     assert _epochs(changed, 4) == [(0, 0)]
+
+
+def test_a_night_that_was_taken_back_and_comes_out_otherwise_has_a_new_epoch(lake: Place) -> None:
+    take_back(lake.lake, chain_of(lake), speaking(lake, 4).run_id)
+    changed = place_at(lake.directory, CAPTURE + "kafka: {producer_id_expiration_ms: 86400001}\n")
+    changed.arrive("dt=2024-05-04/orders-0/late", batch(0, pid=9))
+    night(changed, 4)
+    assert (_epochs(changed, 4), _epochs(changed, 4, CLICKS)) == ([(0, 0), (1, 6)], [(0, 0)])
+
+
+def test_a_night_that_was_taken_back_and_is_the_same_is_the_same_run(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    place.arrive("dt=2024-05-01/orders-0/a", batch(0))
+    run_id = night(place, 1).run_id
+    take_back(place.lake, chain_of(place), run_id)
+    place.arrive("dt=2024-05-01/orders-0/late", batch(0, pid=9))
+    assert night(place, 1).run_id == run_id

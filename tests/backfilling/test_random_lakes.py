@@ -1,0 +1,88 @@
+"""Whatever came late or was replaced: after a backfill all is as if it had been right from the start."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.protocol.log_loader import load
+from spark_jobs.protocol.topic_partition import TopicPartition
+from tests.backfilling.lakes import backfill, chain_of, log_directory, night, speaking
+from tests.steps.batches import NOON, batch
+from tests.steps.nights import Place, day, place_at
+
+NIGHTS = (1, 2, 3)
+PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0))
+TOLD = ("verdict", "offset", "producer_id", "base_sequence", "position", "expected_sequence")
+
+
+def _batches(chance: random.Random) -> bytes:
+    """Some batches of three producers: the next ones, retries, gaps."""
+    sequences = (chance.randrange(6) for _ in range(chance.randrange(1, 6)))
+    return b"".join(batch(sequence, pid=chance.randrange(1, 4)) for sequence in sequences)
+
+
+def _objects(chance: random.Random) -> dict[str, bytes]:
+    """Up to three objects a night of each partition."""
+    return {
+        f"dt=2024-05-0{number}/{partition}/{name}": _batches(chance)
+        for number in NIGHTS
+        for partition in PARTITIONS
+        for name in chance.sample("abc", chance.randrange(4))
+    }
+
+
+def _run_wrongly(place: Place, objects: dict[str, bytes], chance: random.Random) -> None:
+    """Some objects come a night or more late, some with bytes that are replaced in the end."""
+    Path(place.settings.sources[0].root).mkdir(parents=True)
+    arrival = {path: int(path[12]) + chance.choice((0, 0, 0, 1, 3)) for path in objects}
+    for number in NIGHTS:
+        for path in (path for path, when in arrival.items() if when == number):
+            place.arrive(path, objects[path] if chance.random() < 0.8 else _batches(chance))
+        night(place, number)
+    for path, data in objects.items():
+        place.arrive(path, data)
+
+
+def _told(place: Place, number: int) -> dict[TopicPartition, Any]:
+    """Verdicts of a night and what it left, without leader epochs."""
+    run = speaking(place, number)
+    return {
+        partition: (
+            [tuple(row[name] for name in TOLD) for row in run.batches(partition)],
+            run.state(partition).end_offset,
+            run.state(partition).producers.tobytes(),
+        )
+        for partition in run.partitions()
+    }
+
+
+def _check_logs(place: Place, target: Path) -> None:
+    """A broker loads every log, and its leader epochs never fall."""
+    for directory in log_directory(place, target).values():
+        log = load({path.name: path.read_bytes() for path in directory.iterdir()}, clean=False, now=NOON)
+        stamps = [each.header.partition_leader_epoch for part in log.segments for each in part.batches]
+        known = [entry.epoch for entry in log.leader_epochs.entries]
+        assert (stamps, sorted(set(known))) == (sorted(stamps), known)
+        assert set(stamps) <= set(known)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_backfill_makes_up_for_everything(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    objects = _objects(chance)
+    wrong, right = place_at(tmp_path / "wrong"), place_at(tmp_path / "right")
+    _run_wrongly(wrong, objects, chance)
+    for path, data in objects.items():
+        right.arrive(path, data)
+    for number in NIGHTS:
+        night(right, number)
+
+    backfill(wrong, 1, 3)
+
+    assert [_told(wrong, number) for number in NIGHTS] == [_told(right, number) for number in NIGHTS]
+    assert chain_of(wrong).stale() == ()
+    assert backfill(wrong, 1, 3) == []
+    assert max(chain_of(wrong).current) == day(3)
+    _check_logs(wrong, tmp_path / "logs")
