@@ -4,7 +4,7 @@ BIN := .venv/bin
 PORT ?= 8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down test lint types layers pytest test-cluster format bench bench-quick lock clean
+.PHONY: help setup run up down test lint types layers pytest test-cluster test-broker soak format bench bench-quick lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,13 @@ pytest: setup  ## the tests alone
 
 test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3 server, as processes (minutes)
 	@$(BIN)/python -m pytest -q -s -m cluster tests/cluster
+
+test-broker: setup  ## a real Apache Kafka as judge (part of `make test`; SEED=… repeats a run)
+	@SEED=$(SEED) $(BIN)/python -m pytest tests/broker -m broker -n 2 --dist loadgroup
+
+soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture or workload)
+	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(TRIAL),--trial $(TRIAL))
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet

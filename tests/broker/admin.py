@@ -9,6 +9,7 @@ from tests.broker.wire import (
     DESCRIBE_TRANSACTIONS,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
+    WRITE_TXN_MARKERS,
     Connection,
     Reader,
     body,
@@ -143,6 +144,19 @@ def _listed_partitions(reader: Reader) -> Iterator[str]:
         for _ in range(reader.count()):
             yield f"{topic}-{reader.take('i')}"
         reader.tags()
+
+
+def abort_hanging(connection: Connection, tp: Tp, producer: ActiveProducer) -> None:
+    """What `kafka-transactions abort` does about a transaction that no coordinator will end (facts §3.9)."""
+    topic, partition = tp
+    request = body(WRITE_TXN_MARKERS, 1).count(1).put("qhb", producer.producer_id, producer.producer_epoch, 0)
+    request.count(1).text(topic).count(1).put("i", partition).tags()
+    request.put("i", max(producer.coordinator_epoch, 0)).tags().tags()
+    _, received = connection.ask(WRITE_TXN_MARKERS, 1, request)
+    reader = reply_reader(WRITE_TXN_MARKERS, 1, received or b"")
+    reader.count(), reader.take("q"), reader.count(), reader.text(), reader.count()
+    _, error = reader.take("ih")
+    _expect_none(error, f"abort of {producer} on {topic}-{partition}")
 
 
 def delete_records(connection: Connection, tp: Tp, offset: int) -> int:

@@ -1,28 +1,60 @@
-"""What Onceover believes about partitions and producers, beside what a broker says."""
+"""What Onceover believes about partitions, producers and transactions, beside what a broker says."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tests.broker.admin import READ_COMMITTED, ActiveProducer, Tp, offsets, producers
+from tests.broker.admin import (
+    READ_COMMITTED,
+    ActiveProducer,
+    CoordinatorState,
+    Tp,
+    offsets,
+    producers,
+    transaction,
+    transactional_ids,
+)
 from tests.broker.wire import Connection
 
 Row = dict[str, Any]
+OPEN_STATE = "Ongoing"
 
 
-def differing_producers(
-    connection: Connection, partitions: Sequence[Tp], rows: Sequence[Row]
-) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """A broker's answers to all that it can be asked, at one moment."""
+
+    producers: dict[Tp, dict[int, ActiveProducer]]
+    ends: dict[Tp, int]
+    stable: dict[Tp, int]
+    transactions: tuple[CoordinatorState, ...]
+
+
+def ask_broker(connection: Connection, partitions: Sequence[Tp]) -> BrokerFacts:
+    return BrokerFacts(
+        producers={tp: producers(connection, tp) for tp in partitions},
+        ends=offsets(connection, partitions),
+        stable=offsets(connection, partitions, isolation=READ_COMMITTED),
+        transactions=tuple(states(connection)),
+    )
+
+
+def states(connection: Connection) -> list[CoordinatorState]:
+    """Where the coordinator has each of its transactional ids."""
+    return [transaction(connection, name) for name in transactional_ids(connection)]
+
+
+def differing_producers(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
     """DescribeProducers of every partition against the newest rows of the table `producers`."""
     newest: dict[tuple[str, int, int], Row] = {}
     for row in sorted(rows, key=lambda row: str(row["run_date"])):
         newest[row["topic"], row["partition"], row["producer_id"]] = row
-    for topic, partition in partitions:
-        theirs = producers(connection, (topic, partition))
-        ours = {key[2]: _as_described(row) for key, row in newest.items() if key[:2] == (topic, partition)}
+    for tp, theirs in facts.producers.items():
+        ours = {key[2]: _as_described(row) for key, row in newest.items() if key[:2] == tp}
         for producer_id in sorted({*theirs, *ours}):
             told, believed = theirs.get(producer_id), ours.get(producer_id)
             if told != believed:
-                yield f"{topic}-{partition}: broker {told}, Onceover {believed}"
+                yield f"{tp}: broker {told}, Onceover {believed}"
 
 
 def _as_described(row: Row) -> ActiveProducer:
@@ -39,15 +71,37 @@ def _as_described(row: Row) -> ActiveProducer:
     )
 
 
-def differing_offsets(connection: Connection, partitions: Sequence[Tp], rows: Sequence[Row]) -> Iterator[str]:
+def differing_offsets(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
     """Log end and last stable offset against the table `resolved_partitions` of a night."""
     ours = {(row["topic"], row["partition"]): row for row in rows}
-    ends, stable = offsets(connection, partitions), offsets(connection, partitions, isolation=READ_COMMITTED)
-    for tp in partitions:
-        told = ends[tp], stable[tp]
+    for tp, end in facts.ends.items():
+        told = end, facts.stable[tp]
         believed = ours[tp]["log_end_offset"], ours[tp]["last_stable_offset"]
         if told != believed:
             yield f"{tp}: end and last stable offset: broker {told}, Onceover {believed}"
+
+
+def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
+    """What the coordinator has open against the undecided rows of the newest night's `transactions`."""
+    theirs = {each.transactional_id: each for each in facts.transactions if each.state == OPEN_STATE}
+    ours = {row["transactional_id"]: _as_coordinated(row) for row in rows if row["outcome"] == "ongoing"}
+    for name in sorted({*theirs, *ours}, key=str):
+        if theirs.get(name) != ours.get(name):
+            yield f"{name}: broker {theirs.get(name)}, Onceover {ours.get(name)}"
+    decided = {"committed", "aborted", "ongoing"}
+    yield from (f"{row['sentence']}: {row}" for row in rows if row["outcome"] not in decided)
+
+
+def _as_coordinated(row: Row) -> CoordinatorState:
+    return CoordinatorState(
+        transactional_id=row["transactional_id"],
+        state=row["state"],
+        timeout_ms=row["transaction_timeout_ms"],
+        start_timestamp=row["start_timestamp"],
+        producer_id=row["producer_id"],
+        producer_epoch=row["producer_epoch"],
+        partitions=tuple(sorted(row["partitions_expected"] or ())),
+    )
 
 
 def differing_records(truth: Sequence[Row], published: Sequence[Row]) -> Iterator[str]:

@@ -9,9 +9,9 @@ from spark_jobs.flow import Step
 from spark_jobs.run import RunOutcome
 from tests.broker.adoption import adopt
 from tests.broker.answers import differing_answers
-from tests.broker.beliefs import differing_offsets, differing_producers, differing_records
+from tests.broker.beliefs import ask_broker, differing_offsets, differing_producers, differing_records
 from tests.broker.captures import Captured, captured, write_capture
-from tests.broker.dump import complaints, dump
+from tests.broker.dump import DUMPED, complaints, dump
 from tests.broker.judge import Broker
 from tests.broker.next_batches import expected_errors, send_next
 from tests.broker.nights import Lake, capture_lake, today
@@ -24,7 +24,6 @@ from tests.recordings.compare_recording import compare_recording
 from tests.recordings.recording import read_recording
 
 MODES = ("idem", "tv1", "tv2", "mixed")
-DUMPED = {".log", ".snapshot", ".txnindex"}
 
 
 def capture_trial(place: Path, seed: int, *, events: int = 400) -> dict[str, int]:
@@ -77,12 +76,11 @@ def _adopt_and_go_on(place: Path, lake: Lake, outcome: RunOutcome, batches: list
         connection = Connection(broker.port)
         truth = read_truth(broker.address, TOPICS)
         expect_none(differing_records(truth, lake.records()), "tables hold what a consumer gets")
-        strangers = differing_producers(connection, PARTITIONS, lake.rows("producers"))
+        facts = ask_broker(connection, PARTITIONS)
+        strangers = differing_producers(facts, lake.rows("producers"))
         expect_none(strangers, "a broker on our log knows our producers")
         resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
-        expect_none(
-            differing_offsets(connection, PARTITIONS, resolved), "a broker on our log stands where we do"
-        )
+        expect_none(differing_offsets(facts, resolved), "a broker on our log stands where we do")
         more = list(send_next(connection, batches))
         wrong = (each for each in more if each.error != expected_errors(each))
         expect_none(wrong, "a broker on our log knows what comes next")

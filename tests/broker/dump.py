@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.broker.judge import java_command
 
+DUMPED = {".log", ".snapshot", ".txnindex"}
+COORDINATOR = "__transaction_state-*"
 COMPLAINTS = re.compile(
     r"isvalid: false|invalid|mismatch|exception|error|corrupt|^\s*\d+ is followed by",
     re.IGNORECASE,
@@ -26,3 +28,16 @@ def dump(files: Sequence[Path], *options: str) -> str:
 def complaints(printed: str) -> list[str]:
     """The lines in which it found something wrong; every segment but the first "follows" offset -1."""
     return [line for line in printed.splitlines() if COMPLAINTS.search(line)]
+
+
+def write_dumps(data: Path, to: Path) -> None:
+    """What it prints about every partition of users and of the transaction coordinator, a file for each."""
+    to.mkdir()
+    for pattern, options in (("[!_]*-*", ["--print-data-log"]), (COORDINATOR, ["--transaction-log-decoder"])):
+        files = [path for path in sorted(data.glob(f"{pattern}/*")) if path.suffix in DUMPED]
+        printed: dict[str, str] = {}
+        for part in re.split(r"^(?=Dumping )", dump(files, *options), flags=re.MULTILINE)[1:]:
+            name = Path(part.partition("\n")[0].removeprefix("Dumping ")).parent.name
+            printed[name] = printed.get(name, "") + part
+        for name, text in printed.items():
+            (to / f"{name}.txt").write_text(text)

@@ -13,6 +13,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.stores import open_lake
@@ -38,6 +39,16 @@ class Lake:
         """Everything published, in the words of a consumer."""
         return by_pyiceberg(self.settings)
 
+    def full_records(self) -> Records:
+        """The same as rows of their tables, with the topic's name."""
+        with open_catalog(self.settings) as catalog:
+            tables = [catalog.load_table(name) for name in catalog.list_tables(self.settings.catalog.topics)]
+            return [
+                {"topic": table.properties["onceover.topic"], **row}
+                for table in tables
+                for row in table.scan().to_arrow().to_pylist()
+            ]
+
     def rows(self, table: str) -> Records:
         """The rows of one of Onceover's own tables, over all nights."""
         return own_rows(self.settings, table)
@@ -48,6 +59,15 @@ class Lake:
             open_lake(self.settings), step_key(outcome.run_id, step, name)
         ).to_pylist()
         return rows
+
+    def outputs(self, outcome: RunOutcome) -> dict[str, str]:
+        """The digest of every file that a run wrote before it published."""
+        return {
+            f"{done.step}/{output.path}": output.sha256
+            for done in outcome.done
+            if done.step is not Step.PUBLISH
+            for output in done.outputs
+        }
 
     def write_log(self, directory: Path) -> None:
         """`onceover log`: what was accepted from captures, as a broker's directory."""

@@ -10,7 +10,8 @@ from tests.broker.clients.journal import Outcome, Sent
 from tests.broker.clients.workplace import CODECS, Workplace, some_headers, some_key, some_records
 
 STOP_SECONDS = 20.0
-logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+for name in ("aiokafka", "asyncio"):
+    logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 class AioClient:

@@ -7,6 +7,17 @@ from enum import StrEnum
 
 Sent = tuple[str, int, bytes]
 """Topic, partition and value; no value is ever sent twice on purpose."""
+COPY, BY = b"copy of ", b" by "
+
+
+def copy_of(value: bytes, transaction: str) -> bytes:
+    """What read-process-write makes of `value`: every attempt writes a value of its own."""
+    return COPY + value + BY + transaction.encode()
+
+
+def original(copy: bytes) -> bytes:
+    """The value that `copy` was made of."""
+    return copy.removeprefix(COPY).rpartition(BY)[0]
 
 
 class Outcome(StrEnum):

@@ -1,12 +1,13 @@
 """Clients by confluent-kafka: transactions (TV1), idempotence, zombies, timeouts, read-process-write."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.broker.clients.journal import Outcome, Sent
+from tests.broker.clients.journal import Outcome, Sent, copy_of
 from tests.broker.clients.workplace import (
     CODECS,
     INPUTS,
@@ -17,6 +18,9 @@ from tests.broker.clients.workplace import (
     some_records,
 )
 
+QUIET = logging.getLogger("librdkafka")
+"""Fenced producers are what is wanted here; librdkafka would tell of each."""
+QUIET.setLevel(logging.CRITICAL + 1)
 PATIENCE_SECONDS = 60.0
 CALL_SECONDS = 10.0
 SHORT_TIMEOUT_MS = 2000
@@ -28,7 +32,7 @@ def _settings(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
         "enable.idempotence": True,
         "compression.type": codec,
         "linger.ms": 2,
-        "log_level": 0,
+        "logger": QUIET,
         "reconnect.backoff.max.ms": 500,
         **more,
     }
@@ -174,6 +178,7 @@ class IdempotentClient:
                 sent = (topic, partition, value)
                 producer.produce(topic, partition=partition, value=value, on_delivery=self._noting(sent))
             producer.poll(0.05)
+            self.work.stopped.wait(0.1)
         producer.flush(PATIENCE_SECONDS)
 
     def _noting(self, sent: Sent) -> Callable[[Any, Any], None]:
@@ -217,7 +222,7 @@ class CopyingClient:
         messages = [each for each in consumer.consume(20, timeout=1.0) if not each.error()]
         if not messages:
             return True
-        records = [_copy_of(each) for each in messages]
+        records = [_copied(each, name) for each in messages]
         commits = self.random.random() < 0.8
         try:
             producer.begin_transaction()
@@ -240,7 +245,7 @@ class CopyingClient:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "log_level": 0,
+            "logger": QUIET,
         }
         consumer = Consumer(settings)
         consumer.subscribe(list(INPUTS))
@@ -250,8 +255,8 @@ class CopyingClient:
         return Producer(_settings(self.work, "gzip", **{"transactional.id": self.name}))
 
 
-def _copy_of(message: Any) -> Sent:
-    return "out", message.partition() % TOPICS["out"][0], b"copy of " + message.value()
+def _copied(message: Any, name: str) -> Sent:
+    return "out", message.partition() % TOPICS["out"][0], copy_of(message.value(), name)
 
 
 def _known(positions: list[TopicPartition]) -> list[TopicPartition]:

@@ -1,0 +1,61 @@
+"""Copies of a broker's log directory: while it lives, and cut where a snapshot allows it."""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+from spark_jobs.protocol.log_files import LogFileKind, parse_file_name
+
+METADATA_LOG = "__cluster_metadata-0"
+
+
+def copy_live(data: Path, to: Path) -> Path:
+    """What a backup finds while the broker goes on: files may vanish, appear and grow meanwhile.
+
+    The coordinators' logs come last: then they know of every transaction that the others have data of.
+    """
+    to.mkdir(parents=True)
+    for path in sorted(data.iterdir(), key=lambda path: (path.name.startswith("__"), path.name)):
+        if path.name == METADATA_LOG:
+            continue
+        if path.is_dir():
+            (to / path.name).mkdir()
+            for file in sorted(path.iterdir()):
+                _copy_if_there(file, to / path.name / file.name)
+        else:
+            _copy_if_there(path, to / path.name)
+    return to
+
+
+def _copy_if_there(file: Path, to: Path) -> None:
+    try:
+        shutil.copy2(file, to)
+    except FileNotFoundError:
+        to.unlink(missing_ok=True)
+
+
+def cut_at_snapshots(copy: Path, to: Path, random: Random) -> dict[str, int]:
+    """A copy in which the log of each user's partition begins at one of its snapshots.
+
+    Returns where they begin; a partition of one segment stays whole.
+    """
+    shutil.copytree(copy, to)
+    starts = {}
+    for directory in sorted(path for path in to.iterdir() if path.is_dir()):
+        if directory.name.startswith("__"):
+            continue
+        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        allowed = [base for base in bases if (directory / f"{base:020d}.snapshot").exists()]
+        starts[directory.name] = random.choice(allowed) if allowed else bases[0]
+        _drop_before(directory, starts[directory.name])
+    return starts
+
+
+def _drop_before(directory: Path, start: int) -> None:
+    for path in directory.iterdir():
+        file = parse_file_name(path.name)
+        if file is None:
+            continue
+        is_snapshot = file.kind is LogFileKind.SNAPSHOT
+        if file.offset < start or (is_snapshot and file.offset > start):
+            path.unlink()

@@ -1,0 +1,161 @@
+"""A broker's life with clients at work: killed and restarted in the middle, copied on the way."""
+
+import base64
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.broker.admin import CoordinatorState, abort_hanging, producers
+from tests.broker.beliefs import OPEN_STATE, BrokerFacts, ask_broker, states
+from tests.broker.clients.aio import AioClient
+from tests.broker.clients.java import JavaClient, has_compiler
+from tests.broker.clients.journal import Sent
+from tests.broker.clients.librdkafka import (
+    CopyingClient,
+    ForgetfulClient,
+    IdempotentClient,
+    TransactionalClient,
+    ZombieClient,
+)
+from tests.broker.clients.workplace import TOPICS, Workplace
+from tests.broker.copies import copy_live
+from tests.broker.judge import Broker
+from tests.broker.truth import create_topics, wait_for_leaders, write_truth
+from tests.broker.wire import Connection
+
+SEGMENT_BYTES = 8192
+LONG_TIMEOUT_MS = 3_000_000
+SETTLE_SECONDS = 60
+OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
+
+
+@dataclass
+class Life:
+    """One broker, its clients, and the copies: `live`, `killed`, `quiet`, and `data` after a clean stop."""
+
+    place: Path
+    seed: int
+    work_seconds: float
+    broker: Broker = field(init=False)
+    work: Workplace = field(init=False)
+    failures: list[BaseException] = field(default_factory=list)
+    hanging: int = 0
+
+    def __post_init__(self) -> None:
+        self.broker = Broker((self.place / "broker").resolve(), OVERRIDES)
+        self.work = Workplace(address=self.broker.address, seed=self.seed)
+
+    def copy(self, name: str) -> Path:
+        return self.place / name
+
+    def live(self) -> BrokerFacts:
+        """The whole of it; returns what the broker said when all was quiet."""
+        random = Random(self.seed)
+        self.broker.format()
+        self.broker.start()
+        create_topics(self.broker.address, TOPICS, SEGMENT_BYTES)
+        threads = self._start_clients()
+        time.sleep(self.work_seconds)
+        copy_live(self.broker.data, self.copy("live"))
+        self._restart(kill=random.random() < 0.75)
+        time.sleep(self.work_seconds)
+        self.work.stopped.set()
+        for thread in threads:
+            thread.join(120)
+        if self.failures:
+            raise self.failures[0]
+        return self._end_quietly()
+
+    def _start_clients(self) -> list[threading.Thread]:
+        work = self.work
+        clients: list[Any] = [
+            TransactionalClient(work, "rd-1"),
+            TransactionalClient(work, "rd-2", commits=0.5),
+            IdempotentClient(work, "idem"),
+            ForgetfulClient(work, "late"),
+            ZombieClient(work, "zombie"),
+            CopyingClient(work, "copier"),
+            AioClient(work, "aio"),
+            *([JavaClient(work, "java")] if has_compiler() else []),
+        ]
+        threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in clients]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _run(self, client: Any) -> None:
+        try:
+            client.run()
+        except BaseException as error:  # noqa: BLE001 - told by the trial, not by a thread
+            self.failures.append(error)
+
+    def _restart(self, *, kill: bool) -> None:
+        self.broker.kill() if kill else self.broker.stop()
+        copy_live(self.broker.data, self.copy("killed"))
+        self.broker.start()
+        wait_for_leaders(self.broker.address)
+
+    def _end_quietly(self) -> BrokerFacts:
+        """One transaction stays open, everything else is decided; then the broker is asked, and stopped."""
+        keeper = ForgetfulClient(self.work, "open", timeout_ms=LONG_TIMEOUT_MS).begin(1)
+        connection = Connection(self.broker.port)
+        await_decisions(connection)
+        self.hanging = end_hanging(connection)
+        write_truth(self.broker.address, TOPICS, self.place)
+        facts = ask_broker(connection, PARTITIONS)
+        copy_live(self.broker.data, self.copy("quiet"))
+        connection.close()
+        self.broker.stop()
+        copy_live(self.broker.data, self.copy("data"))
+        keeper.purge()
+        return facts
+
+    def truth(self, name: str = "truth.jsonl") -> list[dict[str, Any]]:
+        """What a consumer got, read_committed unless asked for the other."""
+        lines = (self.place / name).read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def hidden(self, facts: BrokerFacts) -> set[Sent]:
+        """The values that an open transaction keeps from consumers."""
+        return {
+            (row["topic"], row["partition"], base64.b64decode(row["value"]))
+            for row in self.truth("truth_uncommitted.jsonl")
+            if row["offset"] >= facts.stable[row["topic"], row["partition"]]
+        }
+
+
+def await_decisions(connection: Connection) -> None:
+    """Until no transaction is about to end: none prepared, none that will time out soon."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while pending := [state for state in states(connection) if _is_pending(state)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"still undecided: {pending}")
+        time.sleep(0.3)
+
+
+def end_hanging(connection: Connection) -> int:
+    """Aborts what the coordinator has forgotten, as an operator would; returns on how many partitions.
+
+    A coordinator that times a transaction out right after a restart may not know the partitions' leaders yet:
+    it calls the transaction ended and writes no marker (facts §3.7).
+    """
+    is_open = {each.producer_id for each in states(connection) if each.state == OPEN_STATE}
+    found = [
+        (tp, producer)
+        for tp in PARTITIONS
+        for producer in producers(connection, tp).values()
+        if producer.txn_first_offset >= 0 and producer.producer_id not in is_open
+    ]
+    for tp, producer in found:
+        abort_hanging(connection, tp, producer)
+    return len(found)
+
+
+def _is_pending(state: CoordinatorState) -> bool:
+    is_open = state.state == OPEN_STATE and state.timeout_ms < LONG_TIMEOUT_MS
+    return is_open or state.state.startswith("Prepare")

@@ -1,0 +1,15 @@
+"""A real broker as judge: random trials, each with a seed that repeats it."""
+
+import pytest
+
+from tests.broker.trials import run_trial
+
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("kafka", "great_expectations")]
+
+
+def test_captured_requests_get_the_brokers_answers_and_their_log_lives_on_in_a_broker(seed: int) -> None:
+    assert run_trial("capture", seed)["batches"] > 0
+
+
+def test_tables_of_copies_hold_what_consumers_got_and_keep_every_promise(seed: int) -> None:
+    assert run_trial("workload", seed)["records"] > 0

@@ -1,0 +1,42 @@
+"""Random trials at a real broker: a seed each, a folder each, kept if the trial fails."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+
+from tests.broker.capture_trial import capture_trial
+from tests.broker.workload_trial import workload_trial
+
+SEED = "SEED"
+KEPT = Path(__file__).parents[2] / "build" / "broker"
+Trial = Callable[[Path, int], dict[str, int]]
+TRIALS: dict[str, Trial] = {"capture": capture_trial, "workload": workload_trial}
+
+
+def chosen_seed() -> int:
+    """The one that the environment names, else a random one."""
+    return int(os.environ.get(SEED) or SystemRandom().randrange(1, 10**6))
+
+
+@contextmanager
+def kept_on_failure(name: str, seed: int) -> Iterator[Path]:
+    """A folder that goes away after success; else a message says where it is and how to try again."""
+    place = KEPT / f"{name}-{seed}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        yield place
+    except BaseException:
+        print(f"\n{name} with seed {seed} failed; what the broker said and left is kept in {place}")
+        print(f"repeat it with: make soak {SEED}={seed} TRIAL={name}")
+        raise
+    shutil.rmtree(place)
+
+
+def run_trial(name: str, seed: int) -> dict[str, int]:
+    """One trial; returns what it compared."""
+    with kept_on_failure(name, seed) as place:
+        return TRIALS[name](place, seed)

@@ -1,0 +1,133 @@
+"""Real clients at a broker that is killed in the middle; Onceover on every copy of its log directory."""
+
+import shutil
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from spark_jobs.flow import Step
+from spark_jobs.run import RunOutcome
+from tests.broker import invariants
+from tests.broker.beliefs import (
+    BrokerFacts,
+    differing_offsets,
+    differing_producers,
+    differing_records,
+    differing_transactions,
+)
+from tests.broker.clients.journal import Entry, Sent
+from tests.broker.copies import cut_at_snapshots
+from tests.broker.dump import write_dumps
+from tests.broker.life import Life
+from tests.broker.nights import Lake, log_lake, today
+from tests.broker.promises import expect_none
+from tests.materialising.truth import in_order
+from tests.recordings.compare_recording import compare_recording
+from tests.recordings.recording import read_recording
+
+WORK_SECONDS = 6.0
+Rows = list[dict[str, Any]]
+
+
+def workload_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> dict[str, int]:
+    """Everything in `place`; returns what was compared, raises `BrokenPromise` at the first difference."""
+    life = Life(place, seed, work_seconds)
+    try:
+        facts = life.live()
+    finally:
+        life.broker.kill()
+    truth, journal = in_order(life.truth()), life.work.journal.entries
+    whole = _check_copies(life, facts, truth)
+    published = whole.full_records()
+    _check_promises(published, journal, life.hidden(facts))
+    _check_nights(life, truth, published)
+    _check_early_copies(life, truth, journal)
+    _check_snapshots(life, published, Random(seed))
+    _check_dumps(life)
+    batches = len(whole.rows("batches"))
+    return {
+        "records": len(truth),
+        "transactions": len(journal),
+        "batches": batches,
+        "hanging": life.hanging,
+    }
+
+
+def _check_copies(life: Life, facts: BrokerFacts, truth: Rows) -> Lake:
+    """The copies of the quiet broker, alive and stopped, give what its consumer and its admin client saw."""
+    for name in ("quiet", "data"):
+        lake = log_lake(life.copy(f"lake-{name}"), life.copy(name))
+        outcome = lake.run(today())
+        expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
+        expect_none(differing_producers(facts, lake.rows("producers")), f"producers of {name}")
+        resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
+        expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
+        expect_none(differing_transactions(facts, lake.rows("transactions")), f"transactions of {name}")
+        expect_none(
+            invariants.unaccounted_batches(lake.rows("batches"), _indexed(outcome)), "conservation of batches"
+        )
+    again = log_lake(life.copy("lake-again"), life.copy("data"))
+    differing = invariants.differing_outputs(lake.outputs(outcome), again.outputs(again.run(today())))
+    expect_none(differing, "the same bytes when run again")
+    return lake
+
+
+def _indexed(outcome: RunOutcome) -> dict[str, int]:
+    return next(done.counts for done in outcome.done if done.step is Step.INDEX)
+
+
+def _check_promises(published: Rows, journal: Sequence[Entry], hidden: set[Sent]) -> None:
+    """What clients were told against what is published."""
+    expect_none(invariants.aborted_reads(published, journal), "no aborted read")
+    expect_none(invariants.lost_writes(published, journal, hidden), "no lost write")
+    expect_none(invariants.duplicates(published), "no duplicate")
+    expect_none(invariants.torn_transactions(published, journal), "no torn transaction")
+    expect_none(invariants.misordered(published), "offsets and sequences in order")
+    expect_none(invariants.miscopied(published), "read-process-write once")
+
+
+def _check_nights(life: Life, truth: Rows, published: Rows) -> None:
+    """Night by night, as backups found the log, gives the same as one night at the end."""
+    source = life.place / "nights-source"
+    lake = log_lake(life.copy("lake-nights"), source)
+    for days_ago, name in ((2, "live"), (1, "killed"), (0, "data")):
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(life.copy(name), source)
+        lake.run(today() - timedelta(days=days_ago))
+    expect_none(differing_records(truth, lake.records()), "three nights hold what a consumer got")
+    expect_none(invariants.differing_tables(published, lake.full_records()), "the same over three nights")
+
+
+def _check_early_copies(life: Life, truth: Rows, journal: Sequence[Entry]) -> None:
+    """A copy from the middle shows what a consumer could read by then, and whole transactions if asked."""
+    for name in ("live", "killed"):
+        lake = log_lake(life.copy(f"lake-{name}"), life.copy(name))
+        resolved = lake.step_rows(lake.run(today()), Step.RESOLVE, "partitions.parquet")
+        ends = {(row["topic"], row["partition"]): row["end_offset"] for row in resolved}
+        early = [row for row in truth if row["offset"] < ends.get((row["topic"], row["partition"]), 0)]
+        expect_none(differing_records(early, lake.records()), f"tables of {name} hold the log so far")
+        whole = log_lake(life.copy(f"lake-{name}-whole"), life.copy(name), publish="whole_transactions")
+        whole.run(today())
+        published = whole.full_records()
+        expect_none(invariants.torn_transactions(published, journal), f"no torn transaction in {name}")
+        expect_none(invariants.aborted_reads(published, journal), f"no aborted read in {name}")
+
+
+def _check_snapshots(life: Life, published: Rows, random: Random) -> None:
+    """A log that begins at one of its snapshots gives the records behind it, and the same producers."""
+    for number in range(2):
+        place = life.place / f"cut-{number}"
+        starts = cut_at_snapshots(life.copy("data"), place, random)
+        lake = log_lake(life.copy(f"lake-cut-{number}"), place)
+        lake.run(today())
+        behind = [row for row in published if row["offset"] >= starts[f"{row['topic']}-{row['partition']}"]]
+        expect_none(invariants.differing_tables(behind, lake.full_records()), f"from snapshots at {starts}")
+
+
+def _check_dumps(life: Life) -> None:
+    """The logs, snapshots and indexes as kafka-dump-log prints them."""
+    write_dumps(life.copy("data"), life.place / "dump")
+    compared = compare_recording(read_recording(life.place))
+    expect_none(compared.differences, "the pure rules read the log as kafka-dump-log and consumers do")
