@@ -25,6 +25,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
 from dags.parts.deadline import deadline
+from dags.parts.night import NIGHTLY
 from dags.parts.report_task import report_task
 from dags.parts.source_tasks import source_tasks
 from dags.parts.step_task import step_task
@@ -48,7 +49,7 @@ WHY = {
 }
 
 with DAG(
-    dag_id="onceover_nightly",
+    dag_id=NIGHTLY,
     description="Exactly-once tables from a night of raw Kafka batches.",
     doc_md=__doc__,
     schedule=None if SCHEDULE == "none" else CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.parts.night import night_of
+from dags.parts.night import NIGHTLY, night_of
 from spark_jobs.protocol.errors import OnceoverError
 
 LOG = logging.getLogger("onceover")
@@ -36,7 +36,7 @@ def explain_failure(context: Context) -> None:
 
 
 def _what(context: Context) -> str:
-    if context["ti"].dag_id != "onceover_nightly":
+    if context["ti"].dag_id != NIGHTLY:
         return f"this run of {context['ti'].dag_id}"
     try:
         return f"the night of {night_of(context)}"

@@ -7,6 +7,8 @@ from typing import TypedDict
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
+NIGHTLY = "onceover_nightly"
+"""The id of the DAG that runs nights."""
 CONFIG_VARIABLE = "ONCEOVER_CONFIG"
 SPARK_CONNECTION = "onceover_spark"
 """Optional: where it exists, it stands over what the configuration says about Spark."""

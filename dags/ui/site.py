@@ -16,14 +16,13 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, Header, HTTPException, Response
 from fastapi.responses import RedirectResponse
 
-from dags.parts.night import CONFIG_VARIABLE
+from dags.parts.night import CONFIG_VARIABLE, NIGHTLY
 from dags.ui.addresses import FIRST_PAGE, PREFIX
 from dags.ui.served import content_type, is_served
 from spark_jobs.config.load import load_settings
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_lake
 
-DAG_ID = "onceover_nightly"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -40,8 +39,8 @@ app = FastAPI(title="Onceover", docs_url=None, redoc_url=None, openapi_url=None)
 
 def may_see(user: Annotated[BaseUser, Depends(get_user)]) -> BaseUser:
     """Whoever may see the nightly DAG may see what its nights came to."""
-    if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=DAG_ID), user=user):
-        raise HTTPException(403, f"you may not see the DAG {DAG_ID}, hence not its dashboard")
+    if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=NIGHTLY), user=user):
+        raise HTTPException(403, f"you may not see the DAG {NIGHTLY}, hence not its dashboard")
     return user
 
 
