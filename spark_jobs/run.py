@@ -25,7 +25,7 @@ from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.steps.stage import fetch, open_run, stage
 from spark_jobs.storage.chain import Chain, make_final, read_chain
 from spark_jobs.storage.errors import LakeBusy
-from spark_jobs.storage.ledger import Ledger
+from spark_jobs.storage.ledger import Ledger, utc_now
 from spark_jobs.storage.lock import LakeLock, lake_lock
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
@@ -128,7 +128,7 @@ def _run(
 ) -> RunOutcome:
     lake = open_lake(settings)
     with lake_lock(lake, purpose=f"{'backfill' if backfill else 'run'} of {day}") as lock:
-        chain = read_chain(lake)
+        chain, began = read_chain(lake), utc_now()
         if backfill is None:
             folder = _stage(settings, day, lake, chain, narrator)
         else:
@@ -141,6 +141,7 @@ def _run(
         is_over = _is_over(context, until, final=final)
         if not is_over:
             Ledger(lake).started(folder.inputs, reason=backfill.told if backfill else "")
+            Ledger(lake).staged(folder.run_id, began, _done(folder, Step.STAGE)[0].counts)
             _work(context, until, lock, narrator, final=final)
         return RunOutcome(
             run_id=folder.run_id,

@@ -94,6 +94,15 @@ class Ledger:
         again = replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh
         return self._write(again)
 
+    def staged(self, run_id: str, began: datetime, counts: Mapping[str, int]) -> None:
+        """`stage`, which is over before the run has a name; later attempts only find again what it did."""
+        line = self._line(run_id)
+        if any(step.step is Step.STAGE for step in line.steps):
+            return
+        started = began.isoformat(timespec="milliseconds")
+        stage = StepLine(step=Step.STAGE, started_at=started, finished_at=self._now(), counts=dict(counts))
+        self._write(replace(line, steps=(stage, *line.steps)))
+
     def step_started(self, run_id: str, step: Step) -> None:
         line = self._line(run_id)
         others = tuple(other for other in line.steps if other.step is not step)

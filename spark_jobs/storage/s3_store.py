@@ -32,6 +32,16 @@ CONNECTIONS = 64
 FIRST_PAUSE_S = 0.1
 CONFLICT, PRECONDITION_FAILED, BEYOND_END = 409, 412, 416
 
+CONTENT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
+"""What a browser is told of an object, by its ending, so that pages in a bucket open as pages."""
+NO_TYPE = "binary/octet-stream"
+
 
 class S3Store:
     """Objects below `s3://bucket/prefix`; threads may share it, and a worker gets its own by pickling."""
@@ -151,7 +161,12 @@ class S3Store:
     def _put(self, key: str, data: bytes, **conditions: Any) -> None:
         checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()
         self._client.put_object(
-            Bucket=self._bucket, Key=self._prefix + key, Body=data, ContentMD5=checksum, **conditions
+            Bucket=self._bucket,
+            Key=self._prefix + key,
+            Body=data,
+            ContentMD5=checksum,
+            ContentType=CONTENT_TYPES.get(key.rpartition(".")[2], NO_TYPE),
+            **conditions,
         )
 
     def _get(self, key: str, start: int, length: int, version: str) -> tuple[bytes, ObjectStat]:

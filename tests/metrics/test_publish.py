@@ -18,6 +18,7 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.ledger import Ledger, list_runs
+from spark_jobs.storage.lock import lake_lock
 from spark_jobs.storage.run_folder import RunInputs
 from spark_jobs.storage.stores import open_lake
 from tests.metrics.reading import Read, only, read, types_in
@@ -78,10 +79,7 @@ def test_the_last_success_is_the_newest_night(found: Read) -> None:
 
 def test_every_step_of_the_run_has_a_duration(found: Read) -> None:
     steps = {dict(labels)["step"] for labels in found["onceover_step_duration_seconds"]}
-    assert steps == {step.value for step in STEPS} - {
-        Step.STAGE,
-        Step.REPORT,
-    }  # they stand outside of the run
+    assert steps == {step.value for step in STEPS} - {Step.REPORT}  # which stands outside of the run
 
 
 def test_another_run_can_be_asked_for(published: Settings) -> None:
@@ -100,6 +98,15 @@ def test_a_run_that_failed_says_so_and_the_last_success_stays(published: Setting
     assert "onceover_batches" not in now
     same = ("onceover_last_success_timestamp_seconds", "onceover_last_success_night_timestamp_seconds")
     assert [now[name] for name in same] == [found[name] for name in same]
+
+
+def test_a_run_at_work_is_not_told_as_failed(published: Settings) -> None:
+    lake = open_lake(published)
+    before = text_of(published)
+    with lake_lock(lake, purpose="a night at work"):
+        later = LAST.replace(day=LAST.day + 2)
+        Ledger(lake).started(RunInputs(day=later, manifest="m", config="c", state_in="s"))
+        assert text_of(published) == before
 
 
 def test_a_lake_without_runs_has_nothing_to_tell(tmp_path: Path, published: Settings) -> None:

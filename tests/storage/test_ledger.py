@@ -49,6 +49,17 @@ def test_a_repeated_run_counts_its_attempts_and_keeps_what_was_done(lake: FileSt
     assert len(_only(lake).steps) == 1
 
 
+def test_staging_is_over_before_the_run_has_a_line_and_is_noted_once(lake: FileStore) -> None:
+    ledger, inputs = Ledger(lake, ticking()), inputs_of(lake, 1)
+    ledger.started(inputs)
+    ledger.staged(inputs.run_id, datetime(2024, 5, 1, 23, 59, 30, tzinfo=UTC), {"objects": 3})
+    ledger.staged(inputs.run_id, datetime(2024, 5, 3, tzinfo=UTC), {"objects": 3})
+    [line] = _only(lake).steps
+    assert (line.step, line.counts) == (Step.STAGE, {"objects": 3})
+    assert line.started_at == "2024-05-01T23:59:30.000+00:00"
+    assert line.finished_at == _seconds(1, 1)[0]
+
+
 def test_a_run_without_a_line_has_none(lake: FileStore) -> None:
     assert Ledger(lake).read("2024-05-01-unknown") is None
     assert list_runs(lake) == ()

@@ -33,6 +33,14 @@ def test_more_objects_than_a_page_holds_are_all_listed(s3_store: S3Store) -> Non
     assert [found.key for found in s3_store.list("many")] == names
 
 
+def test_a_page_is_told_to_be_a_page(s3_store: S3Store) -> None:
+    bucket, _, prefix = s3_store.url.removeprefix("s3://").partition("/")
+    for name, kind in {"a.html": "text/html; charset=utf-8", "a.parquet": "binary/octet-stream"}.items():
+        s3_store.put(name, b"x")
+        head = s3_store._client.head_object(Bucket=bucket, Key=f"{prefix}/{name}")
+        assert head["ContentType"] == kind
+
+
 def test_placeholders_of_directories_are_no_objects(s3_store: S3Store, s3_server: S3Server) -> None:
     s3_store.put("a/b", b"")
     bucket = s3_store.url.removeprefix("s3://").partition("/")[0]
