@@ -36,8 +36,9 @@ def samples_of(lines: Iterable[LedgerLine], run_id: str | None, tables: RunTable
 
 
 def last_run(lines: Iterable[LedgerLine]) -> str | None:
-    """The run that was started last."""
-    newest = max(lines, key=lambda line: line.started_at, default=None)
+    """The run that was started last, of those that are not at work: what they will come to nobody knows."""
+    ended = (line for line in lines if line.status is not RunStatus.RUNNING)
+    newest = max(ended, key=lambda line: line.started_at, default=None)
     return None if newest is None else newest.run_id
 
 
