@@ -8,7 +8,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 LOG = logging.getLogger("onceover")
-PAUSE = timedelta(seconds=20)
+PAUSE = timedelta(seconds=10)
 UNDER_WAY = ("running", "queued")
 
 

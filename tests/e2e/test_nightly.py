@@ -209,10 +209,10 @@ def test_a_failed_audit_stops_publishing_says_why_and_is_reported_in_a_run_that_
 def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain_runs_give(
     nights: Nights, spark: Spark
 ) -> None:
-    """It starts all nights at once: two that are done, one that has failed, one that never ran."""
+    """It starts all nights at once: one that is done, one that has failed, one that never ran."""
     nights.api.post(
         "backfills",
-        {"dag_id": NIGHTLY, "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-04T23:00:00Z"},
+        {"dag_id": NIGHTLY, "from_date": "2026-03-02T00:00:00Z", "to_date": "2026-03-04T23:00:00Z"},
     )
     made = [run["dag_run_id"] for run in _backfilled(nights)]
     for run_id in made:
@@ -221,7 +221,7 @@ def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain
     for day in (*NIGHTS, date(2026, 3, 3), date(2026, 3, 4)):
         run_plainly(settings, day, until=Step.PUBLISH, spark=spark, narrator=narrator)
 
-    assert len(made) == 4
+    assert len(made) == 3
     assert nights.tree() == tree(Path(settings.lake) / "runs")
 
 
