@@ -30,22 +30,25 @@ Fault = Callable[[str, str], Spoiled | None]
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    upstream: ClassVar[str]
+    upstream: ClassVar[list[str]]
     fault: ClassVar[list[Fault]]
 
     def do_GET(self) -> None:
         spoiled = self.fault[0](self.command, self.path) or Spoiled()
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         time.sleep(spoiled.wait_s)
-        if spoiled.lost or not spoiled.status:
-            self._forward(sent, spoiled)
-        else:
+        if spoiled.status and not spoiled.lost:
             self._reply(spoiled.status, [("Content-Length", "0")], b"")
+            return
+        try:
+            self._forward(sent, spoiled)
+        except (OSError, http.client.HTTPException):
+            self.close_connection = True  # the server is gone
 
     do_PUT = do_POST = do_HEAD = do_DELETE = do_GET  # noqa: N815 -- the names that http.server calls
 
     def _forward(self, sent: bytes, spoiled: Spoiled) -> None:
-        connection = http.client.HTTPConnection(self.upstream)
+        connection = http.client.HTTPConnection(self.upstream[0])
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in {"expect", "connection"}:
@@ -75,9 +78,14 @@ class _Handler(BaseHTTPRequestHandler):
 class FaultyS3:
     """The proxy's address, and the fault that it applies from now on."""
 
-    def __init__(self, endpoint_url: str, faults: list[Fault]) -> None:
+    def __init__(self, endpoint_url: str, upstream: list[str], faults: list[Fault]) -> None:
         self.endpoint_url = endpoint_url
+        self._upstream = upstream
         self._faults = faults
+
+    def redirect(self, upstream: str) -> None:
+        """Stands before another server from now on."""
+        self._upstream[0] = urlsplit(upstream).netloc
 
     def spoil(self, fault: Fault) -> None:
         """Applies `fault` to every answer from now on."""
@@ -97,13 +105,14 @@ class FaultyS3:
 def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
     """A proxy before the server at `upstream` that lets everything through until told otherwise."""
     faults: list[Fault] = [lambda method, path: None]
-    members = {"upstream": urlsplit(upstream).netloc, "fault": faults}
+    servers = [urlsplit(upstream).netloc]
+    members = {"upstream": servers, "fault": faults}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), members))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield FaultyS3(f"http://127.0.0.1:{server.server_port}", faults)
+        yield FaultyS3(f"http://127.0.0.1:{server.server_port}", servers, faults)
     finally:
         server.shutdown()
         server.server_close()

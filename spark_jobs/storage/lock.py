@@ -24,6 +24,8 @@ from spark_jobs.storage.process import ProcessIdentity, this_process
 LEASE_SECONDS = 30.0
 BEATS_PER_LEASE = 4
 HOLDER, BEAT, RELEASED = "json", "beat", "released"
+_HELD: set[str] = set()
+"""Tokens of the locks that this process holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ def lake_lock(lake: ObjectStore, *, purpose: str, lease_s: float = LEASE_SECONDS
     try:
         yield lock
     finally:
+        _HELD.discard(lock.holder.token)
         stop.set()
         beats.join()
         lock.release()
@@ -79,7 +82,7 @@ def lake_lock(lake: ObjectStore, *, purpose: str, lease_s: float = LEASE_SECONDS
 def current_holder(lake: ObjectStore) -> Holder | None:
     """Who holds the lock, as far as known: None if it is free or its holder is dead for sure."""
     newest = _newest(lake)
-    if newest is None or _is_released(lake, newest) or newest.process.is_dead_for_sure():
+    if newest is None or _is_over(lake, newest):
         return None
     return newest
 
@@ -97,9 +100,21 @@ def _acquire(lake: ObjectStore, purpose: str, lease_s: float) -> Holder:
             token=secrets.token_hex(16),
             process=this_process(),
         )
-        if _create(lake, holder):
+        if _take(lake, holder):
             _clear_before(lake, holder.number)
             return holder
+
+
+def _take(lake: ObjectStore, holder: Holder) -> bool:
+    """Whether `holder` has the lock now; this process knows it as its own before others can see it."""
+    _HELD.add(holder.token)
+    is_ours = False
+    try:
+        is_ours = _create(lake, holder)
+    finally:
+        if not is_ours:
+            _HELD.discard(holder.token)
+    return is_ours
 
 
 def _create(lake: ObjectStore, holder: Holder) -> bool:
@@ -114,9 +129,15 @@ def _create(lake: ObjectStore, holder: Holder) -> bool:
 
 
 def _is_free(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
-    if _is_released(lake, holder) or holder.process.is_dead_for_sure():
+    if _is_over(lake, holder):
         return True
     return not holder.process.lives_for_sure() and _stands_still(lake, holder, lease_s)
+
+
+def _is_over(lake: ObjectStore, holder: Holder) -> bool:
+    """Whether the holder works no more: it said so, is dead, or was this process and could not say so."""
+    is_left = holder.process == this_process() and holder.token not in _HELD
+    return is_left or _is_released(lake, holder) or holder.process.is_dead_for_sure()
 
 
 def _stands_still(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:

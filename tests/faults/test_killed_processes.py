@@ -21,6 +21,7 @@ from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night
 from spark_jobs.spark_session import Spark, SparkFailed, Summary, Task, Watch
 from spark_jobs.storage.ledger import RunStatus, list_runs
+from tests.faults.processes import below, called_with, kill
 from tests.indexing.objects import plain_object
 from tests.steps.nights import CAPTURE, Place, day, place_at
 
@@ -108,9 +109,9 @@ def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
     )
     try:
         with pytest.raises(StepInterrupted, match="the driver ended in the middle of 'stage'"):
-            run_step(stage, log=lambda _: _kill(_drivers(tmp_path)))
+            run_step(stage, log=lambda _: kill(called_with("spark_jobs.driver", str(tmp_path))))
         assert run_step(stage, log=print).counts["objects"] == 2
-        _kill(_drivers(tmp_path))
+        kill(called_with("spark_jobs.driver", str(tmp_path)))
         assert [line.status for line in list_runs(place.lake)] in ([], [RunStatus.INTERRUPTED])
         assert run_step(stage, log=print).counts["objects"] == 2
         assert not run_step(stage, log=print).worked
@@ -130,44 +131,10 @@ def test_a_run_whose_executor_is_killed_does_not_even_fail(tmp_path: Path, spark
     deadline = time.monotonic() + PATIENCE_S
     while not executors and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        executors = _descendants(process.pid, "CoarseGrainedExecutorBackend")
-    _kill(executors[:1])
+        executors = below(called_with("CoarseGrainedExecutorBackend"), process.pid)
+    kill(executors[:1])
     _, err = process.communicate(timeout=PATIENCE_S)
 
     assert executors
     assert process.returncode == 0, err
     assert _tree(tmp_path / "lake/runs") == _tree(tmp_path / "undisturbed/runs")
-
-
-def _kill(pids: list[int]) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-
-
-def _drivers(directory: Path) -> list[int]:
-    """The warm drivers whose sockets lie below `directory`."""
-    wanted = f"spark_jobs.driver\0{directory}".encode()
-    return [pid for pid in _processes() if wanted in _read(pid, "cmdline")]
-
-
-def _descendants(ancestor: int, name: str) -> list[int]:
-    return [
-        pid for pid in _processes() if name.encode() in _read(pid, "cmdline") and _is_below(pid, ancestor)
-    ]
-
-
-def _is_below(pid: int, ancestor: int) -> bool:
-    while pid > 1 and pid != ancestor:
-        pid = int(_read(pid, "stat").rpartition(b")")[2].split()[1] or 0) if _read(pid, "stat") else 0
-    return pid == ancestor
-
-
-def _processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-
-
-def _read(pid: int, file: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{file}").read_bytes()
-    except OSError:
-        return b""

@@ -61,6 +61,18 @@ def test_the_lock_of_a_killed_process_is_taken_over_at_once(lake: FileStore) -> 
         assert lock.holder.number == 2
 
 
+def test_a_lock_that_this_process_could_not_release_is_not_in_its_own_way(
+    lake: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store was gone when it ended; a process that lives on, such as a warm driver, tries again later."""
+    monkeypatch.setattr(LakeLock, "release", lambda self: None)
+    with lake_lock(lake, purpose="first try"):
+        assert current_holder(lake) is not None
+    assert current_holder(lake) is None
+    with lake_lock(lake, purpose="second try") as lock:
+        assert lock.holder.number == 2
+
+
 def test_a_killed_process_that_nobody_has_reaped_is_dead(lake: FileStore) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
