@@ -36,6 +36,7 @@ from infra.cluster.topology import (
 )
 from infra.embedded.home import Home
 from spark_jobs.config.load import load_settings
+from spark_jobs.storage.iceberg.catalog import WAREHOUSE
 from tests.s3_server import place_of_versitygw
 
 ROOT = Path(__file__).parents[2]
@@ -170,6 +171,13 @@ def test_the_configuration_names_the_buckets_that_are_made_and_the_server_that_r
     assert {root.removeprefix("s3://").partition("/")[0] for root in roots} == set(BUCKETS)
     assert settings.s3.endpoint_url == S3_ENDPOINT
     assert settings.metrics.textfile == "/metrics/onceover.prom"
+
+
+def test_the_rest_catalog_keeps_its_tables_where_the_lake_is(services: dict[str, dict[str, Any]]) -> None:
+    settings, environment = load_settings(CONFIG), services["iceberg-rest"]["environment"]
+    assert environment["CATALOG_WAREHOUSE"] == f"{settings.lake}/{WAREHOUSE}"
+    assert environment["CATALOG_S3_ENDPOINT"] == settings.s3.endpoint_url
+    assert environment["AWS_REGION"] == settings.s3.region
 
 
 def test_what_is_published_is_bound_to_this_machine(services: dict[str, dict[str, Any]]) -> None:
