@@ -6,8 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from infra.cluster.airflow_home import ClusterHome, run_once, running_airflow
-from infra.cluster.missing import check_components
+from infra.cluster.missing import ComponentMissing, check_components
 from infra.cluster.postgres import running_postgres
 from infra.cluster.spark import running_spark
 from infra.cluster.topology import (
@@ -21,7 +23,7 @@ from infra.embedded.home import ROOT, free_port
 from infra.embedded.rest import Api
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
-from tests.s3_server import place_of_versitygw, running_s3_server
+from tests.s3_server import place_of_versitygw, running_s3_server, versitygw
 
 CONFIG = ROOT / "infra" / "cluster" / "onceover.yaml"
 BACKFILL = "onceover_backfill"
@@ -43,10 +45,19 @@ class Cluster:
         return settings.model_copy(update={"catalog": catalog})
 
 
+def check_s3_server() -> None:
+    """Other tests are skipped where it cannot be built; here nothing would be left to test."""
+    try:
+        versitygw()
+    except pytest.skip.Exception as skipped:
+        raise ComponentMissing(str(skipped)) from None
+
+
 @contextmanager
 def running_cluster(directory: Path) -> Iterator[Cluster]:
     """Starts everything below `directory`, in the order of the compose file's dependencies."""
     check_components(s3_server=place_of_versitygw())
+    check_s3_server()
     with ExitStack() as stack:
         postgres = stack.enter_context(running_postgres(directory / "postgres.log"))
         s3 = stack.enter_context(running_s3_server(directory / "s3"))
