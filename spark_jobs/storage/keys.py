@@ -1,19 +1,22 @@
 """Names of objects: relative, `/`-separated, and never able to leave their root."""
 
+import re
+
 from spark_jobs.storage.errors import UnsafeKey
 
 MAX_KEY_BYTES = 1024
 """What S3 takes; file systems take more in total."""
+_CLIMBING = frozenset(("", ".", ".."))
+_CONTROL, _SURROGATE = re.compile(r"[\x00-\x1f\x7f]"), re.compile(r"[\ud800-\udfff]")
 
 
 def key_problem(key: str) -> str:
     """Why `key` is not a safe name below a root; empty if it is one."""
-    parts = key.split("/")
-    if not key or any(part in {"", ".", ".."} for part in parts):
+    if not key or not _CLIMBING.isdisjoint(key.split("/")):
         return "a name with an empty, '.' or '..' part could leave its root"
-    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in key):
+    if _CONTROL.search(key):
         return "a name with control characters"
-    if any(0xD800 <= ord(character) <= 0xDFFF for character in key):
+    if _SURROGATE.search(key):
         return "a name that is not UTF-8"
     if len(key.encode()) > MAX_KEY_BYTES:
         return f"a name of more than {MAX_KEY_BYTES} bytes"
