@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ from tests.broker.admin import CoordinatorState, abort_hanging, producers
 from tests.broker.beliefs import OPEN_STATE, BrokerFacts, ask_broker, states
 from tests.broker.clients.aio import AioClient
 from tests.broker.clients.java import JavaClient, has_compiler
-from tests.broker.clients.journal import Sent
+from tests.broker.clients.journal import Entry, Outcome, Sent
 from tests.broker.clients.librdkafka import (
     CopyingClient,
     ForgetfulClient,
@@ -123,10 +124,29 @@ class Life:
     def hidden(self, facts: BrokerFacts) -> set[Sent]:
         """The values that an open transaction keeps from consumers."""
         return {
-            (row["topic"], row["partition"], base64.b64decode(row["value"]))
+            _sent(row)
             for row in self.truth("truth_uncommitted.jsonl")
             if row["offset"] >= facts.stable[row["topic"], row["partition"]]
         }
+
+    def kept(self, facts: BrokerFacts) -> tuple[list[Entry], int]:
+        """What clients noted, without the transactions that the broker itself broke; and how many it broke.
+
+        A coordinator that is restarting, or about to stop, may call a transaction committed without having
+        written its markers (facts §3.7): its records are in the log, but no consumer ever gets them.
+        """
+        given = {_sent(row) for row in self.truth()} | self.hidden(facts)
+        in_log = {_sent(row) for row in self.truth("truth_uncommitted.jsonl")}
+        refused = in_log - given
+        journal = self.work.journal.entries
+        is_kept = [
+            each.outcome is not Outcome.COMMITTED or refused.isdisjoint(each.values) for each in journal
+        ]
+        return list(compress(journal, is_kept)), is_kept.count(False)
+
+
+def _sent(row: dict[str, Any]) -> Sent:
+    return row["topic"], row["partition"], base64.b64decode(row["value"])
 
 
 def await_decisions(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Trials at a real broker, one random seed after the other: `make soak MINUTES=30`, or one: `SEED=… TRIAL=…`."""
+"""Trials at a real broker over random seeds: `make soak MINUTES=30`, or one of them: `SEED=… TRIAL=…`."""
 
 import argparse
 import sys

@@ -4,7 +4,13 @@ import pytest
 
 from tests.broker.trials import run_trial
 
-pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("kafka", "great_expectations")]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.usefixtures("kafka", "great_expectations"),
+    # A client whose broker is killed may leave a connection behind.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def test_captured_requests_get_the_brokers_answers_and_their_log_lives_on_in_a_broker(seed: int) -> None:
