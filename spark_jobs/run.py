@@ -182,7 +182,8 @@ def _stage_backfill(
     standing = chain.run_of(day)
     if anew and standing is not None and standing.run_id != folder.run_id:
         folder.begin(Step.PUBLISH)
-    _tell_staged(manifest, narrator, time.monotonic() - started)
+    if anew:
+        _tell_staged(manifest, narrator, time.monotonic() - started)
     return folder
 
 
