@@ -100,6 +100,17 @@ class Api:
         )
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None, token: str) -> Any:
+        """The answer; SQLite has one writer at a time, and Airflow asks to come again when that is another."""
+        for _ in range(TRIES_WHILE_BUSY):
+            try:
+                return self._ask_once(method, path, body, token)
+            except Refused as refused:
+                if refused.status != HTTP_BUSY:
+                    raise
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        return self._ask_once(method, path, body, token)
+
+    def _ask_once(self, method: str, path: str, body: Mapping[str, object] | None, token: str) -> Any:
         headers = {
             "Content-Type": "application/json",
             **({"Authorization": f"Bearer {token}"} if token else {}),
@@ -113,7 +124,8 @@ class Api:
             raise Refused(error.code, _detail(error.read())) from None
 
 
-HTTP_CONFLICT = 409
+HTTP_CONFLICT, HTTP_BUSY = 409, 503
+TRIES_WHILE_BUSY = 20
 
 
 def _detail(body: bytes) -> str:
