@@ -100,7 +100,7 @@ class Api:
         )
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None, token: str) -> Any:
-        """The answer; SQLite has one writer at a time, and Airflow asks to come again when that is another."""
+        """The answer; SQLite has one writer at a time, and Airflow asks to come again while it is another."""
         for _ in range(TRIES_WHILE_BUSY):
             try:
                 return self._ask_once(method, path, body, token)
