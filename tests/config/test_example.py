@@ -10,6 +10,7 @@ from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.metrics import MetricsSettings
+from spark_jobs.config.retention import RetentionSettings
 from spark_jobs.config.settings import (
     KafkaSettings,
     Limits,
@@ -46,6 +47,7 @@ def test_it_stages_a_night(tmp_path: Path) -> None:
         ("catalog", CatalogSettings()),
         ("audit", AuditSettings()),
         ("metrics", MetricsSettings()),
+        ("retention", RetentionSettings()),
     ],
 )
 def test_what_it_shows_are_the_defaults(key: str, defaults: BaseModel) -> None:
