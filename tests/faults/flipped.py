@@ -1,7 +1,7 @@
 """Copies of a real broker's log with single bits changed, and what a night makes of them."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -26,12 +26,13 @@ CONFIG = "lake: lake\nsources: [{name: broker, kind: broker-log, root: source}]\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """One changed bit of a recorded file; `in_batch` is the byte's place in its batch."""
+    """One changed bit of a recorded file; `in_batch` is the byte's place in its batch, maybe a marker."""
 
     file: str
     position: int
     bit: int
     in_batch: int
+    in_marker: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +50,26 @@ def segments(recording: str) -> list[Path]:
 
 
 def flip_of(path: Path, position: int, bit: int) -> Flip:
-    begins = [
-        found.position for found in scan_result(path.read_bytes()).batches if found.position <= position
-    ]
-    file = str(path.relative_to(path.parents[1]))
-    return Flip(file=file, position=position, bit=bit, in_batch=position - max(begins))
+    hit = [found for found in scan_result(path.read_bytes()).batches if found.position <= position][-1]
+    return Flip(
+        file=str(path.relative_to(path.parents[1])),
+        position=position,
+        bit=bit,
+        in_batch=position - hit.position,
+        in_marker=hit.header.is_control,
+    )
 
 
-def night_of(place: Path, recording: str, flips: Sequence[Flip]) -> Night:
-    """The night of `recording` with these bits changed, as far as its records."""
+def night_of(
+    place: Path,
+    recording: str,
+    flips: Sequence[Flip] = (),
+    *,
+    change: Callable[[Path], object] = lambda source: None,
+) -> Night:
+    """The night of `recording` with these bits changed and whatever `change` does, as far as its records."""
     shutil.copytree(DATA / recording / "data", place / "source")
+    change(place / "source")
     for flip in flips:
         file = place / "source" / flip.file
         data = bytearray(file.read_bytes())

@@ -1,0 +1,46 @@
+"""A night with an object larger than the memory that this process may use; prints the counts of its steps."""
+
+import json
+import os
+import re
+import resource
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from tests.in_process import InProcess
+from tests.steps.batches import batch
+from tests.steps.nights import CAPTURE, Place, day, place_at
+
+MIB = 1 << 20
+HUGE_BYTES, SPARE_BYTES = 768 * MIB, 320 * MIB
+CONFIG = CAPTURE + "    immutable: true\nlimits: {worker_memory: 64MiB, range_bytes: 16MiB}\n"
+
+
+def _night(place: Place, number: int) -> dict[str, dict[str, int]]:
+    narrator = Narrator(Console(quiet=True))
+    outcome = run_night(
+        place.settings, day(number), until=Step.MATERIALISE, spark=InProcess(), narrator=narrator
+    )
+    return {done.step: dict(done.counts) for done in outcome.done}
+
+
+def main(directory: Path) -> None:
+    place = place_at(directory, CONFIG)
+    place.arrive("dt=2024-05-01/orders-0/small", batch(0))
+    _night(place, 1)
+    huge = place.arrive("dt=2024-05-02/orders-0/huge", batch(1))
+    os.truncate(huge, HUGE_BYTES)
+    place.arrive("dt=2024-05-02/orders-0/later", batch(2))
+    [used] = re.findall(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    most = int(used) * 1024 + SPARE_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    print(json.dumps(_night(place, 2)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

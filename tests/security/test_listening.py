@@ -1,0 +1,48 @@
+"""What listens on this machine for a run listens on loopback alone, and asks who is there."""
+
+from pathlib import Path
+
+from spark_jobs.spark_session import QUIET, Spark, prepare_environment
+from tests.faults.processes import below, called_with
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+LISTENING = "0A"
+
+
+def _listening() -> dict[str, str]:
+    """Every listening socket of the machine: inode → address."""
+    files = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+    lines = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
+    return {fields[9]: fields[1].partition(":")[0] for fields in lines if fields[3] == LISTENING}
+
+
+def _sockets_of(pid: int) -> set[str]:
+    try:
+        names = [str(descriptor.readlink()) for descriptor in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return set()  # ended meanwhile
+    return {name[len("socket:[") : -1] for name in names if name.startswith("socket:[")}
+
+
+def test_sparks_processes_listen_on_loopback_only(spark: Spark) -> None:
+    spark.run_tasks(len, ["a", "bc"])
+    ours = below(called_with(), _this())
+    addresses = {
+        address for inode, address in _listening().items() if any(inode in _sockets_of(pid) for pid in ours)
+    }
+    assert addresses
+    assert addresses <= LOOPBACK
+
+
+def test_spark_has_no_pages_unless_they_are_asked_for() -> None:
+    assert QUIET["spark.ui.enabled"] == "false"
+
+
+def test_loopback_is_what_spark_is_told_where_nobody_says_otherwise() -> None:
+    environment: dict[str, str] = {}
+    prepare_environment(environment)
+    assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def _this() -> int:
+    return int(Path("/proc/self").readlink().name)

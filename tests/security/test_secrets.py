@@ -1,0 +1,85 @@
+"""Credentials reach the services that they are for, and nothing else: no lake, no log, no message."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.sample.nights import CONFIG, sample_files
+from spark_jobs.storage.s3_store import S3Store
+from tests.s3_server import S3Server
+
+CATALOG_PASSWORD = "marked-catalog-password"
+NIGHT = "2026-03-01"
+SETTINGS = """
+lake: lake
+sources:
+  - name: gateway
+    kind: capture
+    root: s3://{bucket}/gateway
+    dates: dt=%Y-%m-%d
+    topics: {{include: [orders]}}
+s3: {{endpoint_url: '{endpoint}', addressing: path, max_attempts: 2}}
+spark: {{master: 'local[1]', driver_memory: 1g}}
+{more}
+"""
+
+
+def _run(directory: Path, server: S3Server, *, until: str, more: str = "", **environment: str) -> str:
+    """Everything that a run says, whether it succeeds or not."""
+    bucket = server.new_bucket()
+    store = S3Store(f"s3://{bucket}", server.settings)
+    for path, data in sample_files():
+        if path.startswith(f"gateway/dt={NIGHT}/orders"):
+            store.put(path, data)
+    config = directory / CONFIG
+    config.write_text(SETTINGS.format(bucket=bucket, endpoint=server.endpoint_url, more=more))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "spark_jobs",
+            "run",
+            "--config",
+            str(config),
+            "--date",
+            NIGHT,
+            "--until",
+            until,
+        ],
+        env={**os.environ, "PYICEBERG_CATALOG__ONCEOVER__PASSWORD": CATALOG_PASSWORD, **environment},
+        capture_output=True,
+        check=False,
+    )
+    return f"{done.returncode}\n{done.stdout.decode()}{done.stderr.decode()}"
+
+
+def _found_in(directory: Path, secrets: list[str]) -> list[str]:
+    """Files below `directory` that hold one of `secrets`."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+@pytest.fixture
+def secrets(s3_server: S3Server) -> list[str]:
+    return [*s3_server.environment.values(), CATALOG_PASSWORD]
+
+
+def test_a_run_leaves_no_secret_in_its_lake_nor_in_what_it_says(
+    tmp_path: Path, s3_server: S3Server, secrets: list[str]
+) -> None:
+    said = _run(tmp_path, s3_server, until="index")
+    assert said.startswith("0\n"), said
+    assert not [secret for secret in secrets if secret in said]
+    assert _found_in(tmp_path, secrets) == []
+
+
+def test_a_run_that_is_denied_does_not_show_what_it_tried(
+    tmp_path: Path, s3_server: S3Server, secrets: list[str]
+) -> None:
+    said = _run(tmp_path, s3_server, until="stage", AWS_SECRET_ACCESS_KEY="marked-wrong-key")
+    assert "check the credentials" in said
+    assert not [secret for secret in (*secrets, "marked-wrong-key") if secret in said]
+    assert _found_in(tmp_path, [*secrets, "marked-wrong-key"]) == []
