@@ -5,6 +5,7 @@ day starts from another state shows only when the earlier one has run; until the
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -22,6 +23,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.taken import Taken
 
+READERS = 8
 MOST_NEW_DAYS = 366
 """More days without a run than this are hardly meant, and each is looked for at the sources."""
 
@@ -35,7 +37,9 @@ class Planner:
         """Days up to `after` are left as they are."""
         self._settings, self._request, self._after = settings, request, after
         self._lake, self._chain = lake, chain
-        self._manifests = {day: read_run_manifest(lake, entry.run_id) for day, entry in chain.current.items()}
+        with ThreadPoolExecutor(READERS) as readers:
+            read = readers.map(lambda entry: read_run_manifest(lake, entry.run_id), chain.current.values())
+            self._manifests = dict(zip(chain.current, read, strict=True))
         self._known = known_objects(self._manifests)
         self._taken = Taken()
         self._changed: date | None = None

@@ -14,6 +14,8 @@ def replays_of_day(
     """Those that the day's night had and that still count, and what is due where the day is asked for."""
     had = {replay.decision for replay in standing.replays}
     asked = request.covers(standing.day)
+    if not had and not asked:
+        return ()
     return tuple(
         replay
         for replay in due_replays(lake, chain, taken, standing.day)

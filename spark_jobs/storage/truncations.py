@@ -47,15 +47,27 @@ def truncations(lake: ObjectStore, chain: Chain, day: date) -> tuple[Truncation,
         if not any(others):
             return ()
         used = _by_partition(others)
-        before = dict(readers.map(lambda each: _start(lake, *each), _states(lake, chain, day, used)))
-    written = _written(lake, chain, day)
-    found = []
-    for partition, ends in sorted(used.items()):
-        start = before.get(partition, LogEnd())
+        starts = dict(readers.map(lambda each: _start(lake, *each), _states(lake, chain, day, used)))
+        free = _free_epochs(used, starts)
+        written = _written(lake, chain, day) if free else {}
+
+        def truncation(partition: TopicPartition) -> Truncation:
+            return _truncation(lake, partition, free[partition], written.get(partition, []))
+
+        return tuple(readers.map(truncation, sorted(free)))
+
+
+def _free_epochs(
+    used: dict[TopicPartition, list[LogEnd]], starts: dict[TopicPartition, LogEnd]
+) -> dict[TopicPartition, int]:
+    """For partitions whose offsets from the start on were given before, the next epoch that is unused."""
+    found = {}
+    for partition, ends in used.items():
+        start = starts.get(partition, LogEnd())
         epochs = [end.leader_epoch for end in ends if _collides(end, start)]
         if epochs:
-            found.append(_truncation(lake, partition, max(epochs) + 1, written.get(partition, [])))
-    return tuple(found)
+            found[partition] = max(epochs) + 1
+    return found
 
 
 def _others(chain: Chain, day: date) -> list[str]:
