@@ -39,25 +39,32 @@ class ProducerCounts:
 Producers = dict[int, ProducerCounts]
 
 
-def count_batches(lake: ObjectStore, key: str, partition: str, producers: Producers) -> Counter[str]:
-    """The verdicts of one file of `batches`; what is not plain is noted under its producer."""
+def count_batches(lake: ObjectStore, key: str, partition: str) -> tuple[Counter[str], Producers]:
+    """The verdicts of one file of `batches`, and the producers of those that are not plain."""
     counts: Counter[str] = Counter()
-    troubled: set[int] = set()
+    producers: Producers = {}
     for rows in iter_rows(lake, key, columns=COLUMNS):
         found: Any = pc.value_counts(rows.column("verdict"))
-        counts.update(
-            dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
-        )
+        names, numbers = found.field("values").to_pylist(), found.field("counts").to_pylist()
+        counts.update(dict(zip(names, numbers, strict=True)))
         for row in _grouped(rows):
-            troubled.add(row["producer_id"])
-            _note(
-                producers.setdefault(row["producer_id"], ProducerCounts(producer_id=row["producer_id"])),
-                row,
-                partition,
-            )
-    if troubled - {-1}:
-        _note_accepted(lake, key, troubled, producers)
-    return counts
+            producer_id = row["producer_id"]
+            _note(producers.setdefault(producer_id, ProducerCounts(producer_id=producer_id)), row, partition)
+    if producers.keys() - {-1}:
+        _note_accepted(lake, key, producers)
+    return counts, producers
+
+
+def merge(producers: Producers, found: Producers) -> None:
+    """Add what was `found` on another partition."""
+    for producer_id, other in found.items():
+        mine = producers.setdefault(producer_id, ProducerCounts(producer_id=producer_id))
+        mine.verdicts.update(other.verdicts)
+        mine.epochs.update(other.epochs)
+        mine.partitions.update(other.partitions)
+        mine.fenced_by |= other.fenced_by
+        mine.farthest = max(mine.farthest, other.farthest)
+        mine.accepted += other.accepted
 
 
 def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -82,9 +89,9 @@ def _note(producer: ProducerCounts, row: dict[str, Any], partition: str) -> None
         producer.farthest = max(producer.farthest, row["gap_max"])
 
 
-def _note_accepted(lake: ObjectStore, key: str, troubled: set[int], producers: Producers) -> None:
+def _note_accepted(lake: ObjectStore, key: str, producers: Producers) -> None:
     """How much of the same producers was fine, to compare with."""
-    wanted = np.array(sorted(troubled))
+    wanted = np.array(sorted(producers))
     for rows in iter_rows(lake, key, columns=["verdict", "producer_id"]):
         accepted = rows.filter(pc.equal(rows.column("verdict"), pa.scalar(Verdict.ACCEPTED.value)))
         ids = accepted.column("producer_id").to_numpy()

@@ -1,7 +1,7 @@
 """Which batches of a night the explorer holds: all of a small one, of a large one those worth a look."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,9 @@ class Choice:
     troubled: int
     plain: int
 
-    def only_troubled(self) -> "Choice":
-        return replace(self, plain=0)
-
-    def only_plain(self) -> "Choice":
-        return replace(self, troubled=0)
+    @property
+    def total(self) -> int:
+        return self.troubled + self.plain
 
 
 def choose(counts: Sequence[Mapping[str, int]]) -> list[Choice]:
@@ -55,10 +53,17 @@ def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
     return shares
 
 
-def chosen_rows(lake: ObjectStore, key: str, choice: Choice) -> Iterator[dict[str, Any]]:
-    """The first of the troubled and the newest of the plain batches, in the order of the file."""
-    places = _places(lake, key, choice) if choice.troubled or choice.plain else np.empty(0, dtype=np.int64)
-    for span in np.split(places, np.flatnonzero(np.diff(places) > FAR_APART) + 1) if len(places) else ():
+def chosen_rows(lake: ObjectStore, key: str, choice: Choice, rows: int) -> Iterator[dict[str, Any]]:
+    """The first of the troubled and the newest of the plain of all `rows`, in the order of the file."""
+    if choice.total == rows:
+        for part in iter_rows(lake, key) if rows else ():
+            yield from part.to_pylist()
+    elif choice.total:
+        yield from _rows_at(lake, key, _places(lake, key, choice))
+
+
+def _rows_at(lake: ObjectStore, key: str, places: Places) -> Iterator[dict[str, Any]]:
+    for span in np.split(places, np.flatnonzero(np.diff(places) > FAR_APART) + 1):
         start = int(span[0])
         for rows in iter_row_range(lake, key, start, int(span[-1]) + 1):
             inside = span[(span >= start) & (span < start + rows.num_rows)] - start

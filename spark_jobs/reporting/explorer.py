@@ -1,13 +1,14 @@
 """The batch explorer's files: batches in chunks, and an index that says which chunks a search needs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
 from spark_jobs.explaining.answer import Answer, object_paths, place_of
 from spark_jobs.reporting.batch_counts import PLAIN
 from spark_jobs.reporting.chosen_batches import Choice, choose, chosen_rows
-from spark_jobs.reporting.partition_view import PartitionView
+from spark_jobs.reporting.partition_view import READERS, PartitionView
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import NamedData
 
@@ -38,15 +39,30 @@ def explorer_files(tables: RunTables, partitions: Sequence[PartitionView]) -> It
 
 
 def _batches(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[Shown]:
-    """Those that were not simply taken come first: whoever asks for nothing in particular sees them."""
-    if not partitions:
-        return
-    paths = object_paths(tables.lake, tables.run_id)
+    """Those that were not simply taken come first: whoever asks for nothing in particular sees them.
+
+    The others wait for their turn in memory, since they are not many.
+    """
+    paths = object_paths(tables.lake, tables.run_id) if partitions else {}
+    plain: list[Shown] = []
+    for row in _rows(tables, partitions):
+        shown = _shown(Answer(run_id=tables.run_id, place=place_of(row, paths), row=row))
+        if shown["verdict"] in PLAIN:
+            plain.append(shown)
+        else:
+            yield shown
+    yield from plain
+
+
+def _rows(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[dict[str, Any]]:
     choices = choose([view.verdicts for view in partitions])
-    for only in (Choice.only_troubled, Choice.only_plain):
-        for view, choice in zip(partitions, choices, strict=True):
-            for row in chosen_rows(tables.lake, view.file, only(choice)):
-                yield _shown(Answer(run_id=tables.run_id, place=place_of(row, paths), row=row))
+
+    def read(view: PartitionView, choice: Choice) -> list[dict[str, Any]]:
+        return list(chosen_rows(tables.lake, view.file, choice, view.rows))
+
+    with ThreadPoolExecutor(READERS) as readers:
+        for rows in readers.map(read, partitions, choices):
+            yield from rows
 
 
 def _shown(answer: Answer) -> Shown:

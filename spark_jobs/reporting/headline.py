@@ -33,6 +33,7 @@ def headline(line: LedgerLine, tables: RunTables) -> Row:
         "seconds": sum(filter(None, map(seconds_of, line.steps))),
         "attempts": line.attempts,
         "message": line.message[:LONGEST_MESSAGE],
+        "reason": line.reason[:LONGEST_MESSAGE],
         "step": line.steps[-1].step.value if line.steps else Step.STAGE.value,
         "published": bool(counts.get(Step.PUBLISH)),
         "bytes": tables.counts(Step.STAGE).get("bytes"),

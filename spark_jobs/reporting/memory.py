@@ -7,7 +7,7 @@ from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.reporting.site_files import SiteFiles
 from spark_jobs.storage.ledger import LedgerLine
 
-FORMAT = 3
+FORMAT = 4
 """Another one means that every file is written anew."""
 PLACE = "data/memory.json"
 

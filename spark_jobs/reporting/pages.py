@@ -19,7 +19,6 @@ class Page:
 
     name: str
     title: str
-    in_menu: bool = True
 
     @property
     def file(self) -> str:

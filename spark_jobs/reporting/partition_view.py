@@ -1,17 +1,21 @@
 """The partitions of a run as pages show them: what came, what became of it, how far readers get."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.batch_counts import PLAIN, Producers, count_batches
-from spark_jobs.reporting.headline import PARTITIONS
+from spark_jobs.protocol.verdict import Verdict, VerdictGroup
+from spark_jobs.reporting.batch_counts import PLAIN, Producers, count_batches, merge
+from spark_jobs.reporting.headline import PARTITIONS, Row
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import NamedData, topic_code
 
 FACTS = "partition_facts.parquet"
+READERS = 8
 
 Key = tuple[str, int]
 
@@ -56,30 +60,35 @@ COLUMNS = (
 
 def partition_views(tables: RunTables, producers: Producers) -> list[PartitionView]:
     """The partitions of the night; on the way, producers with trouble are counted into `producers`."""
-    facts, resolved = (
-        _by_partition(tables, Step.AUDIT, FACTS),
-        _by_partition(tables, Step.RESOLVE, PARTITIONS),
-    )
-    return [
-        _view(tables, row, facts.get(key, {}), resolved.get(key, {}), producers)
-        for key, row in _by_partition(tables, Step.ADMIT, PARTITIONS).items()
-    ]
+    facts = _by_partition(tables, Step.AUDIT, FACTS)
+    resolved = _by_partition(tables, Step.RESOLVE, PARTITIONS)
+    admitted = _by_partition(tables, Step.ADMIT, PARTITIONS)
+    views = []
+    with ThreadPoolExecutor(READERS) as readers:
+        counted = readers.map(partial(_count, tables), admitted.values())
+        for (key, row), (verdicts, found) in zip(admitted.items(), counted, strict=True):
+            merge(producers, found)
+            file = tables.key(Step.ADMIT, row["batches"])
+            views.append(_view(row, facts.get(key, {}), resolved.get(key, {}), file, verdicts))
+    return views
 
 
-def _view(
-    tables: RunTables,
-    row: dict[str, Any],
-    facts: dict[str, Any],
-    resolved: dict[str, Any],
-    producers: Producers,
-) -> PartitionView:
+def _count(tables: RunTables, row: Row) -> tuple[dict[str, int], Producers]:
+    """What became of the partition's batches; where all were taken, nothing has to be read."""
+    if row["rows"] == row[VerdictGroup.ACCEPTED]:
+        return ({Verdict.ACCEPTED.value: row["rows"]} if row["rows"] else {}), {}
+    if not tables.has(Step.ADMIT, row["batches"]):
+        return {}, {}  # of an expired run, whose table has them still
     name = str(TopicPartition(row["topic"], row["partition"]))
-    file = tables.key(Step.ADMIT, row["batches"])
+    return count_batches(tables.lake, tables.key(Step.ADMIT, row["batches"]), name)
+
+
+def _view(row: Row, facts: Row, resolved: Row, file: str, verdicts: dict[str, int]) -> PartitionView:
     return PartitionView(
         topic=row["topic"],
         partition=row["partition"],
         file=file,
-        verdicts=dict(count_batches(tables.lake, file, name, producers)) if row["rows"] else {},
+        verdicts=dict(verdicts),
         records=facts.get("rows", 0),
         start_offset=row["start_offset"],
         end_offset=row["end_offset"],
@@ -90,7 +99,7 @@ def _view(
     )
 
 
-def _by_partition(tables: RunTables, step: Step, path: str) -> dict[Key, dict[str, Any]]:
+def _by_partition(tables: RunTables, step: Step, path: str) -> dict[Key, Row]:
     return {(row["topic"], row["partition"]): row for row in tables.rows(step, path)}
 
 

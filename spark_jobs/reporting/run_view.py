@@ -34,7 +34,7 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
 
 
 def _steps(line: LedgerLine, tables: RunTables) -> Iterator[Row]:
-    """The nine steps; `stage` comes before the run has a name, so the ledger has no time of it."""
+    """The nine steps in order; `report` is what shows them, so nobody has timed it."""
     lines = {step.step: step for step in line.steps}
     for step in STEPS:
         yield {

@@ -14,6 +14,7 @@ from spark_jobs.flow import STEPS, Step
 from spark_jobs.reporting.memory import Memory, fingerprint, remember
 from spark_jobs.reporting.run_files import run_data
 from spark_jobs.reporting.run_tables import RunTables
+from spark_jobs.reporting.site import write_years
 from spark_jobs.reporting.site_files import NamedData, SiteFiles
 from spark_jobs.storage.chain import make_final, read_chain
 from spark_jobs.storage.file_store import FileStore
@@ -175,6 +176,8 @@ def _show(lake: FileStore, run_ids: list[str]) -> None:
     template = list(run_data(lines[run_ids[0]], RunTables(lake, run_ids[0]), has_docs=False))
     for run_id in run_ids:
         site.put_data(_renamed(template, run_ids[0], run_id))
+    shown = [lines[run_id] for run_id in run_ids]
+    write_years(site, shown, shown)
     remember(site, Memory(runs={run_id: fingerprint(lines[run_id]) for run_id in run_ids}))
 
 

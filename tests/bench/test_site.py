@@ -13,5 +13,6 @@ def test_a_small_year_is_shown_whole(tmp_path: Path) -> None:
     measure_reports(lake, year)
     index = from_script(lake.read("dashboard/data/index.js"))
     assert index["runs"] == 36
+    assert len(from_script(lake.read("dashboard/data/runs/2025.js"))) == 36
     recent = from_script(lake.read("dashboard/data/recent.js"))
     assert (len(recent["days"]), len(recent["topics"])) == (28, 3)

@@ -147,8 +147,12 @@ def test_data_docs_are_one_click_away(browser: Browser, sample: Shown) -> None:
 
 
 @pytest.mark.parametrize("page", ["run", "producers", "transactions", "batches"])
-def test_another_run_can_be_chosen(page: str, browser: Browser, sample: Shown) -> None:
+def test_another_run_can_be_chosen_and_the_keyboard_stays_where_it_is(
+    page: str, browser: Browser, sample: Shown
+) -> None:
     with visit(browser, f"file://{sample.directory}/{page}.html#run={sample.run_ids[-1]}") as seen:
+        seen.page.focus("#chosen-run")
         seen.page.select_option("#chosen-run", sample.run_ids[0])
         seen.page.wait_for_selector(f"h1:has-text('{NIGHTS[0]}')")
         assert sample.run_ids[0] in seen.page.url
+        assert seen.page.evaluate("document.activeElement.id") == "chosen-run"

@@ -9,7 +9,7 @@ from tests.browser.strict_server import StrictServer
 from tests.browser.visit import PAGES, Scheme, visit
 
 SERIOUS = {"serious", "critical"}
-CONTROLS = ("chosen-run", "topic", "partition", "offset", "producer", "verdict", "Find")
+CONTROLS = ("chosen-run", "topic", "partition", "offset", "producer", "verdict", "find")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -57,7 +57,7 @@ def test_the_first_of_the_troubled_and_the_newest_of_the_others_are_read_in_orde
         for start in range(0, 200_000, 30_000):
             output.write(table.slice(start, 30_000))
         output.finish("night", "batches.parquet")
-    found = list(chosen_rows(lake, "night/batches.parquet", Choice(troubled=2, plain=2)))
+    found = list(chosen_rows(lake, "night/batches.parquet", Choice(troubled=2, plain=2), 200_000))
     assert [(row["place"], row["verdict"]) for row in found] == [
         (5, "duplicate"),
         (70_000, "duplicate"),

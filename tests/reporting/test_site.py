@@ -14,7 +14,12 @@ from spark_jobs.reporting.site_files import SiteFiles
 from spark_jobs.storage.chain import make_final, read_chain, take_back
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.ledger import Ledger
+from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
+from spark_jobs.storage.s3_store import S3Store
+from tests.s3_server import S3Server, s3_server
+
+__all__ = ["s3_server"]
 
 FIRST = date(2024, 5, 1)
 COUNTS = {"batches": 7, "accepted": 5, "duplicate": 2}
@@ -40,7 +45,7 @@ def lake(tmp_path: Path) -> WatchedStore:
     return WatchedStore(str(tmp_path))
 
 
-def run(lake: WatchedStore, number: int, *, failed: str = "", final: bool = True) -> str:
+def run(lake: ObjectStore, number: int, *, failed: str = "", final: bool = True) -> str:
     """A night as the ledger and the chain tell of it, without its tables."""
     chain, day = read_chain(lake), FIRST + timedelta(days=number)
     inputs = RunInputs(day=day, manifest=f"{number:064}", config="c", state_in=chain.state_before(day))
@@ -137,3 +142,13 @@ def test_a_run_that_is_still_at_work_is_shown_as_interrupted_when_nobody_holds_t
     Ledger(lake).started(inputs)
     build(lake)
     assert [line["status"] for line in lake.shown("runs/2024")] == ["interrupted"]
+
+
+def test_a_lake_in_a_bucket_has_the_same_site(lake: WatchedStore, s3_server: S3Server) -> None:
+    bucket = S3Store(f"s3://{s3_server.new_bucket()}/lake", s3_server.settings)
+    for store in (lake, bucket):
+        run(store, 0)
+        build_site(store, lambda _: None)
+    names = [found.key for found in bucket.list("dashboard")]
+    assert names == [found.key for found in lake.list("dashboard")]
+    assert bucket.read("dashboard/assets/site.js") == lake.read("dashboard/assets/site.js")

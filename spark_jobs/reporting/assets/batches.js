@@ -62,7 +62,7 @@
       field("offset", "Offset", number("offset")),
       field("producer", "Producer id", number("producer")),
       field("verdict", "Verdict", choice("verdict", words.VERDICTS.map((name) => [name, words.verdict(name).text]))),
-      el("p", {}, el("button", { type: "submit" }, "Find")),
+      el("p", {}, el("button", { type: "submit", id: "find" }, "Find")),
     );
   }
 

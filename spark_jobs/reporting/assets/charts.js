@@ -4,6 +4,7 @@
 onceover.charts = (() => {
   const { el, words } = onceover;
   const HEIGHT = 170;
+  const MOST_POINTS = 60; // with more, dots hide the dashes that tell lines apart
   const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3], [1, 4], [12, 4]];
   const drawn = new Set();
 
@@ -49,7 +50,7 @@ onceover.charts = (() => {
       dash: kind === "bars" ? [] : DASHES[place % DASHES.length],
       fill: kind === "bars" ? stroke : undefined,
       paths: kind === "bars" ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
-      points: { show: kind !== "bars", size: 5, fill: stroke },
+      points: { show: kind !== "bars" && spec.days.length <= MOST_POINTS, size: 5, fill: stroke },
       value: (_, value) => format(spec, value),
     };
   }

@@ -25,7 +25,7 @@
 
   function last(run) {
     const status = words.statusOf(run);
-    const failed = run.message ? el("pre", { class: "message", tabindex: "0" }, onceover.visible(run.message.replaceAll("\n", "\u2028")).replaceAll("\\u{2028}", "\n")) : null;
+    const failed = run.message ? el("pre", { class: "message", tabindex: "0" }, onceover.visibleLines(run.message)) : null;
     return el(
       "div",
       { class: `hero ${status.tone}` },
@@ -54,7 +54,7 @@
   function cell(day, run) {
     const status = words.statusOf(run);
     const text = `${day}: ${status.text}`;
-    const inner = [el("span", { "aria-hidden": "true" }, status.symbol), el("span", { class: "unseen" }, text)];
+    const inner = [el("span", { "aria-hidden": "true" }, status.symbol, el("small", {}, day.slice(8))), el("span", { class: "unseen" }, text)];
     const shown = run ? el("a", { href: link("run", { run: run.id }), class: `day ${status.tone}`, title: text }, inner) : el("span", { class: "day none", title: text }, inner);
     return el("li", {}, shown);
   }

@@ -73,7 +73,9 @@ onceover.parts = (() => {
     }
     const again = async () => {
       const made = await draw(index);
+      const focused = document.activeElement.id;
       if (made) page.replaceChildren(...made);
+      if (focused && made) document.getElementById(focused)?.focus();
       document.body.dataset.ready = "true";
     };
     addEventListener("hashchange", again);

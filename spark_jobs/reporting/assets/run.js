@@ -15,11 +15,12 @@
   const isTrouble = (name) => !["accepted", "overlap", "duplicate"].includes(name);
 
   function head(run, runs) {
-    const failure = run.message ? el("pre", { class: "message", tabindex: "0", "aria-label": "What failed" }, run.message.split("\n").map(visible).join("\n")) : null;
+    const failure = run.message ? el("pre", { class: "message", tabindex: "0", "aria-label": "What failed" }, onceover.visibleLines(run.message)) : null;
     const facts = el(
       "dl",
       { class: "facts" },
       fact("Status", parts.status(run), run.status === "failed" ? ` in ${run.step}` : null),
+      run.reason ? fact("Why again", visible(run.reason)) : null,
       fact("Started", time(run.started)),
       fact("Ended", run.finished ? time(run.finished) : words.NONE),
       fact("Worked", words.seconds(run.seconds), run.attempts > 1 ? ` in ${run.attempts} attempts` : null),
@@ -79,7 +80,7 @@
     const trouble = (row) => Object.entries(row[2]).reduce((sum, [name, n]) => sum + (isTrouble(name) ? n : 0), 0);
     const rows = [...data.rows].sort((a, b) => trouble(b) - trouble(a) || all(b) - all(a));
     const columns = [
-      { title: "Partition", cell: (row) => el("span", {}, topicLink(data.topics[row[0]].code, data.topics[row[0]].name), `-${row[1]}`) },
+      { title: "Partition", cell: (row) => topicLink(data.topics[row[0]].code, `${data.topics[row[0]].name}-${row[1]}`) },
       ...names.map((name) => ({ title: `${words.verdict(name).symbol} ${words.verdict(name).text}`, number: true, cell: (row) => shade(row[2][name] || 0, all(row), name, data.topics[row[0]].name, row[1], run) })),
       { title: "Records", number: true, cell: (row) => words.number(row[3]) },
       { title: "LSO lag", number: true, cell: (row) => (row[7] ? words.number(row[7]) : words.NONE) },

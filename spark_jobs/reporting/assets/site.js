@@ -74,5 +74,7 @@ const onceover = (() => {
     return text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
   }
 
-  return { take, load, loadIndex, loadRuns, el, time, fragment, link, runLink, topicLink, visible };
+  const visibleLines = (text) => text.split("\n").map(visible).join("\n");
+
+  return { take, load, loadIndex, loadRuns, el, time, fragment, link, runLink, topicLink, visible, visibleLines };
 })();

@@ -8,7 +8,7 @@ onceover.words = (() => {
 
   const count = (n, unit, units = `${unit}s`) => (n === null || n === undefined ? NONE : `${whole.format(n)} ${n === 1 ? unit : units}`);
   const number = (n) => (n === null || n === undefined ? NONE : whole.format(n));
-  const compact = (n) => (n === null || n === undefined ? NONE : short.format(n));
+  const compact = (n) => (n === null || n === undefined ? NONE : Math.abs(n) < 100000 ? whole.format(n) : short.format(n));
 
   function bytes(n) {
     if (n === null || n === undefined) return NONE;
