@@ -20,11 +20,13 @@ COMMANDS = {
 SECONDS_TO_END = 20.0
 SECONDS_BETWEEN_LOOKS = 0.2
 TAIL_LINES = 15
+OWNER_ONLY = 0o700
 
 
 def prepare(home: Home) -> None:
     """The directory and its database, once per version of Airflow."""
     home.directory.mkdir(parents=True, exist_ok=True)
+    home.directory.chmod(OWNER_ONLY)  # its database and logs are nobody else's business either
     stamp = home.directory / f"database-{version('apache-airflow')}"
     if stamp.exists():
         return

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import yaml
+
 from spark_jobs.spark_session import QUIET, Spark, prepare_environment
 from tests.faults.processes import below, called_with
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 LISTENING = "0A"
+ROOT = Path(__file__).parents[2]
 
 
 def _listening() -> dict[str, str]:
@@ -42,6 +45,13 @@ def test_loopback_is_what_spark_is_told_where_nobody_says_otherwise() -> None:
     environment: dict[str, str] = {}
     prepare_environment(environment)
     assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_the_cluster_publishes_its_ports_on_loopback_only() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].values()
+    published = [str(port) for service in services for port in service.get("ports", [])]
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
 def _this() -> int:

@@ -1,12 +1,16 @@
 """Credentials reach the services that they are for, and nothing else: no lake, no log, no message."""
 
 import os
+import stat
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from infra.embedded.home import Home
+from infra.embedded.services import prepare
 from spark_jobs.sample.nights import CONFIG, sample_files
 from spark_jobs.storage.s3_store import S3Store
 from tests.s3_server import S3Server
@@ -60,6 +64,16 @@ def _found_in(directory: Path, secrets: list[str]) -> list[str]:
     """Files below `directory` that hold one of `secrets`."""
     files = [path for path in directory.rglob("*") if path.is_file()]
     return [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+def test_the_home_of_the_embedded_airflow_is_its_owners_alone(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home", 8080, tmp_path / CONFIG)
+    home.directory.mkdir()
+    (home.directory / f"database-{version('apache-airflow')}").touch()  # as if the database were there
+    prepare(home)
+    assert home.password
+    assert stat.S_IMODE(home.directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(home.passwords.stat().st_mode) == 0o600
 
 
 @pytest.fixture
