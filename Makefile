@@ -4,7 +4,7 @@ BIN := .venv/bin
 PORT ?= 8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down test lint types layers pytest test-cluster test-broker soak format bench bench-quick lock clean
+.PHONY: help setup run up down test lint types layers pytest test-cluster test-broker soak faults audit-deps format bench bench-quick lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,12 @@ test-broker: setup  ## a real Apache Kafka as judge (part of `make test`; SEED=â
 soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=â€¦, TRIAL=capture or workload)
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
+
+faults: setup  ## every fault at every moment of two nights (an hour or two)
+	@ONCEOVER_EVERY_FAULT=1 $(BIN)/python -m pytest -q tests/faults
+
+audit-deps: setup  ## ask for known vulnerabilities of the pinned dependencies (needs a network)
+	@$(BIN)/uv tool run pip-audit --strict --disable-pip --no-deps -r requirements.txt
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet
