@@ -88,6 +88,8 @@ def _table(choices: "list[Choice]") -> "Table":
     from rich.markup import escape  # noqa: PLC0415 — likewise
     from rich.table import Table  # noqa: PLC0415 — likewise
 
+    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — likewise
+
     table = Table("partition", "kind", "verdict", "offset", "why", "where", "replay", box=box.SIMPLE)
     for choice in choices:
         row = choice.row
@@ -97,8 +99,8 @@ def _table(choices: "list[Choice]") -> "Table":
             row["kind"],
             row["verdict"],
             offset,
-            escape(row["reason"] or ""),
-            escape(f"{row['source']}/{row['path']} at byte {row['position']}"),
+            escape(printable(row["reason"] or "")),
+            escape(f"{row['source']}/{printable(row['path'])} at byte {row['position']}"),
             choice.way.value if choice.way else f"no: {escape(choice.refusal)}",
         )
     return table
