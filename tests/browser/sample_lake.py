@@ -44,6 +44,7 @@ HOSTILE_ID = "</td><svg onload=hacked=1>`${hacked=1}`"
 HOSTILE_ERROR = (
     "no luck: <script>hacked=1</script><a href='javascript:hacked=1'>here</a>\n]]></pre><b>bold</b>"
 )
+FORGOTTEN_PRODUCER = 777_777
 HOSTILE_NIGHT = FIRST_DAY + timedelta(days=1)
 
 
@@ -101,6 +102,7 @@ def hostile_lake(place: Path) -> Shown:
     cluster.produce(producer, partition)
     nights.copy_logs(cluster.logs, cluster.entries)
     _keyed_records(place / "broker")
+    _forgotten_transaction(place / "broker")
     run_id = _run(nights.settings, FIRST_DAY)
     _rename_topic(Path(nights.settings.lake, "runs", run_id))
     _fail(nights.settings, HOSTILE_NIGHT, HOSTILE_ERROR)
@@ -112,6 +114,22 @@ def _keyed_records(broker: Path) -> None:
     records = [Record(offset_delta=n, key=HOSTILE_KEY.encode(), value=b"v") for n in range(3)]
     data = build_batch(records=records, base_timestamp=end_of_day(0) - 60_000, partition_leader_epoch=0)
     file = broker / f"{PLAIN_TOPIC}-1" / "00000000000000000000.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+
+
+def _forgotten_transaction(broker: Path) -> None:
+    """Data in a transaction that the coordinator knows nothing of."""
+    data = build_batch(
+        records=[Record(value=b"v")],
+        base_timestamp=end_of_day(0) - 7_200_000,
+        partition_leader_epoch=0,
+        producer_id=FORGOTTEN_PRODUCER,
+        producer_epoch=3,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    file = broker / f"{PLAIN_TOPIC}-2" / "00000000000000000000.log"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.browser.sample_lake import FAILED_NIGHT, Shown
+from tests.browser.sample_lake import FAILED_NIGHT, FORGOTTEN_PRODUCER, Shown
 from tests.browser.visit import Visit, visit
 from tests.e2e.tables import Records, own_rows
 
@@ -111,6 +111,15 @@ def test_open_transactions_are_listed_with_what_they_hold_back(browser: Browser,
     assert number(shown["Holds back"]) == row["held_back"]
     assert row["sentence"] in shown["Why, and how to end it"]
     assert len(longest) > 1
+
+
+def test_a_hanging_transaction_comes_with_the_command_that_ends_it(browser: Browser, hostile: Shown) -> None:
+    rows = own_rows(hostile.settings, "transactions")
+    [command] = [command for row in rows for command in row["abort_commands"]]
+    with visit(browser, f"file://{hostile.directory}/transactions.html#run={hostile.run_ids[0]}") as seen:
+        [shown] = seen.table("Hanging transactions")
+    assert shown["Producer"] == f"{FORGOTTEN_PRODUCER} epoch 3"
+    assert command in shown["Why, and how to end it"]
 
 
 def test_a_night_that_the_audit_stopped_says_why_and_publishes_nothing(
