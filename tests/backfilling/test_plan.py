@@ -8,6 +8,8 @@ import pytest
 
 from spark_jobs.backfill import next_day, plan_backfill
 from spark_jobs.backfilling.request import UnfitRequest
+from spark_jobs.storage.manifest import Replay
+from spark_jobs.storage.replays import put_decision
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from tests.backfilling.lakes import backfill, chain_of, plan, request, tree, whys
 from tests.steps.nights import BROKER_LOG, CAPTURE, UNDATED, Place, day, place_at
@@ -205,3 +207,26 @@ def test_a_day_whose_copies_have_expired_cannot_run_again_unless_its_source_has_
         plan(lake, 1, topics=("orders",))
     with pytest.raises(UnfitRequest, match="the day cannot run again"):
         backfill(lake, 1, topics=("orders",))
+
+
+def test_a_decision_to_replay_makes_the_chosen_topics_of_a_day_run_again(lake: Place) -> None:
+    origin = chain_of(lake).current[day(1)].run_id
+    decided = Replay(
+        decision="d1",
+        way="arrive",
+        kind="rejected",
+        origin=origin,
+        topic="orders",
+        partition=0,
+        source="gateway",
+        path="dt=2024-05-01/orders-0/a",
+        position=0,
+        arrival=0,
+        size=1,
+        sha256="0" * 64,
+        why="a person says so",
+    )
+    put_decision(lake.lake, decided)
+    assert whys(plan(lake, 2)) == {2: ["replays"], 3: ["if state"]}
+    assert whys(plan(lake, 2, topics=("clicks",))) == {2: []}
+    assert whys(plan(lake, 1)) == {1: []}
