@@ -1,7 +1,8 @@
 """Committed batches → the records of a table, in Arrow, a bounded piece at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from spark_jobs.kernels.arrow import RECORD_SCHEMA
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.decompress import PayloadProblem
 from spark_jobs.kernels.intact import find_intact
-from spark_jobs.materialising.reads import plan_reads
-from spark_jobs.materialising.rows import BatchRows
+from spark_jobs.materialising.reads import gather_reads, plan_reads
+from spark_jobs.materialising.rows import BatchRows, join_rows
 from spark_jobs.protocol.errors import CorruptData
 from spark_jobs.protocol.legacy import read_legacy_records
 from spark_jobs.protocol.limits import Limits
@@ -53,18 +54,42 @@ class Decoder:
 
     def decode(self, rows: BatchRows) -> Iterator[Piece]:
         """The records of `rows` in order."""
-        for stretch in plan_reads(rows):
-            together = rows.take(stretch)
-            order = int(together.object_order[0])
-            start = int(together.headers.position[0])
-            end = int(together.headers.position[-1] + together.headers.size[-1])
-            buffer = self.read(order, start, end - start)
-            moved = together.move(-start)
-            if not find_intact(buffer, moved.headers).all():
-                raise ObjectChanged(f"{self.name(order)}: its batches are not those that were indexed")
-            kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
-            for alike in moved.parts(kinds):
-                yield from self._pieces(alike, buffer, start)
+        for neighbours in gather_reads(rows, plan_reads(rows)):
+            stretches = [rows.take(stretch) for stretch in neighbours]
+            buffers = [self._read(stretch) for stretch in stretches]
+            pieces = self._together(stretches, buffers) if len(stretches) > 1 else ()
+            yield from pieces or chain.from_iterable(map(self._alone, stretches, buffers))
+
+    def _read(self, stretch: BatchRows) -> bytes:
+        start, end = stretch.span
+        return self.read(int(stretch.object_order[0]), start, end - start)
+
+    def _alone(self, stretch: BatchRows, buffer: bytes) -> Iterator[Piece]:
+        """One stretch; what is wrong with it is said with its place."""
+        start, _ = stretch.span
+        moved = stretch.move(-start)
+        if not find_intact(buffer, moved.headers).all():
+            name = self.name(int(stretch.object_order[0]))
+            raise ObjectChanged(f"{name}: its batches are not those that were indexed")
+        kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
+        for alike in moved.parts(kinds):
+            yield from self._pieces(alike, buffer, start)
+
+    def _together(self, stretches: Sequence[BatchRows], buffers: Sequence[bytes]) -> tuple[Piece, ...]:
+        """Many small stretches as one; none if anything about them is unusual: then each has its turn."""
+        rows = join_rows(stretches)
+        sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
+        starts = np.array([stretch.span[0] for stretch in stretches], dtype=np.int64)
+        shift = np.repeat(np.cumsum(sizes) - sizes - starts, [stretch.rows for stretch in stretches])
+        headers = rows.headers._replace(position=rows.headers.position + shift)
+        buffer = b"".join(buffers)
+        if (headers.magic < MAGIC_V2).any() or not find_intact(buffer, headers).all():
+            return ()
+        limit = self.limits.decompressed_bytes
+        decoded = tuple(decode_batches(buffer, headers, limit=limit, budget=PIECE_BYTES))
+        if any(each.problems for each in decoded):
+            return ()
+        return tuple(Piece(rows=rows, records=each.records, problems=()) for each in decoded)
 
     def _pieces(self, rows: BatchRows, buffer: bytes, origin: int) -> Iterator[Piece]:
         source = self.name(int(rows.object_order[0]))

@@ -1,6 +1,6 @@
 """Rows of batches as the columns that kernels read, whatever file they come from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.columns import HeaderColumns, concatenate
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
@@ -49,6 +49,11 @@ class BatchRows:
     def last_offset(self) -> npt.NDArray[np.int64]:
         return self.headers.base_offset + self.headers.last_offset_delta
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where in their object the first of them begins and the last one ends."""
+        return int(self.headers.position[0]), int(self.headers.position[-1] + self.headers.size[-1])
+
     def take(self, chosen: npt.NDArray[Any] | slice) -> "BatchRows":
         """The rows at the indices, under the mask, or in the slice `chosen`."""
         return BatchRows(
@@ -68,6 +73,16 @@ class BatchRows:
         for start, end in pairwise(edges):
             if start < end:
                 yield self.take(slice(start, end))
+
+
+def join_rows(parts: Sequence[BatchRows]) -> BatchRows:
+    """All rows of `parts`, in order."""
+    return BatchRows(
+        headers=concatenate([part.headers for part in parts]),
+        is_accepted=np.concatenate([part.is_accepted for part in parts]),
+        object_order=np.concatenate([part.object_order for part in parts]),
+        txn_first_offset=np.concatenate([part.txn_first_offset for part in parts]),
+    )
 
 
 def from_batches(batch: pa.RecordBatch) -> BatchRows:
