@@ -1,16 +1,103 @@
-"""`python -m tests.bench [--quick]`: every benchmark, one table each."""
+"""`python -m tests.bench`: everything that is compared, on the same files in the same run, in one table.
 
+Data and results are kept below .cache/bench; `--plot` makes the page's table and pictures of what was kept.
+"""
+
+import argparse
+import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
-QUICK_ARGUMENTS = {"kernels": ["--quick"], "inspect": ["--quick"], "night": ["--batches", "20000"]}
-"""The benchmarks in order, and what makes each a matter of seconds."""
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.spark_session import Spark
+from tests.bench.room import FULL, HOME, QUICK, Room, Row, Volume, save, saved
+
+SECTIONS = (
+    "floor",
+    "onceover",
+    "verdicts",
+    "dump_log",
+    "duck",
+    "plain_spark",
+    "live_broker",
+    "growth",
+    "commits",
+    "knobs",
+    "kernels",
+)
+"""In the order in which they run; each is a module here with `measure(room)`."""
 
 
-def main(*, quick: bool) -> None:
-    for name, arguments in QUICK_ARGUMENTS.items():
-        import_module(f"tests.bench.{name}").main(arguments if quick else [])
+def run_section(room: Room, section: str) -> Sequence[Row]:
+    """Measure one section and keep its rows."""
+    module = import_module(f"tests.bench.{section}")
+    rows: Sequence[Row] = module.measure(room)
+    save(room.home, section, rows)
+    return rows
+
+
+def run_sections(room: Room, sections: Sequence[str]) -> None:
+    """One after the other; what cannot be had on this machine says so in its rows."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=room.console) as progress:
+        task = progress.add_task("bench", total=len(sections))
+        for section in sections:
+            progress.update(task, description=section)
+            run_section(room, section)
+            progress.advance(task)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small volumes, measured once")
+    parser.add_argument("--only", metavar="A,B", help=f"some of: {', '.join(SECTIONS)}")
+    parser.add_argument("--records", type=int, help="of the night that everything is compared on")
+    parser.add_argument("--codecs", metavar="A,B", help="some of: none, gzip, snappy, lz4, zstd")
+    parser.add_argument("--times", type=int, help="how often; the best counts")
+    parser.add_argument("--home", type=Path, default=HOME, help="where data and results are kept")
+    parser.add_argument("--plot", action="store_true", help="only the page and pictures of kept results")
+    chosen = parser.parse_args(arguments)
+    chosen.sections = tuple(chosen.only.split(",")) if chosen.only else SECTIONS
+    if unknown := sorted(set(chosen.sections) - set(SECTIONS)):
+        parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    return chosen
+
+
+def volume_of(chosen: argparse.Namespace) -> Volume:
+    """What the arguments ask for."""
+    asked = {
+        "records": chosen.records,
+        "times": chosen.times,
+        "codecs": tuple(Codec[name.upper()] for name in chosen.codecs.split(",")) if chosen.codecs else None,
+    }
+    return replace(QUICK if chosen.quick else FULL, **{name: value for name, value in asked.items() if value})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures, keeps and prints."""
+    from tests.bench import page, plots
+
+    chosen = parse(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    if chosen.plot:
+        page.write_page(saved(chosen.home))
+        plots.write_plots(saved(chosen.home))
+        return
+    # A session of as many slots as there are cores, whatever a configuration would say.
+    spark = Spark(f"local[{os.cpu_count()}]", {"spark.driver.memory": "2g"})
+    try:
+        run_sections(Room(home=chosen.home, volume=volume_of(chosen), spark=spark), chosen.sections)
+    finally:
+        spark.stop()
+    for table in page.tables(saved(chosen.home)):
+        console.print(table)
 
 
 if __name__ == "__main__":
-    main(quick="--quick" in sys.argv[1:])
+    main()

@@ -25,6 +25,7 @@ from spark_jobs.protocol.producer_state import ProducerStates
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.segment import read_batch_records, scan
 from tests.bench.kernel_data import batches_of_producers, log, rows_of_producers
+from tests.bench.room import Room, Row
 
 MILLION = 1e6
 GIGABYTE = 1e9
@@ -192,6 +193,29 @@ def _goal(rate: Rate) -> str:
     if rate.goal is None:
         return ""
     return f"within {rate.goal}x" if rate.library else f">= {rate.goal:g}"
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """The rates as rows of the benchmark."""
+    share = room.volume.growth
+    volume = (
+        FULL
+        if share == 1
+        else Volume(
+            log_bytes=max(int(FULL.log_bytes * share), 2**20),
+            batches=max(int(FULL.batches * share), 2000),
+            pure_batches=max(int(FULL.pure_batches * share), 50),
+            repeats=room.volume.times,
+        )
+    )
+    return [
+        Row(
+            title=rate.title,
+            data=rate.unit,
+            numbers={"kernel": rate.kernel, "pure": rate.pure or 0, "library": rate.library or 0},
+        )
+        for rate in rates(volume)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,157 @@
+"""The floor: one process per core that reads, checks, decompresses, decodes and writes the same Parquet.
+
+No verdicts and no Spark: which batches to write it knows beforehand, from how the night was made. Nothing is
+synchronised to disk, hashed or entered in a catalog, either.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.warm import warm
+from spark_jobs.materialising.record_table import RECORD_OPTIONS
+from spark_jobs.materialising.table_files import GROUP_BYTES
+from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.tables.records import RECORDS
+from tests.bench.measure import children_cpu_seconds
+from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
+from tests.bench.room import Room, Row
+
+WINDOW_BYTES = 16 * 2**20
+PIECE_BYTES = 4 * 2**20
+OPTIONS = {"compression": "zstd", "store_schema": False, **RECORD_OPTIONS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """How long it took on the clock and on all cores together, and how many records were written."""
+
+    seconds: float
+    cpu_seconds: float
+    records: int
+
+
+def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floor:
+    """Write the records of `capture` below `output`; processes and compiled code are ready before."""
+    partitions = sorted({partition_of(path) for path in objects_of(capture)})
+    with get_context("forkserver").Pool(processes or os.cpu_count(), initializer=warm) as pool:
+        pool.map(len, [""] * 64, chunksize=1)
+        before, began = children_cpu_seconds(), time.perf_counter()
+        tasks = [(capture, partition, output) for partition in partitions]
+        records = sum(pool.starmap(write_partition, tasks, chunksize=1))
+        return Floor(
+            seconds=time.perf_counter() - began,
+            cpu_seconds=children_cpu_seconds() - before,
+            records=records,
+        )
+
+
+def write_partition(capture: Path, partition: int, output: Path) -> int:
+    """One partition's records in one file; how many there were."""
+    records, held, size = 0, [], 0
+    schema = RECORDS.schema
+    with pq.ParquetWriter(output / f"orders-{partition}.parquet", schema, **OPTIONS) as writer:
+        for table in _tables(capture, partition):
+            records += table.num_rows
+            held.append(table)
+            size += table.nbytes
+            if size >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(held))
+                held, size = [], 0
+        if held:
+            writer.write_table(pa.concat_tables(held))
+    return records
+
+
+def _tables(capture: Path, partition: int) -> Iterator[pa.Table]:
+    end_offset, seen = 0, np.empty(0, dtype=np.int64)
+    for path in objects_of(capture):
+        if partition_of(path) == partition:
+            for buffer, headers in read_windows(path):
+                key = _key(headers)
+                is_new = _first_of_their_kind(np.concatenate((seen, key)))[seen.size :]
+                seen = key[-2 * PRODUCERS :]
+                wanted, offsets, end_offset = _placed(headers, is_new, end_offset)
+                chosen = headers.pick(wanted)._replace(base_offset=offsets[wanted])
+                for piece in decode_batches(buffer, chosen, budget=PIECE_BYTES):
+                    yield _table(partition, chosen, piece.records)
+
+
+def read_windows(path: Path) -> Iterator[tuple[bytes, HeaderColumns]]:
+    """Whole batches, as many as fit into a window; every checksum has been found right."""
+    with path.open("rb", buffering=0) as file:
+        position = 0
+        while buffer := os.pread(file.fileno(), WINDOW_BYTES, position):
+            found = scan_headers(buffer)
+            yield buffer, found.columns
+            position += found.stop.position
+
+
+def _key(headers: HeaderColumns) -> npt.NDArray[np.int64]:
+    """Names a batch by producer id, epoch and sequence."""
+    return headers.producer_id << 40 | headers.producer_epoch.astype(np.int64) << 24 | headers.base_sequence
+
+
+def _first_of_their_kind(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    first = np.zeros(keys.size, dtype=np.bool_)
+    first[np.unique(keys, return_index=True)[1]] = True
+    return first
+
+
+def _placed(
+    headers: HeaderColumns, is_new: npt.NDArray[np.bool_], end_offset: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], int]:
+    """Which batches a consumer gets, their offsets, and where the log ends after them."""
+    is_data = headers.base_sequence >= 0
+    taken = is_new | ~is_data
+    counts = np.where(taken, headers.record_count, 0).astype(np.int64)
+    ends: npt.NDArray[np.int64] = end_offset + np.cumsum(counts, dtype=np.int64)
+    number = headers.producer_epoch.astype(np.int64) * PRODUCERS + headers.producer_id % 1000
+    return taken & is_data & (number % 10 != 0), ends - headers.record_count, int(ends[-1])
+
+
+def _table(partition: int, headers: HeaderColumns, records: pa.RecordBatch) -> pa.Table:
+    batch, count = np.asarray(records.column("batch")), records.num_rows
+    columns = {
+        "partition": np.full(count, partition, dtype=np.int32),
+        "timestamp_type": pa.repeat("CreateTime", count),
+        "producer_id": headers.producer_id[batch],
+        "producer_epoch": headers.producer_epoch[batch].astype(np.int32),
+        "transactional_id": pa.nulls(count, pa.string()),
+        "partition_leader_epoch": headers.partition_leader_epoch[batch],
+        "run_date": pa.array(np.full(count, 19_844, dtype=np.int32)).cast(pa.date32()),
+        **{name: records.column(name) for name in records.schema.names if name != "batch"},
+    }
+    return pa.table([columns[name] for name in RECORDS.schema.names], schema=RECORDS.schema)
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """Every codec."""
+    return [room.best(partial(_row, room, codec)) for codec in room.volume.codecs]
+
+
+def _row(room: Room, codec: Codec) -> Row:
+    capture = room.capture(codec)
+    with tempfile.TemporaryDirectory(dir=room.home) as output:
+        found = run_floor(capture, Path(output))
+    return Row(
+        title="floor",
+        data=codec.name.lower(),
+        seconds=found.seconds,
+        cpu_seconds=found.cpu_seconds,
+        records=found.records,
+        bytes=sum(path.stat().st_size for path in objects_of(capture)),
+    )

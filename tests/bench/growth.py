@@ -1,0 +1,103 @@
+"""How time and memory grow: nights of 1, 4 and 16 times as much of one thing, in one warm session."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.record_batch import Codec
+from tests.bench.night_data import Night, write_night
+from tests.bench.nights import BROKER_LOG, CAPTURE, run_measured
+from tests.bench.resolve_data import Transactions, write_transactions
+from tests.bench.room import Room, Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One thing that grows; `most` is what the last factor comes to."""
+
+    name: str
+    most: int
+    least: int
+    until: Step
+    config: str
+    write: Callable[[Room, Path, int], Path]
+    """(room, folder, how much) → the source's root."""
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """Every axis, the small nights first, so that the most memory so far is that of the night."""
+    return [row for axis in AXES for row in measure_axis(room, axis)]
+
+
+def measure_axis(room: Room, axis: Axis) -> list[Row]:
+    """A row per night; the first is run once more before, for whatever comes up only once."""
+    largest = room.volume.factors[-1]
+    most = max(int(axis.most * room.volume.growth), axis.least * largest)
+    amounts = [most * factor // largest for factor in room.volume.factors]
+    _night(room, axis, amounts[0])
+    times = max(room.volume.times - 1, 1)
+    return [room.best(partial(_night, room, axis, amount), times) for amount in amounts]
+
+
+def _night(room: Room, axis: Axis, amount: int) -> Row:
+    source = axis.write(room, room.home / "growth" / axis.name / str(amount), amount)
+    found = run_measured(
+        source, room.spark, until=axis.until, config=axis.config, scratch=room.home / "lakes"
+    )
+    return Row(
+        title=axis.name,
+        data=f"{amount}",
+        seconds=found.seconds,
+        cpu_seconds=found.cpu_seconds,
+        numbers={"amount": amount, **found.numbers},
+    )
+
+
+def _records(room: Room, _: Path, amount: int) -> Path:
+    return room.capture(Codec.LZ4, amount)
+
+
+def _batches(_: Room, folder: Path, amount: int) -> Path:
+    write_night(folder, Night(batches=amount))
+    return folder
+
+
+def _producers(_: Room, folder: Path, amount: int) -> Path:
+    write_night(folder, Night(batches=4 * amount, partitions=1, producers=amount))
+    return folder
+
+
+def _transactions(_: Room, folder: Path, amount: int) -> Path:
+    write_transactions(folder, Transactions(transactions=amount, batches=10))
+    return folder
+
+
+def _partitions(_: Room, folder: Path, amount: int) -> Path:
+    write_night(folder, Night(batches=10 * amount, partitions=amount, producers=5, objects_per_partition=1))
+    return folder
+
+
+def _files(_: Room, folder: Path, amount: int) -> Path:
+    per_partition = amount // 8
+    night = Night(batches=10 * 8 * per_partition, producers=5, objects_per_partition=per_partition)
+    write_night(folder, night)
+    return folder
+
+
+AXES = (
+    Axis(name="records", most=10_000_000, least=10_000, until=Step.PUBLISH, config=CAPTURE, write=_records),
+    Axis(name="batches", most=48_000_000, least=1600, until=Step.ADMIT, config=CAPTURE, write=_batches),
+    Axis(name="producers", most=1_000_000, least=200, until=Step.ADMIT, config=CAPTURE, write=_producers),
+    Axis(
+        name="transactions",
+        most=1_000_000,
+        least=1000,
+        until=Step.RESOLVE,
+        config=BROKER_LOG,
+        write=_transactions,
+    ),
+    Axis(name="partitions", most=2000, least=8, until=Step.PUBLISH, config=CAPTURE, write=_partitions),
+    Axis(name="files", most=20_000, least=16, until=Step.PUBLISH, config=CAPTURE, write=_files),
+)

@@ -1,0 +1,49 @@
+"""What a knob does: cores, file size, range size; each alone, on the night that everything is compared on."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.bench.mix_data import objects_of
+from tests.bench.nights import CAPTURE, run_measured
+from tests.bench.room import ROOT, Room, Row
+
+LIMITS = {
+    "file_bytes": ("32MiB", "128MiB", "256MiB", "1GiB"),
+    "range_bytes": ("8MiB", "32MiB", "64MiB", "256MiB"),
+}
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """The codec is a knob too; `onceover` has measured that."""
+    capture = room.capture(room.volume.compared)
+    times = max(room.volume.times - 1, 1)
+    limits = [(name, value) for name, values in LIMITS.items() for value in values]
+    return [
+        *(room.best(partial(_cores, capture, slots), 1) for slots in range(1, (os.cpu_count() or 1) + 1)),
+        *(room.best(partial(_limit, room, capture, *knob), times) for knob in limits),
+    ]
+
+
+def _limit(room: Room, capture: Path, name: str, value: str) -> Row:
+    config = f"{CAPTURE}limits: {{{{{name}: {value}}}}}\n"
+    found = run_measured(capture, room.spark, config=config, scratch=room.home / "lakes")
+    return Row(
+        title=name,
+        data=value,
+        seconds=found.seconds,
+        cpu_seconds=found.cpu_seconds,
+        records=found.counts["materialise"]["records"],
+        bytes=sum(path.stat().st_size for path in objects_of(capture)),
+        numbers={**found.numbers, "files": found.counts["materialise"]["files"]},
+    )
+
+
+def _cores(capture: Path, slots: int) -> Row:
+    command = [sys.executable, "-m", "tests.bench.one_night", str(capture), str(slots), "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    seconds, records = done.stdout.split()[-2:]
+    return Row(title="cores", data=str(slots), seconds=float(seconds), records=int(records))

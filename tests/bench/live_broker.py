@@ -1,0 +1,104 @@
+"""Readers of a live broker: Kafka's ConsumerPerformance and Spark's Kafka source, both read_committed.
+
+The broker starts on the log that Onceover accepted from the same capture. Where Kafka, Java or Maven cannot
+be had, a row says so.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.onceover import accepted_log
+from tests.bench.room import ROOT, Room, Row
+from tests.broker.adoption import adopt
+from tests.broker.judge import COPY_GOAL, Broker, JudgeUnavailableError, java_command, kafka_jars
+
+CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+SPARK_POM = Path(__file__).with_name("spark_kafka_pom.xml")
+SPARK_JARS = Path.home() / ".cache" / "onceover" / "spark-kafka-4.0.0"
+NEEDED = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
+SEGMENT_BYTES = 2**30
+MANY = 10**10
+CONSUMER_TITLE, SPARK_TITLE = "Kafka ConsumerPerformance", "Spark Kafka source"
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """Both readers on one broker."""
+    try:
+        kafka_jars()
+    except JudgeUnavailableError as problem:
+        room.tell(f"left out: {problem}")
+        return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, SPARK_TITLE)]
+    data = room.volume.compared.name.lower()
+    log = accepted_log(room, room.volume.compared)
+    with tempfile.TemporaryDirectory(dir=room.home) as folder:
+        broker = Broker(Path(folder, "broker"))
+        adopt(broker, {"orders": (len(list(log.iterdir())), "CreateTime")}, log, SEGMENT_BYTES)
+        try:
+            consumed = room.best(lambda: consume(broker, Path(folder), data))
+            return [
+                consumed,
+                room.best(lambda: spark_rows(broker, Path(folder), data), room.volume.slow_times),
+            ]
+        finally:
+            broker.stop()
+
+
+def consume(broker: Broker, folder: Path, data: str) -> Row:
+    """Counts what a read_committed consumer gets; the tool's own clock, without its wait for more."""
+    properties = folder / "consumer.properties"
+    properties.write_text("isolation.level=read_committed\nauto.offset.reset=earliest\n")
+    arguments = ("--bootstrap-server", broker.address, "--topic", "orders", "--num-records", str(MANY))
+    more = (
+        "--command-config",
+        str(properties),
+        "--timeout",
+        "5000",
+        "--hide-header",
+        "--show-detailed-stats",
+    )
+    command = java_command(CONSUMER, *arguments, *more, heap="1g")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return consumer_row(done.stdout, data)
+
+
+def consumer_row(printed: str, data: str) -> Row:
+    """The tool's lines, one per second: time, id, MB, MB/s, records, records/s, …; until the last record."""
+    lines = [line.split(", ") for line in printed.splitlines() if line[:2] == "20"]
+    counts = [int(line[4]) for line in lines]
+    last = next(place for place, count in enumerate(counts) if count == counts[-1])
+    intervals = last + 1
+    return Row(title=CONSUMER_TITLE, data=data, seconds=intervals * 1.0, records=counts[-1])
+
+
+def spark_jars() -> list[Path]:
+    """Spark's Kafka source with what it needs, fetched through Maven the first time."""
+    if not list(SPARK_JARS.glob("spark-sql-kafka*.jar")):
+        if not shutil.which("mvn"):
+            raise JudgeUnavailableError("Spark's Kafka source needs Maven on the PATH")
+        command = ["mvn", "-q", "-B", "-f", str(SPARK_POM), COPY_GOAL, f"-DoutputDirectory={SPARK_JARS}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            raise JudgeUnavailableError(f"Maven could not fetch Spark's Kafka source: {done.stdout[-300:]}")
+    return [path for name in NEEDED for path in SPARK_JARS.glob(f"{name}*.jar")]
+
+
+def spark_rows(broker: Broker, folder: Path, data: str) -> Row:
+    """A process of its own: the jars must be there when its JVM starts."""
+    try:
+        jars = ",".join(map(str, spark_jars()))
+    except JudgeUnavailableError as problem:
+        return Row(title=SPARK_TITLE, note=str(problem))
+    output = folder / "spark-kafka"
+    shutil.rmtree(output, ignore_errors=True)
+    command = [sys.executable, "-m", "tests.bench.spark_kafka", broker.address, jars, str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Row(
+            title=SPARK_TITLE, data=data, note=f"it failed: {done.stderr.strip().splitlines()[-1][:200]}"
+        )
+    seconds, records = done.stdout.split()[-2:]
+    return Row(title=SPARK_TITLE, data=data, seconds=float(seconds), records=int(records))

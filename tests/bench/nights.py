@@ -1,0 +1,124 @@
+"""A night through Onceover's own steps in a fresh lake, watched from outside."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import date, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spark_jobs.config.load import parse_settings
+from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.accepted_logs import accepted_logs, write_log
+from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.ledger import Ledger, LedgerLine, StepLine
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.stores import open_lake
+from tests.bench.measure import Watched, own_peak_megabytes
+
+DAY = date(2024, 5, 1)
+CAPTURE = """
+lake: {lake}
+sources:
+  - {{name: gateway, kind: capture, root: {source}, dates: "dt=%Y-%m-%d", immutable: true, markers: true}}
+"""
+BROKER_LOG = """
+lake: {lake}
+sources:
+  - {{name: broker, kind: broker-log, root: {source}, immutable: true}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightMeasured:
+    """One night from `index` to its end."""
+
+    seconds: float
+    cpu_seconds: float
+    steps: dict[str, float]
+    counts: dict[str, dict[str, int]]
+    read_bytes: int
+    shuffled_bytes: int
+    worker_megabytes: int
+    driver_megabytes: int
+    jvm_megabytes: int
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What a row of results keeps of it."""
+        return {
+            **{f"{step} s": seconds for step, seconds in self.steps.items()},
+            "read bytes": self.read_bytes,
+            "shuffled bytes": self.shuffled_bytes,
+            "worker MB": self.worker_megabytes,
+            "driver MB": self.driver_megabytes,
+            "JVM MB": self.jvm_megabytes,
+        }
+
+
+def run_measured(
+    source: Path,
+    spark: Spark,
+    *,
+    until: Step = Step.PUBLISH,
+    config: str = CAPTURE,
+    scratch: Path,
+    keep_log: Path | None = None,
+) -> NightMeasured:
+    """Run the night whose objects lie below `source`; `keep_log` is where its accepted log is wanted."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="lake-", dir=scratch) as lake:
+        settings = parse_settings(config.format(lake=lake, source=source), name="bench.yaml", base=scratch)
+        shuffled = shuffled_bytes(spark)
+        with Watched() as watched:
+            outcome = run_night(settings, DAY, until=until, spark=spark, narrator=quiet_narrator())
+            ended = time.time()
+        line = Ledger(open_lake(settings)).read(outcome.run_id)
+        assert line is not None
+        if keep_log is not None:
+            _keep_log(open_lake(settings), keep_log)
+        return NightMeasured(
+            seconds=ended - _began(line),
+            cpu_seconds=watched.cpu_seconds(),
+            steps={str(step.step): seconds_of(step) for step in line.steps},
+            counts={str(step.step): step.counts for step in line.steps},
+            read_bytes=watched.workers_read(),
+            shuffled_bytes=shuffled_bytes(spark) - shuffled,
+            worker_megabytes=watched.most_megabytes("pyspark.daemon"),
+            driver_megabytes=own_peak_megabytes(),
+            jvm_megabytes=watched.most_megabytes("org.apache.spark"),
+        )
+
+
+def quiet_narrator() -> Narrator:
+    return Narrator(Console(file=StringIO()))
+
+
+def seconds_of(step: StepLine) -> float:
+    started, finished = map(datetime.fromisoformat, (step.started_at, step.finished_at))
+    return (finished - started).total_seconds()
+
+
+def _began(line: LedgerLine) -> float:
+    index = next(step for step in line.steps if step.step is Step.INDEX)
+    return datetime.fromisoformat(index.started_at).timestamp()
+
+
+def shuffled_bytes(spark: Spark) -> int:
+    """What Spark has shuffled so far; 0 where tasks run without it."""
+    if "session" not in vars(spark):
+        return 0
+    context: Any = vars(spark.session.sparkContext)["_jsc"]
+    executors = context.sc().statusStore().executorList(False)
+    return sum(int(executors.apply(place).totalShuffleWrite()) for place in range(executors.size()))
+
+
+def _keep_log(lake: ObjectStore, directory: Path) -> None:
+    for partition, parts in accepted_logs(lake, read_chain(lake)).items():
+        write_log(lake, parts, directory / str(partition))

@@ -1,0 +1,71 @@
+"""Onceover itself: `index` to `publish` in a session that is up, start-up apart."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from spark_jobs.protocol.record_batch import Codec
+from tests.bench.mix_data import objects_of
+from tests.bench.nights import BROKER_LOG, CAPTURE, NightMeasured, run_measured
+from tests.bench.room import Room, Row
+
+WARM_RECORDS = 24_000
+
+
+def measure(room: Room) -> Sequence[Row]:
+    """The night as a capture in every codec, and as a copy of the broker's log that it becomes."""
+    return [
+        start_up(room),
+        *(room.best(partial(capture_night, room, codec)) for codec in room.volume.codecs),
+        room.best(partial(broker_log_night, room, room.volume.compared)),
+    ]
+
+
+def start_up(room: Room) -> Row:
+    """The first night of a process: Spark, libraries, compiled code, and a night that is next to nothing."""
+    capture = room.capture(Codec.LZ4, WARM_RECORDS)
+    began = time.perf_counter()
+    run_measured(capture, room.spark, scratch=room.home / "lakes")
+    first = time.perf_counter() - began
+    again = run_measured(capture, room.spark, scratch=room.home / "lakes")
+    return Row(title="start-up", seconds=first - again.seconds, numbers={"empty night s": again.seconds})
+
+
+def capture_night(room: Room, codec: Codec) -> Row:
+    """From what producers sent; the accepted log is written too, as always for captures."""
+    capture, log = room.capture(codec), accepted_log_place(room, codec)
+    keep = None if log.exists() else log
+    found = run_measured(capture, room.spark, config=CAPTURE, scratch=room.home / "lakes", keep_log=keep)
+    return _row("onceover", codec, found, objects_of(capture))
+
+
+def broker_log_night(room: Room, codec: Codec) -> Row:
+    """From a copy of a broker's log directory: no duplicates any more, and no log to write."""
+    log = accepted_log(room, codec)
+    found = run_measured(log, room.spark, config=BROKER_LOG, scratch=room.home / "lakes")
+    return _row("onceover, broker-log", codec, found, sorted(log.glob("*/*.log")))
+
+
+def accepted_log(room: Room, codec: Codec) -> Path:
+    """A broker's log directory of the night, made by a run of it if it is not there."""
+    log = accepted_log_place(room, codec)
+    if not log.exists():
+        run_measured(room.capture(codec), room.spark, scratch=room.home / "lakes", keep_log=log)
+    return log
+
+
+def accepted_log_place(room: Room, codec: Codec) -> Path:
+    return room.capture(codec).parent / "log"
+
+
+def _row(title: str, codec: Codec, found: NightMeasured, files: Sequence[Path]) -> Row:
+    return Row(
+        title=title,
+        data=codec.name.lower(),
+        seconds=found.seconds,
+        cpu_seconds=found.cpu_seconds,
+        records=found.counts["materialise"]["records"],
+        bytes=sum(path.stat().st_size for path in files),
+        numbers=found.numbers,
+    )

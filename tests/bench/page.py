@@ -1,0 +1,245 @@
+"""The results as tables: on a terminal, and in the pages of `docs/`."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+
+from tests.bench.room import ROOT, Results, Row
+
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "scale.md")
+Kept = Mapping[str, Results]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One comparison; `ratio` is such that `goal` says how small or how large it should be."""
+
+    measured: str
+    found: str
+    ratio: float | None = None
+    goal: str = ""
+    met: bool | None = None
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        met = {True: "met", False: "missed", None: ""}[self.met]
+        return self.measured, self.found, "" if self.ratio is None else f"{self.ratio:.2f}", self.goal, met
+
+
+def rows_of(kept: Kept, section: str, title: str = "") -> list[Row]:
+    """The kept rows of a section, those with the title if one is given."""
+    rows = kept[section].rows if section in kept else ()
+    return [row for row in rows if not title or row.title == title]
+
+
+def headline(kept: Kept) -> Iterator[Line]:
+    """Every row of the comparison that was measured."""
+    floors = {row.data: row for row in rows_of(kept, "floor")}
+    nights = {row.data: row for row in rows_of(kept, "onceover", "onceover")}
+    yield from (
+        Line(measured=f"the floor, {data}", found=_rate(row), ratio=1.0, goal="1.0")
+        for data, row in floors.items()
+    )
+    for data, row in nights.items():
+        if data in floors:
+            yield _at_most(
+                f"Onceover, index to publish, {data}", _rate(row), row.seconds / floors[data].seconds, 1.5
+            )
+    for row in rows_of(kept, "onceover", "start-up"):
+        yield Line(measured="start-up of the first night, apart", found=f"{row.seconds:.1f} s")
+    yield from _rivals(kept, nights)
+    yield from _dump_log(kept)
+    yield from _verdicts(kept)
+    yield from _bounds(kept)
+
+
+def _rivals(kept: Kept, nights: Mapping[str, Row]) -> Iterator[Line]:
+    """Others by the time of Onceover on the same night."""
+    goals = (("plain_spark", 5), ("duck", 2), ("live_broker", 1))
+    for section, usual in goals:
+        for row in rows_of(kept, section):
+            goal = 5 if row.title == "Spark Kafka source" else usual
+            if row.note:
+                yield Line(measured=row.title, found=f"left out: {row.note}")
+            elif row.data in nights:
+                ratio = nights[row.data].records_per_second / row.records_per_second
+                yield _at_least(f"{row.title}, {row.data}", _rate(row), ratio, goal)
+
+
+def _dump_log(kept: Kept) -> Iterator[Line]:
+    for row in rows_of(kept, "dump_log"):
+        rate = f"{row.bytes / 1e6 / row.seconds:,.0f} MB/s"
+        goal = 10 if row.title.startswith("records") else 2
+        if "Kafka total s" not in row.numbers:
+            yield Line(measured=f"inspect, {row.title}, {row.data}", found=rate)
+            continue
+        theirs = max(row.numbers["Kafka total s"] - row.numbers["Kafka start s"], 1e-3)
+        found = f"{rate}; kafka-dump-log {row.bytes / 1e6 / theirs:,.0f} MB/s"
+        yield _at_least(f"inspect, {row.title}, {row.data}", found, theirs / row.seconds, goal)
+
+
+def _verdicts(kept: Kept) -> Iterator[Line]:
+    for row in rows_of(kept, "verdicts"):
+        batches, size = row.numbers["batches"] / row.seconds, row.bytes / row.seconds
+        found = f"{batches / 1e6:.2f} M batches/s, {size / 1e9:.2f} GB/s"
+        ratio = row.seconds / row.numbers["crc s"]
+        is_large = row.data.startswith("broker-log")
+        line = _at_most(f"verdicts alone by CRC alone, {row.data}", found, ratio, 1.3)
+        yield line if is_large else Line(measured=line.measured, found=found, ratio=ratio)
+
+
+def _bounds(kept: Kept) -> Iterator[Line]:
+    nights = [row for row in rows_of(kept, "onceover") if row.bytes]
+    for row in nights:
+        ratio = row.numbers["read bytes"] / row.bytes
+        yield _at_most(f"bytes read by bytes of input, {row.title}, {row.data}", "", ratio, 2.1)
+    if nights:
+        worker = max(row.numbers["worker MB"] for row in nights)
+        shuffled = max(row.numbers["shuffled bytes"] for row in nights)
+        yield Line(
+            measured="most memory of a worker", found=f"{worker:,.0f} MB", goal="2 GB", met=worker <= 2048
+        )
+        yield Line(
+            measured="bytes shuffled", found=f"{shuffled:,.0f}", goal="headers only", met=shuffled == 0
+        )
+
+
+def _at_most(measured: str, found: str, ratio: float, goal: float) -> Line:
+    return Line(measured=measured, found=found, ratio=ratio, goal=f"at most {goal:g}", met=ratio <= goal)
+
+
+def _at_least(measured: str, found: str, ratio: float, goal: float) -> Line:
+    return Line(measured=measured, found=found, ratio=ratio, goal=f"at least {goal:g}", met=ratio >= goal)
+
+
+def _rate(row: Row) -> str:
+    return f"{row.seconds:.1f} s, {row.records_per_second / 1e6:.2f} M records/s"
+
+
+HEADINGS = ("measured", "found", "ratio", "goal", "")
+GROWTH_HEADINGS = (
+    "what grows",
+    "how many",
+    "s",
+    "by linear",
+    "CPU by linear",
+    "worker MB",
+    "driver MB",
+    "JVM MB",
+)
+SCALE_HEADINGS = ("night", "size", "rate per core", "core hours", "cores for 1 h", "cores for 4 h")
+KNOB_HEADINGS = ("knob", "value", "s", "M records/s", "worker MB")
+
+
+def growth_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
+    """Time per unit by that of the smallest night: 1 is linear, less is better."""
+    first: dict[str, Row] = {}
+    for row in (*rows_of(kept, "growth"), *rows_of(kept, "commits")):
+        start = first.setdefault(row.title, row)
+        times = row.numbers["amount"] / start.numbers["amount"]
+        memory = (f"{row.numbers.get(name, 0):,.0f}" for name in ("worker MB", "driver MB", "JVM MB"))
+        yield (
+            row.title,
+            f"{row.numbers['amount']:,.0f}",
+            f"{row.seconds:.1f}",
+            f"{row.seconds / start.seconds / times:.2f}",
+            f"{row.cpu_seconds / max(start.cpu_seconds, 0.01) / times:.2f}",
+            *memory,
+        )
+
+
+def knob_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
+    """Each knob alone."""
+    codecs = rows_of(kept, "onceover", "onceover")
+    for row in (*(replace(row, title="codec") for row in codecs), *rows_of(kept, "knobs")):
+        memory = f"{row.numbers['worker MB']:,.0f}" if "worker MB" in row.numbers else ""
+        yield row.title, row.data, f"{row.seconds:.1f}", f"{row.records_per_second / 1e6:.2f}", memory
+
+
+def step_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
+    """Where a night's time goes."""
+    for row in rows_of(kept, "onceover"):
+        steps = [row.numbers.get(f"{step} s", 0.0) for step in STEPS]
+        if any(steps):
+            yield f"{row.title}, {row.data}", *(f"{seconds:.1f}" for seconds in steps), f"{row.seconds:.1f}"
+
+
+def scale_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
+    """What nights of 1 and 100 TB need at the rates measured here, per core."""
+    cores = os.cpu_count() or 1
+    for row in rows_of(kept, "onceover"):
+        if not row.bytes:
+            continue
+        rate = row.bytes / row.seconds / cores
+        for terabytes in (1, 100):
+            hours = terabytes * 1e12 / rate / 3600
+            yield (
+                f"{row.title}, {row.data}",
+                f"{terabytes} TB",
+                f"{rate / 1e6:,.0f} MB/s",
+                f"{hours:,.1f}",
+                f"{math.ceil(hours):,}",
+                f"{math.ceil(hours / 4):,}",
+            )
+
+
+STEPS = ("index", "rebuild", "admit", "resolve", "materialise", "audit", "publish")
+
+
+def tables(kept: Kept) -> Iterator[Table]:
+    """What a terminal shows."""
+    yield _table("Compared", HEADINGS, [line.cells for line in headline(kept)])
+    yield _table("Steps, in seconds", ("night", *STEPS, "all"), list(step_cells(kept)))
+    yield _table("Growth", GROWTH_HEADINGS, list(growth_cells(kept)))
+    yield _table("Larger nights", SCALE_HEADINGS, list(scale_cells(kept)))
+    yield _table("Knobs", KNOB_HEADINGS, list(knob_cells(kept)))
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(*headings, title=title)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def blocks(kept: Kept) -> dict[str, str]:
+    """What pages show, by the name of the place."""
+    return {
+        "compared": markdown(HEADINGS, [line.cells for line in headline(kept)]),
+        "steps": markdown(("night", *STEPS, "all"), list(step_cells(kept))),
+        "growth": markdown(GROWTH_HEADINGS, list(growth_cells(kept))),
+        "knobs": markdown(KNOB_HEADINGS, list(knob_cells(kept))),
+        "nights": markdown(SCALE_HEADINGS, list(scale_cells(kept))),
+        "when": _when(kept),
+    }
+
+
+def _when(kept: Kept) -> str:
+    days = sorted({found.measured_at[:10] for found in kept.values()})
+    machines = sorted({found.machine for found in kept.values()})
+    return f"Measured on {' and '.join(days)} on {' and '.join(machines)}."
+
+
+def fill(text: str, parts: Mapping[str, str]) -> str:
+    """`text` with each part between its marks."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        if found:
+            text = f"{before}{begin}{part}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def write_page(kept: Kept, pages: Sequence[Path] = PAGES) -> None:
+    """Puts the tables into the pages."""
+    for page in pages:
+        page.write_text(fill(page.read_text(), blocks(kept)))

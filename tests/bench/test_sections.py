@@ -1,0 +1,126 @@
+"""The benchmark does not rot: every section runs on next to nothing; no clock is judged."""
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.spark_session import Spark
+from tests.bench import growth, knobs, onceover
+from tests.bench.__main__ import SECTIONS, parse, volume_of
+from tests.bench.floor import run_floor
+from tests.bench.live_broker import consumer_row
+from tests.bench.mix_data import objects_of
+from tests.bench.page import blocks, fill, headline
+from tests.bench.plots import write_plots
+from tests.bench.room import TINY, Results, Room, Row, save, saved
+from tests.in_process import InProcess
+
+GIVEN_AWAY = {"DuckDB, decoded records", "plain PySpark"}
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
+    return Room(home=tmp_path_factory.mktemp("bench"), volume=TINY, spark=InProcess())
+
+
+@pytest.fixture(scope="module")
+def published(room: Room) -> Row:
+    return onceover.capture_night(room, Codec.LZ4)
+
+
+def test_the_floor_writes_the_very_records_that_onceover_publishes(
+    room: Room, published: Row, tmp_path: Path
+) -> None:
+    found = run_floor(room.capture(Codec.LZ4), tmp_path, 1)
+    assert found.records == published.records
+    assert sum(pq.read_metadata(path).num_rows for path in tmp_path.iterdir()) == published.records
+
+
+def test_a_night_has_aborted_transactions_and_duplicates(room: Room, published: Row) -> None:
+    log = onceover.broker_log_night(room, Codec.LZ4)
+    assert log.records == published.records
+    assert 0.9 < log.bytes / published.bytes < 0.99
+
+
+def test_others_come_to_the_same_records(room: Room, published: Row, spark: Spark) -> None:
+    rivals = [
+        row
+        for section in ("duck", "plain_spark")
+        for row in import_module(f"tests.bench.{section}").measure(replace(room, spark=spark))
+    ]
+    assert {row.title: row.records for row in rivals} == dict.fromkeys(GIVEN_AWAY, published.records)
+
+
+@pytest.mark.parametrize("section", ["verdicts", "commits", "kernels"])
+def test_a_section_measures_something(room: Room, published: Row, section: str) -> None:
+    rows = import_module(f"tests.bench.{section}").measure(room)
+    assert rows
+    assert all(row.seconds > 0 or row.numbers for row in rows)
+
+
+def test_inspect_is_measured_in_every_case(room: Room, published: Row) -> None:
+    from tests.bench.dump_log import SMALL, _row, cases
+    from tests.bench.inspect_data import write_segments
+
+    small = write_segments(room.home / "inspect", SMALL)
+    found = [_row(case, small, None) for case in cases(room)[::3]]
+    assert all(row.bytes and row.seconds for row in found)
+
+
+@pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
+def test_growth_is_measured_along_every_axis(room: Room, axis: growth.Axis) -> None:
+    found = growth.measure_axis(room, axis)
+    assert [row.numbers["amount"] for row in found] == [axis.least]
+
+
+def test_a_knob_is_turned(room: Room, published: Row) -> None:
+    turned = knobs._limit(room, room.capture(Codec.LZ4), "file_bytes", "1MiB")
+    assert turned.records == published.records
+    assert turned.numbers["files"] > 1
+
+
+def test_the_consumers_own_lines_tell_when_the_last_record_came() -> None:
+    printed = "\n".join(
+        f"2026-11-16 08:00:0{second}:000, 0, 1.0, 1.0, {count}, {count}, 0, 0, 0.0, 0.0"
+        for second, count in enumerate((500, 900, 1000, 1000, 1000))
+    )
+    assert (consumer_row(printed, "lz4").records, consumer_row(printed, "lz4").seconds) == (1000, 3.0)
+
+
+def test_data_is_written_once(room: Room) -> None:
+    before = {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
+    assert before
+    assert before == {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
+
+
+def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None:
+    floor = Row(title="floor", data="lz4", seconds=2.0, records=100)
+    numbers = {"read bytes": 190.0, "worker MB": 10.0, "shuffled bytes": 0.0, "index s": 1.0}
+    night = Row(title="onceover", data="lz4", seconds=2.5, records=100, bytes=100, numbers=numbers)
+    nights = [Row(title="files", seconds=s, numbers={"amount": n}) for s, n in ((1.0, 10.0), (5.0, 40.0))]
+    for section, rows in {"floor": [floor], "onceover": [night], "growth": nights}.items():
+        save(tmp_path, section, rows)
+    kept = saved(tmp_path)
+    assert [line.ratio for line in headline(kept)][:2] == [1.0, 1.25]
+    assert "| files | 40 | 5.0 | 1.25 |" in blocks(kept)["growth"]
+    assert (
+        fill("a\n<!-- when -->\nold\n<!-- /when -->b", {"when": "new"})
+        == "a\n<!-- when -->\nnew\n<!-- /when -->b"
+    )
+    write_plots(kept, tmp_path)
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"throughput.svg", "growth.svg"}
+    assert all(isinstance(found, Results) for found in kept.values())
+
+
+def test_arguments_choose_sections_and_volumes(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = parse(["--only", "floor,duck", "--records", "5", "--codecs", "zstd"])
+    assert (chosen.sections, volume_of(chosen).records) == (("floor", "duck"), 5)
+    assert volume_of(chosen).codecs == (Codec.ZSTD,)
+    assert parse([]).sections == SECTIONS
+    with pytest.raises(SystemExit):
+        parse(["--only", "nothing"])
+    assert "no such section: nothing" in capsys.readouterr().err
