@@ -24,7 +24,7 @@ from spark_jobs.inspection.report import Level, Remark, Report
 from spark_jobs.inspection.rows import as_json, as_text, format_rows, heading
 from spark_jobs.inspection.segments import FAST_FROM, Segment, read_segment
 from spark_jobs.inspection.shown_records import show_records, style_of
-from spark_jobs.inspection.target import Kind, NotKafka, is_partition, recognise
+from spark_jobs.inspection.target import Kind, NotKafka, check_first_batch, is_partition, recognise
 from spark_jobs.inspection.visibility import Outcome, decide
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import LogFileKind, parse_partition_dir
@@ -64,11 +64,20 @@ def inspect_path(path: Path, options: Options, printer: Printer, say: Say) -> bo
     if kind is Kind.SEGMENT:
         return _show_segment(path, options, printer, say)
     if kind is Kind.PARTITION:
-        return _show_partition(_read(path, options), options, printer, say)
+        log = _read(path, options)
+        _check_any_batch(log)
+        return _show_partition(log, options, printer, say)
     if kind is Kind.LOG_DIRECTORY:
         return _show_log_directory(path, options, printer, say)
     printer.report(_SMALL_FILES[kind](path))
     return True
+
+
+def _check_any_batch(log: PartitionLog) -> None:
+    """Refuse a directory that holds bytes and not one batch, for the reason that its file is refused for."""
+    for segment in log.segments if not log.batches.rows else ():
+        if segment.size:
+            check_first_batch(segment.path, is_named=True)
 
 
 def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> bool:

@@ -72,7 +72,7 @@ def recognise(path: Path) -> Kind:
     if named is None and path.name in _BY_NAME:
         return _BY_NAME[path.name]
     if named is None or named.kind is LogFileKind.LOG:
-        _check_first_batch(path, is_named=named is not None)
+        check_first_batch(path, is_named=named is not None)
     return _BY_EXTENSION[named.kind] if named else Kind.SEGMENT
 
 
@@ -93,7 +93,7 @@ def is_partition(path: Path) -> bool:
     return named is not None and named.suffix is None and path.is_dir()
 
 
-def _check_first_batch(path: Path, *, is_named: bool) -> None:
+def check_first_batch(path: Path, *, is_named: bool) -> None:
     """Refuse a file that does not begin with a batch; what stands behind it is a remark's business.
 
     Kafka's own name is enough for an empty file, a wrong checksum or a batch that was never finished.

@@ -82,7 +82,7 @@ class Nights:
             self._base(number).mkdir()
         WRITES.names = []
         _run(self._settings, NIGHTS[number])
-        self.changes.append(WRITES.names)
+        self.changes.append(list(WRITES.names))
         return standing(self._settings)
 
     def _base(self, number: int) -> Path:

@@ -51,3 +51,18 @@ def test_a_log_directory_with_damage_anywhere(
     for target in (tmp_path, tmp_path / "orders-0", tmp_path / "__transaction_state-0"):
         result = inspect(target, *way, "--isolation", "read_committed")
         assert result.exit_code == 0 or ("--records" in way and "error" in result.output), result.exception
+
+
+def test_a_partition_that_holds_bytes_and_no_batch_is_refused_as_its_file_is(
+    inspect: Inspect, tmp_path: Path
+) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    file = directory / NAMES[0]
+    file.write_bytes(b"\x7f" * 5000)
+    for path in (directory, file):
+        result = inspect(path)
+        assert result.exit_code == 1
+        assert "not a Kafka file: it does not begin with a record batch" in result.output
+    file.write_bytes(b"")
+    assert inspect(directory).exit_code == 0
