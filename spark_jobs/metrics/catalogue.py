@@ -28,12 +28,7 @@ STEP_DURATION = Metric("onceover_step_duration_seconds", "How long a step of the
 STAGED_BYTES = Metric("onceover_staged_bytes", "Bytes of the objects that the last run took.")
 STAGED_OBJECTS = Metric("onceover_staged_objects", "Objects that the last run took.")
 SET_ASIDE = Metric("onceover_set_aside_objects", "Objects that were not fit to be taken; a later run may.")
-BATCHES = Metric("onceover_batches", "Batches of the last run by verdict.", ("verdict",))
-TOPIC_BATCHES = Metric(
-    "onceover_topic_batches",
-    "Batches of the last run: accepted, duplicate, rejected, corrupt or held.",
-    ("topic", "group"),
-)
+BATCHES = Metric("onceover_batches", "Batches of the last run by verdict.", ("topic", "verdict"))
 PUBLISHED_RECORDS = Metric("onceover_published_records", "Rows that the last run added.", ("topic",))
 PUBLISHED_BYTES = Metric("onceover_published_bytes", "Bytes of the files that hold them.", ("topic",))
 QUARANTINED = Metric("onceover_quarantined_rows", "Rows of the last run in quarantine.", ("kind",))
@@ -60,7 +55,6 @@ METRICS: tuple[Metric, ...] = (
     STAGED_OBJECTS,
     SET_ASIDE,
     BATCHES,
-    TOPIC_BATCHES,
     PUBLISHED_RECORDS,
     PUBLISHED_BYTES,
     QUARANTINED,

@@ -9,8 +9,9 @@ from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
 from spark_jobs.metrics import catalogue
 from spark_jobs.metrics.catalogue import Metric
+from spark_jobs.metrics.topic_verdicts import topic_verdicts
 from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.protocol.verdict import Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.headline import PARTITIONS, RESULTS, quarantine, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus
@@ -56,9 +57,7 @@ def _run(line: LedgerLine) -> Iterator[Sample]:
 def _data(tables: RunTables) -> Iterator[Sample]:
     counts = {step: tables.counts(step) for step in Step}
     yield from _staged(counts[Step.STAGE])
-    if counts[Step.ADMIT]:
-        yield from _by_name(catalogue.BATCHES, counts[Step.ADMIT], Verdict)
-    yield from _topic_batches(tables)
+    yield from _batches(tables)
     if counts[Step.RESOLVE]:
         yield from _by_name(catalogue.TRANSACTIONS, counts[Step.RESOLVE], Outcome)
     yield from _held_back(tables)
@@ -83,11 +82,9 @@ def _by_name(metric: Metric, counts: Mapping[str, int], names: Iterable[str]) ->
     yield from (Sample(metric, counts.get(name, 0), (str(name),)) for name in names)
 
 
-def _topic_batches(tables: RunTables) -> Iterator[Sample]:
-    found: Counter[tuple[str, str]] = Counter()
-    for row in tables.rows(Step.ADMIT, PARTITIONS):
-        found.update({(row["topic"], group.value): row[group] for group in VerdictGroup})
-    yield from (Sample(catalogue.TOPIC_BATCHES, count, labels) for labels, count in sorted(found.items()))
+def _batches(tables: RunTables) -> Iterator[Sample]:
+    for topic, counts in sorted(topic_verdicts(tables).items()):
+        yield from (Sample(catalogue.BATCHES, counts[name], (topic, name.value)) for name in Verdict)
 
 
 def _held_back(tables: RunTables) -> Iterator[Sample]:

@@ -22,7 +22,7 @@ def send(samples: Iterable[Sample], address: Address) -> None:
 
 
 def gauge(sample: Sample) -> str:
-    """`onceover.batches.accepted:12|g`."""
+    """`onceover.batches.orders.accepted:12|g`."""
     name = sample.metric.name.replace("onceover_", "onceover.", 1)
     parts = (name, *(UNSAFE.sub("_", value) for value in sample.labels))
     return f"{'.'.join(parts)}:{sample.value:.15g}|g"

@@ -15,7 +15,7 @@ from infra.cluster.topology import COLLECTOR_PORT
 from spark_jobs.config.audit import Severity
 from spark_jobs.metrics.catalogue import METRICS, Metric
 from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.protocol.verdict import Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.tables.quarantine import QuarantineKind
 
 INFRA = Path(__file__).parents[2] / "infra"
@@ -24,13 +24,12 @@ DASHBOARD = INFRA / "grafana" / "dashboards" / "onceover.json"
 KNOWN = {metric.name: metric for metric in METRICS}
 VALUES: dict[str, frozenset[str]] = {
     "verdict": frozenset(Verdict),
-    "group": frozenset(VerdictGroup),
     "outcome": frozenset(Outcome),
     "severity": frozenset(Severity),
     "kind": frozenset(QuarantineKind),
 }
 USE = re.compile(r"\b(onceover_\w+)(?:\{([^}]*)\})?")
-MATCHER = re.compile(r'(\w+)=~?"([^"]*)"')
+MATCHER = re.compile(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"')
 GROUPING = re.compile(r"(?:by|ignoring) \(([^)]*)\)")
 
 
@@ -59,14 +58,14 @@ def used(expression: str) -> Iterator[tuple[Metric, str]]:
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
 def test_an_expression_uses_metrics_labels_and_values_that_exist(expression: str) -> None:
-    metrics = dict(used(expression))
-    assert metrics
-    for metric, matchers in metrics.items():
+    uses = list(used(expression))
+    assert uses
+    for metric, matchers in uses:
         for label, values in MATCHER.findall(matchers):
             assert label in metric.labels
             assert set(values.split("|")) <= VALUES[label]
     for labels in GROUPING.findall(expression):
-        assert set(labels.split(", ")) <= {label for metric in metrics for label in metric.labels}
+        assert set(labels.split(", ")) <= {label for metric, _ in uses for label in metric.labels}
 
 
 def test_every_metric_is_on_the_dashboard_or_in_a_rule() -> None:

@@ -41,12 +41,19 @@ def test_every_metric_is_there_and_each_is_a_gauge(published: Settings) -> None:
     assert types_in(text_of(published)) == {metric.name: "gauge" for metric in METRICS}
 
 
-def test_batches_are_counted_by_verdict_as_the_table_has_them(published: Settings, found: Read) -> None:
+def test_batches_are_counted_by_topic_and_verdict_as_the_table_has_them(
+    published: Settings, found: Read
+) -> None:
     with open_catalog(published) as catalog:
-        table = catalog.load_table("onceover.batches")
-        counted = Counter(table.scan(f"run_date == '{LAST}'").to_arrow().column("verdict").to_pylist())
-    assert found["onceover_batches"] == {only({"verdict": verdict}): counted[verdict] for verdict in Verdict}
-    assert sum(found["onceover_topic_batches"].values()) == counted.total()
+        rows = catalog.load_table("onceover.batches").scan(f"run_date == '{LAST}'").to_arrow()
+    counted = Counter(zip(rows.column("topic").to_pylist(), rows.column("verdict").to_pylist(), strict=True))
+    topics = {str(topic) for topic, _ in counted}
+    assert found["onceover_batches"] == {
+        only({"topic": topic, "verdict": verdict}): counted[topic, verdict]
+        for topic in topics
+        for verdict in Verdict
+    }
+    assert {Verdict.DUPLICATE, Verdict.OVERLAP} <= {verdict for _, verdict in counted}
 
 
 def test_published_records_are_the_rows_of_the_topics_tables(published: Settings, found: Read) -> None:
@@ -140,6 +147,6 @@ def test_statsd_gets_the_same_numbers_in_packets_that_fit(published: Settings) -
             packet = server.recv(65_536)
             assert len(packet) <= PACKET_BYTES
             lines += packet.decode().split("\n")
-    accepted = int(numbers["onceover_batches"][only({"verdict": "accepted"})])
-    assert f"onceover.batches.accepted:{accepted}|g" in lines
+    accepted = int(numbers["onceover_batches"][only({"topic": "orders", "verdict": "accepted"})])
+    assert f"onceover.batches.orders.accepted:{accepted}|g" in lines
     assert Counter(line.rpartition("|")[2] for line in lines) == {"g": expected}
