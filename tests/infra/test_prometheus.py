@@ -102,14 +102,17 @@ def test_prometheus_asks_the_collector_of_the_compose_file() -> None:
     assert config["rule_files"] == [RULES.name]
 
 
-def test_promtool_accepts_configuration_and_rules() -> None:
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("check", "config", INFRA / "prometheus" / "prometheus.yml"),
+        ("test", "rules", Path(__file__).with_name("rules_test.yml")),
+    ],
+    ids=["they are valid", "they tell of the right nights"],
+)
+def test_promtool_says_of_configuration_and_rules(question: tuple[str | Path, ...]) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: prometheus); the other tests here still hold")
-    done = subprocess.run(
-        [promtool, "check", "config", INFRA / "prometheus" / "prometheus.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run([promtool, *question], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
