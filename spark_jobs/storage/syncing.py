@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+LARGE_BYTES = 2**20
+"""Thousands of small files are better left to the system, which writes neighbours together."""
 _WRITE = 2
 """Of Linux' sync_file_range: begin to write what is dirty, and wait for nothing."""
 
@@ -18,9 +20,9 @@ def sync(path: Path) -> None:
 
 
 def begin_sync(path: Path) -> None:
-    """The disk begins with the file now rather than in half a minute; where this cannot be said, nothing."""
+    """The disk begins with a large file now, not in half a minute; where this cannot be said, nothing."""
     send = _sync_file_range()
-    if send is not None:
+    if send is not None and path.stat().st_size >= LARGE_BYTES:
         with _opened(path) as file:
             send(file, 0, 0, _WRITE)
 
