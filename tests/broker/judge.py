@@ -23,10 +23,12 @@ class JudgeUnavailableError(Exception):
 
 def kafka_jars() -> Path:
     """The folder with Kafka's jars, fetched through Maven the first time."""
+    if not shutil.which("java"):
+        raise JudgeUnavailableError("broker tests need Java on the PATH")
     if (JARS / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
         return JARS
-    if not shutil.which("mvn") or not shutil.which("java"):
-        raise JudgeUnavailableError("broker tests need Maven and Java on the PATH")
+    if not shutil.which("mvn"):
+        raise JudgeUnavailableError("broker tests need Maven on the PATH, to fetch Kafka once")
     command = ["mvn", "-q", "-B", "-f", str(POM), COPY_GOAL, f"-DoutputDirectory={JARS}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
