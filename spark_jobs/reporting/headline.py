@@ -11,7 +11,6 @@ from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, StepLine
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.tables.quarantine import QUARANTINE
-from spark_jobs.tables.table_files import LISTING
 
 PARTITIONS = "partitions.parquet"
 RESULTS = "expectation_results.parquet"
@@ -69,8 +68,8 @@ def lag(tables: RunTables) -> Row:
 def quarantine(tables: RunTables) -> dict[str, int]:
     """Rows in quarantine by kind."""
     found: Counter[str] = Counter()
-    for entry in tables.rows(Step.MATERIALISE, LISTING):
-        if entry["topic"] is None and entry["table"] == QUARANTINE.name and entry["file"]:
+    for entry in tables.table_files(Step.MATERIALISE):
+        if entry["topic"] is None and entry["table"] == QUARANTINE.name:
             key = tables.key(Step.MATERIALISE, entry["file"])
             for rows in iter_rows(tables.lake, key, columns=["kind"]):
                 found.update(map(str, rows.column("kind").to_pylist()))

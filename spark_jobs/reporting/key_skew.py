@@ -6,7 +6,6 @@ from typing import Any
 from spark_jobs.flow import Step
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.parquet_file import iter_rows
-from spark_jobs.tables.table_files import LISTING
 
 PER_FILE = 20_000
 PER_TOPIC = 100_000
@@ -19,9 +18,9 @@ Skew = dict[str, Any]
 def key_skews(tables: RunTables) -> dict[str, Skew]:
     """By topic: how many keys were looked at, how many differ, and the most frequent ones."""
     counted: dict[str, Counter[bytes | None]] = defaultdict(Counter)
-    for entry in tables.rows(Step.MATERIALISE, LISTING):
+    for entry in tables.table_files(Step.MATERIALISE):
         topic = entry["topic"]
-        if topic is not None and entry["file"] and counted[topic].total() < PER_TOPIC:
+        if topic is not None and counted[topic].total() < PER_TOPIC:
             key = tables.key(Step.MATERIALISE, entry["file"])
             first = next(iter_rows(tables.lake, key, columns=["key"], rows=PER_FILE), None)
             counted[topic].update([] if first is None else first.column("key").to_pylist())

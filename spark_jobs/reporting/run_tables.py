@@ -1,6 +1,7 @@
 """What a run left in its folder: a run that failed, or was asked for less, has only the first of it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import DONE
+from spark_jobs.tables.table_files import LISTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class RunTables:
         """The rows of a small table; none if there is no such table."""
         table = self.table(step, path)
         return [] if table is None else table.to_pylist()
+
+    def table_files(self, step: Step) -> Iterator[dict[str, Any]]:
+        """The files that `step` made for published tables, as far as they are still there."""
+        for entry in self.rows(step, LISTING):
+            if entry["file"] is not None and self.has(step, entry["file"]):
+                yield entry
 
     def json(self, step: Step, path: str) -> Any | None:
         return json.loads(self.lake.read(self.key(step, path))) if self.has(step, path) else None

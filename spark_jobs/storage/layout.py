@@ -7,6 +7,7 @@ chain/0000000001.json      the final runs in order; an entry's creation is what 
 state/ab/ab12…             what partitions hand from night to night, named by its SHA-256
 ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
 locks/0000000001.json      who works on the lake
+dashboard/index.html       the site that shows the runs; made of the above, so it can be made again
 expiry/topics.orders.json  files of a table that no snapshot names any more, until they are gone
 replays/3f9a….json         decisions to take something of a quarantine up again
 """
