@@ -62,8 +62,8 @@ class AuditTask:
 
     Rows of `replayed` files are of earlier nights, so they do not continue those of `records`.
 
-    `partition_count` is how many partitions the topic has, as far as anybody knows. Unless transactions are
-    to be whole, the end of what is published may cut through one.
+    `partition_count` is how many partitions the topic has at least, as far as anybody knows. Unless
+    transactions are to be whole, the end of what is published may cut through one.
     """
 
     inputs: tuple[PartitionInputs, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib import import_module
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,8 @@ import pyarrow as pa
 from expectations.facts import Facts
 from expectations.finding import Finding, Judgement
 from expectations.gate import check, failed
-from spark_jobs.auditing.inputs import PartitionInputs
+from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
+from spark_jobs.auditing.key_places import Row, doubtful_tasks, hash_keys, recount
 from spark_jobs.auditing.partitions import partition_inputs, read_accounts
 from spark_jobs.auditing.plan import plan_tasks, plan_transactions
 from spark_jobs.auditing.transaction_facts import count_transactions
@@ -85,11 +86,29 @@ def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> 
     parallelism = context.spark.parallelism if inputs else 1
     tasks = plan_tasks(context.folder, inputs, context.settings, parallelism=parallelism)
     found = chain.from_iterable(context.run_tasks(count_facts, tasks))
-    rows = [
+    rows: list[Row] = [
         {"topic": each.partition.topic, "partition": each.partition.partition, **facts}
         for each, facts in zip(inputs, found, strict=True)
     ]
+    recounted = recount_keys(context, tasks, rows)
+    for row in rows:
+        row["keys_elsewhere"] = recounted.get((row["topic"], row["partition"]), row["keys_elsewhere"])
     return PARTITION_FACTS.cast(pa.Table.from_pylist(rows, schema=PARTITION_FACTS.schema))
+
+
+def recount_keys(
+    context: RunContext, tasks: Sequence[AuditTask], rows: Sequence[Row]
+) -> dict[tuple[str, int], int]:
+    """Keys elsewhere of topics that have more partitions than were seen, by topic and partition."""
+    allowed = context.settings.audit.keys_elsewhere
+    doubtful = doubtful_tasks(tasks, rows, allowed)
+    found = zip(doubtful, context.run_tasks(hash_keys, doubtful) if doubtful else (), strict=True)
+    counts: dict[tuple[str, int], int] = {}
+    for topic, same in groupby(found, key=lambda each: each[0].inputs[0].partition.topic):
+        together = list(same)
+        hashes = [each for _, each in together]
+        counts |= recount(topic, hashes, together[0][0].partition_count, allowed)
+    return counts
 
 
 def logical_time(context: RunContext) -> str:
