@@ -78,8 +78,10 @@ def test_sizes_may_carry_a_unit(text: str, size: int) -> None:
 
 
 def test_limits_reach_the_protocol() -> None:
-    settings = parse(f"{SMALLEST}limits: {{decompressed_bytes_per_batch: 1MiB}}")
-    assert settings.limits.protocol == ProtocolLimits(decompressed_bytes=2**20)
+    limits = "{decompressed_bytes_per_batch: 1MiB, records_per_batch: 7, headers_per_record: 3}"
+    settings = parse(f"{SMALLEST}limits: {limits}")
+    expected = ProtocolLimits(decompressed_bytes=2**20, records_per_batch=7, headers_per_record=3)
+    assert settings.limits.protocol == expected
 
 
 def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
