@@ -2,14 +2,20 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+ENDED = [b"Z", b"X"]
+"""States of a process that only waits for its parent to hear of its end."""
+
 
 def kill(pids: Iterable[int]) -> None:
-    """Ends them without a warning."""
+    """Ends them without a warning; returns when they have ended."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+        while (_fields(pid) or ENDED)[0] not in ENDED:
+            time.sleep(0.01)
 
 
 def called_with(*words: str) -> list[int]:
@@ -24,9 +30,14 @@ def below(pids: Iterable[int], ancestor: int) -> list[int]:
 
 def _is_below(pid: int, ancestor: int) -> bool:
     while pid > 1 and pid != ancestor:
-        fields = _read(pid, "stat").rpartition(b")")[2].split()
+        fields = _fields(pid)
         pid = int(fields[1]) if fields else 0
     return pid == ancestor
+
+
+def _fields(pid: int) -> list[bytes]:
+    """State, parent and more; nothing of a process that is gone."""
+    return _read(pid, "stat").rpartition(b")")[2].split()
 
 
 def _all() -> list[int]:
