@@ -11,7 +11,10 @@ import pytest
 
 from infra.embedded.home import Home
 from infra.embedded.services import prepare
+from spark_jobs.config.load import parse_settings
 from spark_jobs.sample.nights import CONFIG, sample_files
+from spark_jobs.storage.errors import PublishFailed
+from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.s3_store import S3Store
 from tests.s3_server import S3Server
 
@@ -64,6 +67,21 @@ def _found_in(directory: Path, secrets: list[str]) -> list[str]:
     """Files below `directory` that hold one of `secrets`."""
     files = [path for path in directory.rglob("*") if path.is_file()]
     return [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+def test_a_catalog_that_does_not_answer_is_named_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"postgresql+psycopg2://user:{CATALOG_PASSWORD}@127.0.0.1:1/catalog"
+    monkeypatch.setenv("PYICEBERG_CATALOG__ONCEOVER__URI", address)
+    text = "lake: lake\ncatalog: {kind: sql}\nsources: [{name: a, kind: capture, root: b}]\n"
+    settings = parse_settings(text, name=CONFIG, base=tmp_path)
+    with (
+        pytest.raises(PublishFailed, match="the sql catalog does not answer") as failed,
+        open_catalog(settings),
+    ):
+        pytest.fail("there is no such catalog")
+    assert CATALOG_PASSWORD not in str(failed.value)
 
 
 def test_the_home_of_the_embedded_airflow_is_its_owners_alone(tmp_path: Path) -> None:

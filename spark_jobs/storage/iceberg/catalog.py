@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from spark_jobs.config.catalog import CatalogKind
 from spark_jobs.config.settings import S3Settings, Settings
-from spark_jobs.storage.errors import CatalogUnfit
+from spark_jobs.storage.errors import CatalogUnfit, PublishFailed
 
 NAME = "onceover"
 CATALOG_FILE = Path("catalog", "onceover.db")
@@ -19,13 +19,25 @@ _TYPES = {CatalogKind.SQLITE: "sql"}
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[Catalog]:
     """The catalog, with both namespaces in it; closed in the end."""
-    catalog = load_catalog(NAME, **catalog_properties(settings))
+    catalog = _reached(settings)
     try:
-        for namespace in (settings.catalog.topics, settings.catalog.namespace):
-            catalog.create_namespace_if_not_exists(namespace)
         yield catalog
     finally:
         catalog.close()
+
+
+def _reached(settings: Settings) -> Catalog:
+    """The catalog once it has answered; whatever it raises instead is told in a line, which can pass."""
+    properties = catalog_properties(settings)
+    try:
+        catalog = load_catalog(NAME, **properties)
+        for namespace in (settings.catalog.topics, settings.catalog.namespace):
+            catalog.create_namespace_if_not_exists(namespace)
+    except Exception as error:
+        first_line = str(error).strip().partition("\n")[0]
+        kind = settings.catalog.kind
+        raise PublishFailed(f"the {kind} catalog does not answer as one: {first_line}") from error
+    return catalog
 
 
 def catalog_properties(settings: Settings) -> dict[str, str]:
