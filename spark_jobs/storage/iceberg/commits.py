@@ -13,7 +13,6 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
@@ -21,6 +20,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.storage.errors import PublishedDiffers, PublishFailed
+from spark_jobs.storage.iceberg.footers import footers_of
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
 from spark_jobs.tables.published import RUN_DATE
@@ -130,7 +130,7 @@ def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp
     try:
         with table.transaction() as transaction:
             _evolve(transaction, target)
-            added = [_described(table.io, transaction, path, stamp.day) for path in change.added]
+            added = _described(table.io, transaction, change.added, stamp.day)
             snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
             with ManageSnapshots(transaction) as refs:
                 refs.create_tag(snapshot_id, stamp.run_id)
@@ -168,15 +168,18 @@ def _check_types(standing: Schema, wanted: Schema, target: TableTarget) -> None:
             )
 
 
-def _described(io: FileIO, transaction: Transaction, path: str, day: date) -> IcebergFile:
-    """The file as manifests describe it; its statistics must say that all of it is of `day`.
+def _described(
+    io: FileIO, transaction: Transaction, paths: Sequence[str], day: date
+) -> tuple[IcebergFile, ...]:
+    """The files as manifests describe them; their statistics must say that all of them is of `day`.
 
     Where they say nothing, Iceberg takes the date for null, and readers of the date would miss the rows.
     """
-    file = parquet_file_to_data_file(io, transaction.table_metadata, path)
-    if file.partition[0] != date_to_days(day):
-        raise PublishedDiffers(f"{path}: its statistics do not say that its rows are of {day}")
-    return file
+    files = tuple(footers_of(io, transaction.table_metadata).describe_all(paths))
+    for file in files:
+        if file.partition[0] != date_to_days(day):
+            raise PublishedDiffers(f"{file.file_path}: its statistics do not say that its rows are of {day}")
+    return files
 
 
 def _add_snapshot(
