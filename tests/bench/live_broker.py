@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.onceover import accepted_log
+from tests.bench.onceover import accepted_log, committed_records
 from tests.bench.room import ROOT, Room, Row
 from tests.broker.adoption import adopt
 from tests.broker.judge import COPY_GOAL, Broker, JudgeUnavailableError, java_command, kafka_jars
@@ -21,7 +21,6 @@ SPARK_POM = Path(__file__).with_name("spark_kafka_pom.xml")
 SPARK_JARS = Path.home() / ".cache" / "onceover" / "spark-kafka-4.0.0"
 NEEDED = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
 SEGMENT_BYTES = 2**30
-MANY = 10**10
 CONSUMER_TITLE, SPARK_TITLE = "Kafka ConsumerPerformance", "Spark Kafka source"
 
 
@@ -38,7 +37,8 @@ def measure(room: Room) -> Sequence[Row]:
         broker = Broker(Path(folder, "broker"))
         adopt(broker, {"orders": (len(list(log.iterdir())), "CreateTime")}, log, SEGMENT_BYTES)
         try:
-            consumed = room.best(lambda: consume(broker, Path(folder), data))
+            records = committed_records(room, room.volume.compared)
+            consumed = room.best(lambda: consume(broker, Path(folder), data, records))
             return [
                 consumed,
                 room.best(lambda: spark_rows(broker, Path(folder), data), room.volume.slow_times),
@@ -47,31 +47,21 @@ def measure(room: Room) -> Sequence[Row]:
             broker.stop()
 
 
-def consume(broker: Broker, folder: Path, data: str) -> Row:
-    """Counts what a read_committed consumer gets; the tool's own clock, without its wait for more."""
+def consume(broker: Broker, folder: Path, data: str, records: int) -> Row:
+    """Counts what a read_committed consumer gets; the tool's own clock, without joining its group."""
     properties = folder / "consumer.properties"
     properties.write_text("isolation.level=read_committed\nauto.offset.reset=earliest\n")
-    arguments = ("--bootstrap-server", broker.address, "--topic", "orders", "--num-records", str(MANY))
-    more = (
-        "--command-config",
-        str(properties),
-        "--timeout",
-        "5000",
-        "--hide-header",
-        "--show-detailed-stats",
-    )
+    arguments = ("--bootstrap-server", broker.address, "--topic", "orders", "--num-records", str(records))
+    more = ("--command-config", str(properties), "--timeout", "60000", "--hide-header")
     command = java_command(CONSUMER, *arguments, *more, heap="1g")
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return consumer_row(done.stdout, data)
 
 
 def consumer_row(printed: str, data: str) -> Row:
-    """The tool's lines, one per second: time, id, MB, MB/s, records, records/s, …; until the last record."""
-    lines = [line.split(", ") for line in printed.splitlines() if line[:2] == "20"]
-    counts = [int(line[4]) for line in lines]
-    last = next(place for place, count in enumerate(counts) if count == counts[-1])
-    intervals = last + 1
-    return Row(title=CONSUMER_TITLE, data=data, seconds=intervals * 1.0, records=counts[-1])
+    """The tool's line: start, end, MB, MB/s, records, records/s, ms to join, ms of fetching, …"""
+    line = next(line.split(", ") for line in printed.splitlines() if line[:2] == "20")
+    return Row(title=CONSUMER_TITLE, data=data, seconds=int(line[7]) / 1000, records=int(line[4]))
 
 
 def spark_jars() -> list[Path]:

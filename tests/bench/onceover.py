@@ -11,6 +11,7 @@ from tests.bench.nights import BROKER_LOG, CAPTURE, NightMeasured, run_measured
 from tests.bench.room import Room, Row
 
 WARM_RECORDS = 24_000
+COMMITTED = "committed"
 
 
 def measure(room: Room) -> Sequence[Row]:
@@ -37,7 +38,9 @@ def capture_night(room: Room, codec: Codec) -> Row:
     capture, log = room.capture(codec), accepted_log_place(room, codec)
     keep = None if log.exists() else log
     found = run_measured(capture, room.spark, config=CAPTURE, scratch=room.home / "lakes", keep_log=keep)
-    return _row("onceover", codec, found, objects_of(capture))
+    row = _row("onceover", codec, found, objects_of(capture))
+    log.with_name(COMMITTED).write_text(str(row.records))
+    return row
 
 
 def broker_log_night(room: Room, codec: Codec) -> Row:
@@ -51,8 +54,13 @@ def accepted_log(room: Room, codec: Codec) -> Path:
     """A broker's log directory of the night, made by a run of it if it is not there."""
     log = accepted_log_place(room, codec)
     if not log.exists():
-        run_measured(room.capture(codec), room.spark, scratch=room.home / "lakes", keep_log=log)
+        capture_night(room, codec)
     return log
+
+
+def committed_records(room: Room, codec: Codec) -> int:
+    """How many records of the night a consumer gets."""
+    return int(accepted_log(room, codec).with_name(COMMITTED).read_text())
 
 
 def accepted_log_place(room: Room, codec: Codec) -> Path:
