@@ -1,4 +1,7 @@
-"""Parquet files in a store: written part by part in a scratch file, read part by part wherever they lie."""
+"""Parquet files in a store: written part by part in a scratch file, read part by part wherever they lie.
+
+Workers have a core each, so none reads with several threads.
+"""
 
 import hashlib
 import io
@@ -96,7 +99,7 @@ def iter_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows in order, at most `rows` at a time; memory is that and one row group."""
     with _opened(store, key) as file:
-        yield from file.iter_batches(rows, columns=columns)
+        yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
 
 def iter_row_range(
@@ -105,7 +108,7 @@ def iter_row_range(
     """Rows `first` to `stop` (excluded), in parts; only the row groups that hold them are read."""
     with _opened(store, key) as file:
         groups, start = _groups_of(file, first, stop)
-        for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns):
+        for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False):
             part = batch.slice(max(first - start, 0), stop - max(first, start))
             start += batch.num_rows
             if part.num_rows:
@@ -124,7 +127,7 @@ def iter_groups(
     """The same in parts; memory is that of a part and one row group."""
     with _opened(store, key) as file:
         groups = _groups_within(file, column, first, last)
-        yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns)
+        yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False)
 
 
 def _groups_within(file: pq.ParquetFile, column: str, first: int, last: int) -> list[int]:
