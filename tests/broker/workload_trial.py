@@ -107,7 +107,7 @@ def _check_early_copies(life: Life, truth: Rows, journal: Sequence[Entry]) -> No
     """A copy from the middle shows what a consumer could read by then, and whole transactions if asked.
 
     They are whole if the copy is of one moment, as after a kill: one that was made file by file while the
-    broker went on may have some partitions of a transaction only, and the rest comes the night after.
+    broker went on may have some partitions of a transaction only.
     """
     for name in ("live", "killed"):
         lake = log_lake(life.copy(f"lake-{name}"), life.copy(name))
