@@ -1,12 +1,14 @@
 """# Dashboards that follow the tables
 
 Brings the dashboard of the lake up to date whenever a table of Onceover has changed, whoever has changed it:
-a night, a backfill, another DAG that announces the asset. It only reads runs, so it can be triggered at any
-time. The Data Docs of every run stand on the dashboard, too.
+a night, a backfill, another DAG that announces the asset. It can be triggered at any time. The Data Docs of
+every run stand on the dashboard, too. Then what the configured `retention` lets go is removed: old runs,
+staged objects and snapshots that nothing needs any more; without one, everything stays.
 """
 
-from airflow.sdk import DAG, TriggerRule
+from airflow.sdk import DAG, TriggerRule, chain
 
+from dags.parts.expire_task import expire_task
 from dags.parts.report_task import report_task
 from dags.parts.step_task import TABLES
 
@@ -19,6 +21,7 @@ with DAG(
     max_active_runs=1,
     tags=["onceover"],
 ) as quality:
-    report_task(
+    report = report_task(
         "Brings the dashboard up to date with all runs of the lake.", trigger_rule=TriggerRule.ALL_SUCCESS
     )
+    chain(report, expire_task("Removes what is older than the configured retention and needed by nobody."))

@@ -19,6 +19,7 @@ from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
     Errand,
+    ExpireRequest,
     FetchRequest,
     PlanRequest,
     ReportRequest,
@@ -44,18 +45,23 @@ class Errands:
 
     def do(self, request: StepRequest | Errand, narrator: Narrator) -> StepAnswer | Answer:
         settings = settings_for(request)
+        if isinstance(request, StepRequest):
+            return self._step(request, settings, narrator)
+        return Answer(values=self._values(request, settings, narrator))
+
+    def _values(self, request: Errand, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
         match request:
-            case StepRequest():
-                return self._step(request, settings, narrator)
             case SourcesRequest():
                 self._start_early(settings)
-                return Answer(values={"sources": [source.name for source in settings.sources]})
+                return {"sources": [source.name for source in settings.sources]}
             case FetchRequest():
-                return Answer(values=fetch_source(settings, request.day, request.source))
+                return fetch_source(settings, request.day, request.source)
             case ReportRequest():
-                return Answer(values=report_run(settings, request.run_id or None, narrator))
+                return report_run(settings, request.run_id or None, narrator)
+            case ExpireRequest():
+                return expire_values(settings)
             case PlanRequest():
-                return Answer(values=plan_values(settings, read_request(request.backfill)))
+                return plan_values(settings, read_request(request.backfill))
             case DaysRequest():
                 return self._days(request, settings, narrator)
         assert_never(request)
@@ -88,14 +94,14 @@ class Errands:
             tables=_tables(settings, outcome.run_id) if request.step is Step.PUBLISH else {},
         )
 
-    def _days(self, request: DaysRequest, settings: Settings, narrator: Narrator) -> Answer:
+    def _days(self, request: DaysRequest, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
         self._wait()
         spark, backfill = self._spark_for(settings), read_request(request.backfill)
         runs = [
             {"run_id": outcome.run_id, "tables": dict(_tables(settings, outcome.run_id))}
             for outcome in due_days(settings, backfill, request, spark=spark, narrator=narrator)
         ]
-        return Answer(values={"runs": runs})
+        return {"runs": runs}
 
     def _spark_for(self, settings: Settings) -> Spark:
         self._spark = self._spark or spark_for(settings.spark)
@@ -122,6 +128,19 @@ def _start(spark: Spark) -> None:
 
 def _load_audit() -> None:
     import_module(SLOW_TO_LOAD).prepare()
+
+
+def expire_values(settings: Settings) -> Mapping[str, int]:
+    """Removes what may go, and counts it."""
+    from spark_jobs.expire import expire  # noqa: PLC0415 — heavy, for one task
+
+    gone = expire(settings)
+    return {
+        "runs": len(gone.folders),
+        "staged_objects": len(gone.objects),
+        "snapshots": sum(len(table.snapshots) for table in gone.tables),
+        "bytes": gone.bytes,
+    }
 
 
 def plan_values(settings: Settings, request: BackfillRequest) -> Mapping[str, Any]:

@@ -55,6 +55,11 @@ class ReportRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireRequest(Request):
+    """Removal of what the configured retention lets go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest(Request):
     """What a backfill would do; `backfill` is the plain form of a `BackfillRequest`."""
 
@@ -112,7 +117,7 @@ class Failure:
     trace: str = ""
 
 
-Errand = SourcesRequest | FetchRequest | ReportRequest | PlanRequest | DaysRequest
+Errand = SourcesRequest | FetchRequest | ReportRequest | ExpireRequest | PlanRequest | DaysRequest
 """Requests that are answered by `Answer`."""
 Message = StepRequest | Errand | StopRequest | Said | StepAnswer | Answer | Failure
 _KINDS = (
@@ -120,6 +125,7 @@ _KINDS = (
     SourcesRequest,
     FetchRequest,
     ReportRequest,
+    ExpireRequest,
     PlanRequest,
     DaysRequest,
     StopRequest,

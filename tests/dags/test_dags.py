@@ -147,7 +147,7 @@ def test_the_dashboard_follows_the_tables(census: dict[str, Any]) -> None:
     quality = census["onceover_quality"]
 
     assert quality["schedule"] == "AssetTriggeredTimetable"
-    assert list(quality["tasks"]) == ["report"]
+    assert quality["edges"] == [["report", "expire"]]
 
 
 def test_a_connection_says_which_spark_to_use(tmp_path: Path) -> None:

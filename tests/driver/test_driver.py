@@ -14,6 +14,7 @@ from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step,
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
+    ExpireRequest,
     Failure,
     FetchRequest,
     Message,
@@ -78,6 +79,7 @@ def _is_heard(place: Place) -> bool:
         SourcesRequest(config="a"),
         FetchRequest(config="a", day=date(2024, 5, 1), source="gateway"),
         ReportRequest(config="a", run_id="r"),
+        ExpireRequest(config="a"),
         PlanRequest(config="a", backfill={"first": "2024-05-01"}),
         DaysRequest(config="a", backfill={"first": "2024-05-01"}, after="2024-05-01"),
         StopRequest(),
@@ -122,6 +124,14 @@ def test_a_report_needs_neither_a_run_nor_spark(request_: StepRequest, tmp_path:
 
     assert told == {"runs": 0}
     assert (tmp_path / "lake" / "dashboard" / "index.html").exists()
+
+
+def test_a_lake_without_a_retention_keeps_everything(request_: StepRequest) -> None:
+    run_step(request_, log=print)
+
+    gone = ask(ExpireRequest(config=request_.config), log=print)
+
+    assert gone == {"runs": 0, "staged_objects": 0, "snapshots": 0, "bytes": 0}
 
 
 def test_a_plan_names_days_and_reasons_but_no_objects(request_: StepRequest, tmp_path: Path) -> None:
