@@ -13,18 +13,17 @@ import numpy as np
 
 from spark_jobs.admitting.accepted_log import AcceptedLog
 from spark_jobs.admitting.batch_bytes import BatchCopier
-from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, with_markers
+from spark_jobs.admitting.capture_chunks import CaptureObjects, with_markers
+from spark_jobs.admitting.capture_judge import CaptureJudge
 from spark_jobs.admitting.copy_chunks import unused_chunk
 from spark_jobs.admitting.job import AdmittedPartition, PartitionJob
-from spark_jobs.admitting.judging import Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.judging import Judged, PartitionMemory
 from spark_jobs.admitting.lineage import Lineage
 from spark_jobs.admitting.parking import PatientMemory
 from spark_jobs.admitting.partition import PartitionNight, TaskFiles
 from spark_jobs.admitting.verdict_file import VerdictFile
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import TRANSACTION
-from spark_jobs.protocol.decision import Rules
-from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
 from spark_jobs.storage.parquet_file import read_table
@@ -48,22 +47,15 @@ class _Capture:
         self._job, self._task = job, task
         self._state = get_state(task.lake, job.state)
         self._objects = CaptureObjects(job.objects, task.settings)
-        self._rules = CaptureRules(job.partition, self._objects, task.settings)
         self._waiting = self._waiting_before()
-        self._memory = self._remember()
+        self._judge = CaptureJudge(
+            job.partition, self._state, self._objects, task.settings, waiting=self._waiting
+        )
+        self._memory = self._judge.memory
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
         self._night = PartitionNight(job, files, stack.enter_context(batches))
         self._night.carried = len(self._waiting)
         self._log = stack.enter_context(self._open_log())
-
-    def _remember(self) -> PartitionMemory:
-        # Under which version a marker was sent nobody tells, so none is refused for what only TV2 refuses.
-        version = self._task.settings.kafka.transaction_version
-        rules = Rules(transaction_version=version, marker_version=TransactionVersion.TV1)
-        if not self._state.parked and not self._objects.any_patient:
-            return PartitionMemory(self._state, rules)
-        most = self._task.settings.limits.parked_batches
-        return PatientMemory(self._state, rules, waiting=self._waiting, most=most)
 
     def _waiting_before(self) -> Rows:
         """The batches that earlier nights left waiting; in memory `object` is their object's order."""
@@ -95,8 +87,8 @@ class _Capture:
         markers = read_table(lake, job.markers) if job.markers else None
         keys = (key for copy in job.copies for key in copy.keys)
         for rows in with_markers(iter_index(lake, keys), markers):
-            for part in self._log.fitting(self._rules.chunk(rows)):
-                self._keep(*self._judge(part))
+            for part in self._log.fitting(self._judge.chunk(rows)):
+                self._keep(*self._judge.judge(part))
         parked = self._end()
         for copy in job.unused:
             for rows in iter_index(lake, copy.keys):
@@ -105,11 +97,6 @@ class _Capture:
         after = replace(_state_after(self._state, self._memory, parked), leader_epochs=leader_epochs)
         self._night.staged_end_offset = after.end_offset
         return self._night.finish(self._state, after, self._memory, outputs)
-
-    def _judge(self, part: Chunk) -> tuple[Judged, Rows]:
-        if isinstance(self._memory, PatientMemory):
-            return self._memory.judge_patiently(part, self._objects.is_patient(part.rows))
-        return self._memory.judge(part)
 
     def _keep(self, judged: Judged, closed: Rows) -> None:
         self._log.append(judged, closed)

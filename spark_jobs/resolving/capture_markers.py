@@ -1,17 +1,20 @@
 """What runs in a Spark task to give captures their markers, where the coordinator's log ends transactions.
 
-A marker goes right behind the last batch of its transaction on the partition. Where it cannot be told which
-transaction a batch belongs to, no marker is given to its producer from there on: what is unclear stays open,
-and is held.
+A marker goes right behind the last batch of its transaction on the partition, and behind what was sent amiss
+with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
+Where it cannot be told which transaction a batch belongs to, no marker is given to its producer from there
+on: what is unclear stays open, and is held.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.config.settings import Settings
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.capture_matching import match_batches
@@ -20,36 +23,42 @@ from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import Candidates, candidates
-from spark_jobs.resolving.captured_batches import CapturedBatch, chains_of, producers_in
+from spark_jobs.resolving.captured_batches import AT_THE_START, CapturedBatch, Chain, follow, producers_in
 from spark_jobs.resolving.timeline_rows import transactions_in
+from spark_jobs.storage.captured_night import CapturedNight, Judge
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.waiting_file import get_waiting
 from spark_jobs.tables.markers import MARKERS
 
-AT_THE_START = -(2**31)
-"""`before_object_order` of a marker that comes before everything of the night."""
+MarkerRow = dict[str, int]
+MOST_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerJob:
-    """One captured partition: index files of tonight, its state at the start, what waits of it."""
+    """One captured partition, and what waits of it since earlier nights."""
 
-    partition: TopicPartition
-    keys: tuple[str, ...]
-    state: str
+    night: CapturedNight
     waiting: str
+
+    @property
+    def partition(self) -> TopicPartition:
+        return self.night.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerTask:
-    """Some partitions for one worker; `timelines` are keys of files, `folder` is that of the step."""
+    """Some partitions for one worker; `timelines` are keys of files, `folder` is that of the step.
+
+    `judge` applies the rules by which a batch is taken or not.
+    """
 
     jobs: tuple[MarkerJob, ...]
     timelines: tuple[str, ...]
-    clock_skew_ms: int
+    judge: Judge
+    settings: Settings
     lake: ObjectStore
     folder: str
 
@@ -73,7 +82,7 @@ def mark_captures(task: MarkerTask) -> tuple[Marked, ...]:
 
 
 def _producers(task: MarkerTask, job: MarkerJob) -> set[int]:
-    return producers_in(task.lake, job.keys) | set(_open_parts(task, job)["producer_id"].tolist())
+    return producers_in(task.lake, job.night.keys) | set(_open_parts(task, job)["producer_id"].tolist())
 
 
 def _open_parts(task: MarkerTask, job: MarkerJob) -> Rows:
@@ -100,27 +109,48 @@ def coordinator_transactions(
 
 
 def _mark(task: MarkerTask, job: MarkerJob, known: Mapping[int, Sequence[CoordinatorTransaction]]) -> Marked:
+    skew_ms = task.settings.kafka.clock_skew_ms
     by_producer = {
-        producer_id: candidates(txns, clock_skew_ms=task.clock_skew_ms, trust_lone_aborts=False)
+        producer_id: candidates(txns, clock_skew_ms=skew_ms, trust_lone_aborts=False)
         for producer_id, txns in known.items()
     }
-    state = get_state(task.lake, job.state)
-    named = {producer_id: frozenset(each.named_by_data) for producer_id, each in by_producer.items()}
-    chains = chains_of(task.lake, job.keys, state.producers, named)
-    before = {int(row["producer_id"]): row for row in _open_parts(task, job)}
-    rows = [
-        row
-        for producer_id, each in sorted(by_producer.items())
-        for row in markers_of(
-            job.partition,
-            producer_id,
-            [*_opened(before.get(producer_id)), *chains[producer_id].batches],
-            each,
-        )
-    ]
+    rows = _settled(task, job, by_producer)
     if not rows:
         return Marked(partition=job.partition)
     return Marked(partition=job.partition, markers=len(rows), output=_put(task, job, rows))
+
+
+def _settled(task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates]) -> list[MarkerRow]:
+    """The markers that the batches call for which are taken with these very markers.
+
+    Only for a producer that also sends plain batches can markers decide what is taken. One for which they
+    never come right gets none.
+    """
+    chains = _chains(task, job, known, None)
+    found = {each: list(markers_of(job.partition, each, own, known[each])) for each, own in chains.items()}
+    unsettled = {each for each, own in chains.items() if own.is_mixed}
+    for _ in range(MOST_ATTEMPTS):
+        if not unsettled:
+            break
+        chains = _chains(task, job, known, _table(chain.from_iterable(found.values())))
+        again = {each: list(markers_of(job.partition, each, chains[each], known[each])) for each in unsettled}
+        unsettled = {each for each in unsettled if again[each] != found[each]}
+        found |= again
+    return [row for each, rows in sorted(found.items()) if each not in unsettled for row in rows]
+
+
+def _chains(
+    task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates], markers: pa.Table | None
+) -> dict[int, Chain]:
+    before = {int(row["producer_id"]): row for row in _open_parts(task, job)}
+    chains = {
+        producer_id: Chain(
+            named_epochs=frozenset(each.named_by_data), batches=list(_opened(before.get(producer_id)))
+        )
+        for producer_id, each in known.items()
+    }
+    follow(chains, task.judge(job.night, task.lake, task.settings, markers))
+    return chains
 
 
 def _opened(row: "np.void | None") -> Iterator[CapturedBatch]:
@@ -132,18 +162,19 @@ def _opened(row: "np.void | None") -> Iterator[CapturedBatch]:
 
 
 def markers_of(
-    partition: TopicPartition, producer_id: int, batches: Sequence[CapturedBatch], known: Candidates
-) -> Iterator[dict[str, int]]:
+    partition: TopicPartition, producer_id: int, taken: Chain, known: Candidates
+) -> Iterator[MarkerRow]:
     """A marker behind the last batch of every decided transaction, up to the first batch that is unclear."""
+    batches = taken.batches
     matched = match_batches([_as_part(partition, producer_id, each) for each in batches], known)
     for place, index in enumerate(matched):
         if index < 0:
             return
-        is_last = place + 1 == len(matched) or matched[place + 1] != index
+        is_end = place + 1 == len(matched)
         txn = known.transactions[index]
-        if is_last and txn.result is None:
-            return
-        if is_last:
+        if is_end or matched[place + 1] != index:
+            if txn.result is None or (is_end and taken.is_cut):
+                return
             yield _marker(txn, batches[place])
 
 
@@ -160,7 +191,7 @@ def _as_part(partition: TopicPartition, producer_id: int, batch: CapturedBatch) 
     )
 
 
-def _marker(txn: CoordinatorTransaction, behind: CapturedBatch) -> dict[str, int]:
+def _marker(txn: CoordinatorTransaction, behind: CapturedBatch) -> MarkerRow:
     """The marker as its coordinator would have sent it."""
     assert txn.marker_epoch is not None  # it is decided
     assert txn.end_timestamp_ms is not None
@@ -175,9 +206,12 @@ def _marker(txn: CoordinatorTransaction, behind: CapturedBatch) -> dict[str, int
     }
 
 
-def _put(task: MarkerTask, job: MarkerJob, rows: list[dict[str, int]]) -> OutputFile:
+def _put(task: MarkerTask, job: MarkerJob, rows: list[MarkerRow]) -> OutputFile:
+    return put_table(task.lake, task.folder, f"markers/{job.partition}.parquet", _table(rows))
+
+
+def _table(rows: Iterable[MarkerRow]) -> pa.Table:
     """Markers of one place stand by the time of their decision."""
     order = ("before_object_order", "before_position", "timestamp", "producer_id")
-    rows.sort(key=lambda row: tuple(row[name] for name in order))
-    table = MARKERS.cast(pa.Table.from_pylist(rows, schema=MARKERS.schema))
-    return put_table(task.lake, task.folder, f"markers/{job.partition}.parquet", table)
+    ordered = sorted(rows, key=lambda row: tuple(row[name] for name in order))
+    return MARKERS.cast(pa.Table.from_pylist(ordered, schema=MARKERS.schema))

@@ -1,7 +1,7 @@
 """Transactional batches of a captured partition, as far as they tell which transactions their producers ran.
 
-Retries and zombies say nothing: a batch whose sequence or epoch does not go on from what its producer has
-sent before will not be taken, so it is passed over here, too.
+Only what a broker takes tells: a batch that comes again, too early or from a zombie says nothing of its own.
+But all that is sent with an epoch is sent before that epoch is over, so it moves the end behind itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,30 +9,29 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kernels.producers import Rows
-from spark_jobs.protocol.producer_state import NO_OFFSET
-from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2, NO_PRODUCER_EPOCH, TRANSACTIONAL_FLAG
+from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG
+from spark_jobs.protocol.verdict import VERDICTS, Verdict
+from spark_jobs.storage.captured_night import JudgedRows
 from spark_jobs.storage.index_rows import is_problem, iter_index, values
 from spark_jobs.storage.object_store import ObjectStore
 
-_COLUMNS = (
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "last_offset_delta",
-    "max_timestamp",
-    "object_order",
-    "position",
+AT_THE_START = -(2**31)
+"""`object_order` of what comes before everything of the night."""
+_PARKED = VERDICTS.index(Verdict.PARKED)
+_ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
+_SENT_AMISS = frozenset(
+    map(VERDICTS.index, (Verdict.DUPLICATE, Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER))
 )
-_READ = [*_COLUMNS, "attributes", "magic", "problem"]
-_HALF_OF_SEQUENCES = 2**30
-NO_SEQUENCE = -1
+
+Place = tuple[int, int]
+"""Object order and position."""
 
 
 class CapturedBatch(NamedTuple):
-    """One batch: when it was written, and its place in the stream."""
+    """One batch: when it was written, and how far its producer then was in the stream."""
 
     producer_epoch: int
     timestamp: int
@@ -42,36 +41,32 @@ class CapturedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """A producer's batches that go on from each other; `epoch` and `sequence` are those of the last one.
+    """A producer's batches that a broker takes; `is_cut` if others of the last epoch wait to follow them.
 
-    Of an epoch that names one transaction only the first and the last batch are kept.
+    `is_mixed` if there are plain ones, too, which a broker takes only while no transaction is open. Of an
+    epoch that names one transaction only the first and the last batch are kept.
     """
 
-    epoch: int = NO_PRODUCER_EPOCH
-    sequence: int = NO_SEQUENCE
     named_epochs: frozenset[int] = frozenset()
     batches: list[CapturedBatch] = field(default_factory=list)
+    is_cut: bool = False
+    is_mixed: bool = False
 
-    def add(self, batch: CapturedBatch, base_sequence: int, last_offset_delta: int) -> None:
-        """Takes the batch if it goes on."""
-        if batch.producer_epoch < self.epoch:
-            return
-        if batch.producer_epoch == self.epoch and not _follows(self.sequence, base_sequence):
-            return
-        self.epoch, self.sequence = batch.producer_epoch, base_sequence + last_offset_delta
-        if self._is_inner(batch):
+    def add(self, epoch: int, timestamp: int, verdict: int, place: Place) -> None:
+        """One batch with its verdict, in the order of their judgement."""
+        if verdict == _ACCEPTED:
+            self._take(CapturedBatch(epoch, timestamp, *place))
+        elif self.batches and self.batches[-1].producer_epoch == epoch:
+            self.is_cut |= verdict == _PARKED
+            if verdict in _SENT_AMISS:
+                self.batches[-1] = CapturedBatch(epoch, self.batches[-1].timestamp, *place)
+
+    def _take(self, batch: CapturedBatch) -> None:
+        epoch, last = batch.producer_epoch, self.batches[-2:]
+        if epoch in self.named_epochs and [each.producer_epoch for each in last] == [epoch, epoch]:
             self.batches[-1] = batch
         else:
             self.batches.append(batch)
-
-    def _is_inner(self, batch: CapturedBatch) -> bool:
-        epoch, last = batch.producer_epoch, self.batches[-2:]
-        return epoch in self.named_epochs and [each.producer_epoch for each in last] == [epoch, epoch]
-
-
-def _follows(last: int, base_sequence: int) -> bool:
-    """Whether a sequence lies behind `last`; a far smaller one has wrapped around."""
-    return base_sequence > last or last - base_sequence > _HALF_OF_SEQUENCES
 
 
 def producers_in(lake: ObjectStore, keys: Iterable[str]) -> set[int]:
@@ -82,40 +77,44 @@ def producers_in(lake: ObjectStore, keys: Iterable[str]) -> set[int]:
     return found
 
 
-def chains_of(
-    lake: ObjectStore, keys: Iterable[str], producers: Rows, named_epochs: Mapping[int, frozenset[int]]
-) -> dict[int, Chain]:
-    """The batches of the producers in `named_epochs`; `producers` is what the partition remembers of them."""
-    chains = {producer_id: Chain(named_epochs=epochs) for producer_id, epochs in named_epochs.items()}
-    for row in producers[np.isin(producers["producer_id"], list(named_epochs))]:
-        chain = chains[int(row["producer_id"])]
-        chain.epoch, chain.sequence = int(row["producer_epoch"]), _last_sequence(row)
-    for rows in iter_index(lake, keys, columns=_READ):
-        for producer_id, epoch, sequence, delta, timestamp, order, position in _transactional(rows):
-            if producer_id in chains:
-                batch = CapturedBatch(epoch, timestamp, order, position)
-                chains[producer_id].add(batch, sequence, delta)
-    return chains
+def follow(chains: Mapping[int, Chain], judged: Iterable[JudgedRows]) -> None:
+    """Adds the night's batches to the chains of their producers."""
+    producers, reached = np.array(sorted(chains), dtype=np.int64), (AT_THE_START, 0)
+    for rows, verdicts in judged:
+        is_known, is_transactional = np.isin(values(rows, "producer_id"), producers), _is_transactional(rows)
+        for producer_id in np.unique(values(rows, "producer_id")[is_known & ~is_transactional]).tolist():
+            chains[producer_id].is_mixed = True
+        wanted, places = is_known & is_transactional, _reached(rows, reached)
+        for producer_id, epoch, timestamp, verdict, *place in _columns(rows, verdicts, places, wanted):
+            chains[producer_id].add(epoch, timestamp, verdict, (place[0], place[1]))
+        reached = (int(places[0][-1]), int(places[1][-1])) if rows.num_rows else reached
 
 
-def _transactional(rows: pa.RecordBatch) -> Iterator[tuple[int, ...]]:
-    wanted = _is_transactional(rows)
-    return zip(*(values(rows, name)[wanted].tolist() for name in _COLUMNS), strict=True)
+Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-def _is_transactional(rows: pa.RecordBatch) -> "np.typing.NDArray[np.bool_]":
+def _reached(rows: pa.RecordBatch, before: Place) -> Places:
+    """How far the stream was at each row: a batch that waited is judged behind the one it waited for."""
+    orders = np.concatenate(([before[0]], values(rows, "object_order"))).astype(np.int64)
+    positions = np.concatenate(([before[1]], values(rows, "position"))).astype(np.int64)
+    ascending = np.lexsort((positions, orders))
+    rank = np.empty_like(ascending)
+    rank[ascending] = np.arange(ascending.size)
+    furthest = ascending[np.maximum.accumulate(rank)][1:]
+    return orders[furthest], positions[furthest]
+
+
+def _columns(
+    rows: pa.RecordBatch, verdicts: npt.NDArray[np.int8], places: Places, wanted: npt.NDArray[np.bool_]
+) -> Iterator[tuple[int, ...]]:
+    names = ("producer_id", "producer_epoch", "max_timestamp")
+    columns = (*(values(rows, name) for name in names), verdicts, *places)
+    return zip(*(column[wanted].tolist() for column in columns), strict=True)
+
+
+def _is_transactional(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     flags = values(rows, "attributes") & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
-    found: np.typing.NDArray[np.bool_] = (
+    found: npt.NDArray[np.bool_] = (
         (flags == TRANSACTIONAL_FLAG) & (values(rows, "magic") >= MAGIC_V2) & ~is_problem(rows)
     )
     return found
-
-
-def _last_sequence(row: "np.void") -> int:
-    """The last sequence that a canonical producer row remembers."""
-    count = int(row["batches"])
-    return (
-        int(row["last_sequence"][count - 1])
-        if count and int(row["last_offset"][count - 1]) > NO_OFFSET
-        else NO_SEQUENCE
-    )

@@ -13,6 +13,7 @@ from spark_jobs.resolving.capture_markers import Marked, MarkerJob, MarkerTask, 
 from spark_jobs.resolving.coordinators import read_timelines
 from spark_jobs.resolving.night import has_markers, resolved_before
 from spark_jobs.resolving.run import Run
+from spark_jobs.storage.captured_night import CapturedNight, Judge
 from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile
@@ -32,16 +33,20 @@ class MarkedCaptures:
 
 
 def mark_all(
-    run: Run, night: Sequence[NightPartition], states: Mapping[TopicPartition, str]
+    run: Run, night: Sequence[NightPartition], states: Mapping[TopicPartition, str], judge: Judge
 ) -> MarkedCaptures:
-    """Markers for every partition that is captured without; nothing where no coordinator tells."""
+    """Markers for every partition that is captured without; nothing where no coordinator tells.
+
+    `judge` applies the rules by which a batch is taken or not.
+    """
     timelines = read_timelines(run.folder)
     jobs = tuple(_jobs(run, night, states)) if timelines.folds else ()
     tasks = [
         MarkerTask(
             jobs=jobs[share.start : share.stop],
             timelines=timelines.keys,
-            clock_skew_ms=run.settings.kafka.clock_skew_ms,
+            judge=judge,
+            settings=run.settings,
             lake=run.lake,
             folder=run.folder.key(Step.REBUILD),
         )
@@ -63,12 +68,13 @@ def _jobs(
     for found in night:
         row = before.get(found.partition)
         if not has_markers(found.entries, row, run.settings):
-            yield MarkerJob(
+            captured = CapturedNight(
                 partition=found.partition,
                 keys=tuple(key for copy in found.copies for key in copy.keys),
+                objects=found.entries,
                 state=states[found.partition],
-                waiting="" if row is None else row["waiting"],
             )
+            yield MarkerJob(night=captured, waiting="" if row is None else row["waiting"])
 
 
 def _listing(marked: Iterable[Marked]) -> pa.Table:

@@ -5,6 +5,7 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
+from spark_jobs.admitting.capture_judge import judge_night
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.checkpoint import read_offsets
@@ -43,7 +44,7 @@ def run(context: RunContext) -> StepResult:
     rebuilt = _rebuild_all(context, night, run_id, before)
     states = before | {each.partition: each.state for each in rebuilt}
     coordinators = fold_coordinators(context, night)
-    captures = mark_all(context, night, states)
+    captures = mark_all(context, night, states, judge_night)
     folder, lake = context.folder, context.lake
     return StepResult(
         outputs=(

@@ -1,0 +1,91 @@
+"""The rules of a captured partition, and what it remembers while they are applied: Onceover is its broker."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, with_markers
+from spark_jobs.admitting.judging import Chunk, Judged, PartitionMemory
+from spark_jobs.admitting.parking import PatientMemory
+from spark_jobs.config.settings import Settings
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.producer_state import TransactionVersion
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.captured_night import CapturedNight, JudgedRows
+from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.index_rows import chosen, iter_index, values
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.state_file import PartitionState, get_state
+from spark_jobs.tables.batches import MARKER_OBJECT
+
+SOME_NIGHT_BEFORE = -1
+"""`object` of a batch that waits since an earlier night, where nobody reads its bytes."""
+
+
+class CaptureJudge:
+    """Judges the batches of one partition in arrival order; of `waiting`, `object` is an object's order."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        state: PartitionState,
+        objects: CaptureObjects,
+        settings: Settings,
+        *,
+        waiting: Rows,
+        enforce_open_transaction: bool = True,
+    ) -> None:
+        self._objects = objects
+        self._rules = CaptureRules(partition, objects, settings)
+        # Under which version a marker was sent nobody tells, so none is refused for what only TV2 refuses.
+        rules = Rules(
+            transaction_version=settings.kafka.transaction_version,
+            marker_version=TransactionVersion.TV1,
+            enforce_open_transaction=enforce_open_transaction,
+        )
+        if state.parked or objects.any_patient:
+            most = settings.limits.parked_batches
+            self.memory: PartitionMemory = PatientMemory(state, rules, waiting=waiting, most=most)
+        else:
+            self.memory = PartitionMemory(state, rules)
+
+    def chunk(self, rows: pa.RecordBatch) -> Chunk:
+        """Rows with the verdicts that need no producer."""
+        return self._rules.chunk(rows)
+
+    def judge(self, part: Chunk) -> tuple[Judged, Rows]:
+        """Decisions, and the transactions that were closed."""
+        if isinstance(self.memory, PatientMemory):
+            return self.memory.judge_patiently(part, self._objects.is_patient(part.rows))
+        return self.memory.judge(part)
+
+
+def judge_night(
+    night: CapturedNight, lake: ObjectStore, settings: Settings, markers: pa.Table | None
+) -> Iterator[JudgedRows]:
+    """Every batch as it is judged with these markers between; what waits on comes last.
+
+    Without any, nobody knows when a transaction is over, and no batch is refused for an open one.
+    """
+    state = get_state(lake, night.state)
+    waiting = get_carried(lake, state.parked).rows
+    waiting["object"] = SOME_NIGHT_BEFORE
+    judge = CaptureJudge(
+        night.partition,
+        state,
+        CaptureObjects(night.objects, settings),
+        settings,
+        waiting=waiting,
+        enforce_open_transaction=markers is not None,
+    )
+    for rows in with_markers(iter_index(lake, night.keys), markers):
+        yield _without_markers(judge.judge(judge.chunk(rows))[0])
+    if isinstance(judge.memory, PatientMemory):
+        judge.memory.end()
+        yield _without_markers(judge.memory.left()[0])
+
+
+def _without_markers(judged: Judged) -> JudgedRows:
+    is_captured = values(judged.rows, "object_order") != MARKER_OBJECT
+    return chosen(judged.rows, is_captured), judged.decisions.verdict[is_captured]
