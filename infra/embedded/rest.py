@@ -31,6 +31,11 @@ class Refused(EmbeddedFailed):
         self.status, self.detail = status, detail
         super().__init__(f"Airflow refused ({status}): {detail}")
 
+    @property
+    def is_busy(self) -> bool:
+        """Another writer had the database for too long; nothing was changed."""
+        return self.status == HTTP_BUSY or "Database error" in self.detail
+
 
 @dataclass(frozen=True)
 class Api:
@@ -105,7 +110,7 @@ class Api:
             try:
                 return self._ask_once(method, path, body, token)
             except Refused as refused:
-                if refused.status != HTTP_BUSY:
+                if not refused.is_busy:
                     raise
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         return self._ask_once(method, path, body, token)

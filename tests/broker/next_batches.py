@@ -16,7 +16,7 @@ GAP = 7
 
 
 def last_accepted(batches: Iterable[Captured]) -> dict[tuple[TopicPartition, int], Captured]:
-    """The newest batch in the log of every producer without transactions, by offset."""
+    """The newest batch in the log of every producer with an epoch and without transactions, by offset."""
     found: dict[tuple[TopicPartition, int], Captured] = {}
     transactional = set()
     for batch in batches:
@@ -26,7 +26,11 @@ def last_accepted(batches: Iterable[Captured]) -> dict[tuple[TopicPartition, int
         key = batch.partition, header.producer_id
         if header.is_transactional:
             transactional.add(key)
-        elif header.has_producer_id and (key not in found or found[key].offset < batch.offset):
+        elif (
+            header.has_producer_id
+            and header.producer_epoch >= 0
+            and (key not in found or found[key].offset < batch.offset)
+        ):
             found[key] = batch
     return {key: batch for key, batch in found.items() if key not in transactional}
 

@@ -146,7 +146,7 @@ def test_the_dashboard_opens_inside_of_airflow_in_a_real_browser(nights: Nights)
 
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
-    assert seen["address"].endswith("/plugin/onceover")
+    assert "/plugin/onceover" in seen["address"]
     assert seen["overview"]
     assert seen["run"]
     assert seen["complaints"] == []

@@ -107,10 +107,10 @@ def _tried(request: StepRequest) -> StepAnswer:
 
 
 def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    (tmp_path / "run").mkdir()
+    door = str(tmp_path_factory.mktemp("d"))  # short: the path of a socket has a limit
+    monkeypatch.setenv("XDG_RUNTIME_DIR", door)
     _night(tmp_path)
     stage = StepRequest(
         config=str(tmp_path / "lake.yaml"), day=date(2024, 5, 1), step=Step.STAGE, goes_on=True
@@ -119,10 +119,10 @@ def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
         with pytest.raises(StepInterrupted, match="the driver ended in the middle of 'index'"):
             run_step(
                 replace(stage, step=Step.INDEX),
-                log=lambda _: kill(called_with("spark_jobs.driver", str(tmp_path))),
+                log=lambda _: kill(called_with("spark_jobs.driver", door)),
             )
         assert _tried(stage).counts["objects"] == 2
-        kill(called_with("spark_jobs.driver", str(tmp_path)))
+        kill(called_with("spark_jobs.driver", door))
         assert _tried(stage).counts["objects"] == 2
         assert not _tried(stage).worked
     finally:
