@@ -11,6 +11,8 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.recordings.events import Produce, read_events
 
 DATA = Path(__file__).parents[1] / "recordings" / "data"
+OFFSET_SIZE = 8
+"""A batch begins with its offset, which is 0 as long as no broker has given it one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,22 @@ def produced(recording: str) -> list[CapturedBatch]:
         for part in event.parts
         if part.reply is not None and len(scan_result(part.records).batches) <= 1
     ]
+
+
+def appended(recording: str) -> Iterator[CapturedBatch]:
+    """What a broker took of its producers, by its logs, where nobody wrote down the requests."""
+    for directory in sorted((DATA / recording / "data").iterdir()):
+        if directory.is_dir() and not directory.name.startswith("__"):
+            topic, _, number = directory.name.rpartition("-")
+            yield from _appended(recording, TopicPartition(topic, int(number)))
+
+
+def _appended(recording: str, partition: TopicPartition) -> Iterator[CapturedBatch]:
+    log = log_of(recording, partition)
+    for batch in scan(log):
+        if isinstance(batch.header, RecordBatchHeader) and not batch.header.is_control:
+            records = bytes(OFFSET_SIZE) + log[batch.position + OFFSET_SIZE : batch.end]
+            yield CapturedBatch(topic_partition=partition, records=records, error=KafkaError.NONE)
 
 
 def with_markers(recording: str, batches: list[CapturedBatch]) -> Iterator[CapturedBatch]:
