@@ -1,6 +1,7 @@
 """Stands between a client and a real S3 server, and spoils chosen answers: errors, delays, torn bodies."""
 
 import http.client
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,13 +16,15 @@ from urllib.parse import urlsplit
 class Spoiled:
     """What happens to one answer: a wait before it, another status, or only so many bytes of its body.
 
-    With `lost`, the server does what it was asked before another status is answered in its name.
+    With `lost`, the server does what it was asked before another status is answered in its name. Without
+    `etags`, neither headers nor listings tell one.
     """
 
     status: int = 0
     lost: bool = False
     wait_s: float = 0
     body_bytes: int | None = None
+    etags: bool = True
 
 
 Fault = Callable[[str, str], Spoiled | None]
@@ -57,6 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = connection.getresponse()
         body = answer.read()
         headers = [pair for pair in answer.getheaders() if pair[0].lower() != "transfer-encoding"]
+        if not spoiled.etags:
+            headers, body = _without_etags(headers, body)
         self._reply(spoiled.status or answer.status, headers, body[: spoiled.body_bytes])
         self.close_connection = spoiled.body_bytes is not None
         connection.close()
@@ -73,6 +78,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *args: object) -> None:
         """Silence."""
+
+
+def _without_etags(headers: list[tuple[str, str]], body: bytes) -> tuple[list[tuple[str, str]], bytes]:
+    """A listing gets shorter by them, what a HEAD says of an object's length stays."""
+    left = re.sub(rb"<ETag>.*?</ETag>", b"", body)
+    kept = [pair for pair in headers if pair[0].lower() != "etag"]
+    if left == body:
+        return kept, body
+    others = [pair for pair in kept if pair[0].lower() != "content-length"]
+    return [*others, ("Content-Length", str(len(left)))], left
 
 
 class FaultyS3:

@@ -17,7 +17,7 @@ from botocore.client import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
 
 from spark_jobs.config.settings import S3Settings
-from spark_jobs.storage.errors import ObjectMissing, StoreUnavailable
+from spark_jobs.storage.errors import ObjectMissing, StorageError, StoreUnavailable
 from spark_jobs.storage.keys import checked, checked_prefix, printable
 from spark_jobs.storage.object_store import ObjectStat
 from spark_jobs.storage.s3_errors import status_of, translated
@@ -73,7 +73,7 @@ class S3Store:
             ):
                 for found in page.get("Contents", []):
                     if not found["Key"].endswith("/"):  # a directory's placeholder
-                        yield self._as_stat(found["Key"], found["Size"], found["ETag"])
+                        yield self._as_stat(found["Key"], found["Size"], found.get("ETag"))
 
     def stat(self, key: str) -> ObjectStat | None:
         try:
@@ -81,7 +81,7 @@ class S3Store:
                 found = self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
         except ObjectMissing:
             return None
-        return self._as_stat(self._prefix + key, found["ContentLength"], found["ETag"])
+        return self._as_stat(self._prefix + key, found["ContentLength"], found.get("ETag"))
 
     def read(self, key: str) -> bytes:
         return b"".join(self.chunks(key))
@@ -155,7 +155,13 @@ class S3Store:
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         return Path(directory)
 
-    def _as_stat(self, key: str, size: int, etag: str) -> ObjectStat:
+    def _as_stat(self, key: str, size: int, etag: str | None) -> ObjectStat:
+        if not etag:
+            advice = "expected an ETag, which tells a replaced object from the one that was listed"
+            raise StorageError(
+                f"{printable(f's3://{self._bucket}/{key}')}: {advice}, but the server sent none; "
+                "use a server, or a proxy before it, that passes ETags on"
+            )
         return ObjectStat(key=key.removeprefix(self._prefix), size=size, version=etag.strip('"'))
 
     def _put(self, key: str, data: bytes, **conditions: Any) -> None:
@@ -197,7 +203,7 @@ class S3Store:
                 return b"", ObjectStat(key=key, size=start, version=version)
             raise
         data = answer["Body"].read()
-        return data, self._as_stat(self._prefix + key, _total_size(answer), answer["ETag"])
+        return data, self._as_stat(self._prefix + key, _total_size(answer), answer.get("ETag"))
 
     def _pauses(self) -> Iterator[float]:
         """How long to wait after each failed attempt, in seconds."""

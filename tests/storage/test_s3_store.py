@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -86,6 +86,21 @@ def test_a_denied_upload_of_parts_is_not_called_transient(
     path.write_bytes(b"x")
     with pytest.raises(StoreDenied):
         store.adopt(path, "a")
+
+
+@pytest.mark.parametrize("ask", ["list", "stat", "read"])
+def test_a_server_without_etags_is_told_with_the_object_and_what_was_expected(
+    ask: str, behind: S3Store, proxy: FaultyS3
+) -> None:
+    behind.put("a/b", b"body")
+    proxy.spoil(lambda method, path: Spoiled(etags=False))
+    asked: dict[str, Callable[[], object]] = {
+        "list": lambda: list(behind.list("a")),
+        "stat": lambda: behind.stat("a/b"),
+        "read": lambda: behind.read("a/b"),
+    }
+    with pytest.raises(StorageError, match=r"/a/b: expected an ETag, .* the server sent none"):
+        asked[ask]()
 
 
 def test_a_few_server_errors_are_ridden_out(behind: S3Store, proxy: FaultyS3) -> None:
