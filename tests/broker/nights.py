@@ -92,6 +92,20 @@ topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
     return _lake(place, config)
 
 
+def alone_lake(place: Path, root: Path, logs: Path) -> Lake:
+    """For a capture at `root` without markers, beside the coordinator's log among `logs`."""
+    config = f"""
+lake: lake
+publish: read_committed
+sources:
+  - {{name: gateway, kind: capture, root: '{root}'}}
+  - {{name: coordinator, kind: broker-log, root: '{logs}', topics: {{include: [none]}}}}
+topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
+kafka: {{transaction_version: TV2}}
+"""
+    return _lake(place, config)
+
+
 def _lake(place: Path, config: str) -> Lake:
     place.mkdir(parents=True, exist_ok=True)
     (place / CONFIG).write_text(config)

@@ -17,5 +17,9 @@ def test_captured_requests_get_the_brokers_answers_and_their_log_lives_on_in_a_b
     assert run_trial("capture", seed)["batches"] > 0
 
 
+def test_captured_transactions_without_their_markers_give_all_that_consumers_got(seed: int) -> None:
+    assert run_trial("alone", seed)["batches"] > 0
+
+
 def test_tables_of_copies_hold_what_consumers_got_and_keep_every_promise(seed: int) -> None:
     assert run_trial("workload", seed)["records"] > 0

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 
+from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
 from tests.broker.workload_trial import workload_trial
 
 SEED = "SEED"
 KEPT = Path(__file__).parents[2] / "build" / "broker"
 Trial = Callable[[Path, int], dict[str, int]]
-TRIALS: dict[str, Trial] = {"capture": capture_trial, "workload": workload_trial}
+TRIALS: dict[str, Trial] = {"capture": capture_trial, "alone": alone_trial, "workload": workload_trial}
 
 
 def chosen_seed() -> int:
