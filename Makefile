@@ -43,7 +43,7 @@ test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3
 test-broker: setup  ## a real Apache Kafka as judge (part of `make test`; SEED=… repeats a run)
 	@SEED=$(SEED) $(BIN)/python -m pytest tests/broker -m broker -n 2 --dist loadgroup
 
-soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture or workload)
+soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone or workload)
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 
