@@ -44,13 +44,14 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
     )
     rules, memory = CopyRules(settler), PartitionMemory(state, REPLAY)
     epochs = LeaderEpochs(entries=state.leader_epochs)
+    has_holes = _has_holes_by_design(job, files)
     with VerdictFile(lake, job.partition, _source_of(job)) as batches:
         night = PartitionNight(job, files, batches)
         for rows, copy in merged_copies(lake, job.copies):
-            chunk, gaps = rules.chunk(rows, copy)
-            judged, closed = memory.judge(chunk)
+            chunk, gaps, is_damaged = rules.chunk(rows, copy)
+            judged, closed = memory.judge(chunk, gaps[is_damaged] if has_holes else gaps)
             night.keep(judged, closed)
-            night.gaps += _keep_gaps(job, files, judged, gaps)
+            night.gaps += 0 if has_holes else _keep_gaps(job, files, judged, gaps)
             night.staged_end_offset = max(night.staged_end_offset, _end_of(judged))
             epochs = _follow(epochs, judged)
         after = _state_after(state, memory, epochs, rules.end_offset)
@@ -79,11 +80,15 @@ def _end_of(judged: Judged) -> int:
     return int(np.where(is_problem(judged.rows), -1, last).max()) + 1
 
 
-def _keep_gaps(job: PartitionJob, files: TaskFiles, judged: Judged, gaps: Rows) -> int:
-    """Compacted topics have holes by design (facts §8.2)."""
+def _has_holes_by_design(job: PartitionJob, files: TaskFiles) -> bool:
+    """Compacted topics have them (facts §8.2), so that only damage says that something is missing."""
     topic = job.partition.topic
     policy = files.task.settings.topic(topic).cleanup_policy
-    if not len(gaps) or topic in INTERNAL_TOPICS or policy is CleanupPolicy.COMPACT:
+    return topic in INTERNAL_TOPICS or policy is CleanupPolicy.COMPACT
+
+
+def _keep_gaps(job: PartitionJob, files: TaskFiles, judged: Judged, gaps: Rows) -> int:
+    if not len(gaps):
         return 0
     order, position = values(judged.rows, "object_order"), values(judged.rows, "position")
     files.gaps.add(gaps_table(job.partition, gaps, order[gaps["place"]], position[gaps["place"]]))

@@ -86,8 +86,10 @@ def _in_order(pieces: list[_Piece]) -> tuple[pa.RecordBatch, npt.NDArray[np.int3
         return pieces[0].rows, copy
     rows = concatenate([piece.rows for piece in pieces])
     key = np.concatenate([piece.key for piece in pieces])
-    # A stable sort: rows of one copy that are equal in all this stay as they were.
-    order = np.lexsort((copy, -values(rows, "record_count"), -values(rows, "partition_leader_epoch"), key))
+    # A stable sort: rows of one copy that are equal in all this stay as they were. What is no batch has the
+    # key of the batch before it, and comes behind it.
+    ranks = (-values(rows, "record_count"), -values(rows, "partition_leader_epoch"), is_problem(rows))
+    order = np.lexsort((copy, *ranks, key))
     return take(rows, order), copy[order]
 
 
@@ -96,13 +98,16 @@ class CopyRules:
 
     def __init__(self, settler: CopySettler) -> None:
         self._settler = settler
+        self._is_damaged = False
 
     @property
     def end_offset(self) -> int:
         return self._settler.end_offset
 
-    def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[Chunk, Rows]:
-        """The chunk, and the gaps found before some of its rows."""
+    def chunk(
+        self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]
+    ) -> tuple[Chunk, Rows, npt.NDArray[np.bool_]]:
+        """The chunk, the gaps found before some of its rows, and in which of them there is damage."""
         problem = is_problem(rows)
         columns = CopyColumns._make(values(rows, name)[~problem] for name in CopyColumns._fields)
         codes, gaps = self._settler.settle(columns)
@@ -110,7 +115,19 @@ class CopyRules:
         preset[~problem] = np.where(codes == ACCEPTED, OPEN, codes)
         places = np.flatnonzero(~problem)
         gaps["place"] = places[gaps["place"]]
-        return Chunk(rows=rows, copy=copy, preset=preset), gaps[~_is_wrapper(rows)[gaps["place"]]]
+        is_damaged = self._damaged_before(problem, preset == OPEN)[gaps["place"]]
+        is_real = ~_is_wrapper(rows)[gaps["place"]]
+        return Chunk(rows=rows, copy=copy, preset=preset), gaps[is_real], is_damaged[is_real]
+
+    def _damaged_before(
+        self, problem: npt.NDArray[np.bool_], speaks: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """For each row whether there is no batch somewhere between it and the last one that speaks."""
+        seen = np.cumsum(problem) + self._is_damaged
+        newest = np.maximum.accumulate(np.where(speaks, seen, 0))
+        found: npt.NDArray[np.bool_] = seen > np.concatenate(([0], newest[:-1]))
+        self._is_damaged = bool(seen[-1] > newest[-1])
+        return found
 
 
 def _is_wrapper(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:

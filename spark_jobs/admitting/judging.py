@@ -71,13 +71,13 @@ class PartitionMemory:
         self.transactions = TransactionTable(state.open_transactions)
         self.rules = rules
 
-    def judge(self, chunk: Chunk) -> tuple[Judged, Rows]:
-        """Decisions for the chunk, and the transactions that it closed."""
+    def judge(self, chunk: Chunk, gaps: Rows | None = None) -> tuple[Judged, Rows]:
+        """Decisions for the chunk, and the transactions that it closed; `gaps` may hide markers."""
         is_open = chunk.preset == OPEN
         batches = batches_of(chunk.rows)
         judged = batches if is_open.all() else select_batches(batches, is_open)
         found = fold(judged, self.producers, rules=self.rules)
-        tracked = self.transactions.track(judged, found)
+        tracked = self.transactions.track(judged, found, gaps)
         if judged is batches:
             decisions, astray = found, tracked.astray
         else:

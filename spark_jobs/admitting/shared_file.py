@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
@@ -18,6 +19,8 @@ from spark_jobs.tables.gaps import GAPS
 from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
 MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
+
+GAP_COLUMNS = ("gap_first_offset", "gap_last_offset")
 
 
 class SharedFile:
@@ -55,6 +58,8 @@ def transactions_table(partition: TopicPartition, rows: Rows) -> pa.Table:
     is_open = rows["marker_type"] == NO_MARKER
     columns: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
     columns |= {name: pa.array(columns[name], mask=is_open) for name in MARKER_COLUMNS}
+    has_no_gap = rows["gap_first_offset"] == NO_OFFSET
+    columns |= {name: pa.array(columns[name], mask=has_no_gap) for name in GAP_COLUMNS}
     columns["began_before"] = rows["began_before"] == 1
     return _of_partition(partition, columns, len(rows)).select(PARTITION_TRANSACTIONS.schema.names)
 

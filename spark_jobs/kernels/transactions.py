@@ -35,6 +35,8 @@ TRANSACTION = np.dtype(
         ("last_timestamp", np.int64),
         ("marker_offset", np.int64),
         ("marker_timestamp", np.int64),
+        ("gap_first_offset", np.int64),
+        ("gap_last_offset", np.int64),
         ("coordinator_epoch", np.int32),
         ("producer_epoch", np.int16),
         ("first_epoch", np.int16),
@@ -46,7 +48,8 @@ TRANSACTION = np.dtype(
 )
 """One transaction; `marker_type` is 1 for commit, 0 for abort, `NO_MARKER` while it is open.
 
-Without data (`batches` 0) it is a marker that closed nothing. `producer_epoch` is the newest of its data.
+Without data (`batches` 0) it is a marker that closed nothing. `producer_epoch` is the newest of its data. The
+gap is the first and the last offset that is missing inside, `NO_OFFSET` without any.
 """
 _FIRST_ROWS = 64
 _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
@@ -74,6 +77,8 @@ def _begin(row: Any, batches: BatchColumns, index: int, first_offset: int) -> No
     row.producer_epoch = batches.producer_epoch[index]
     row.first_epoch = batches.producer_epoch[index]
     row.began_before = 0
+    row.gap_first_offset = NO_OFFSET
+    row.gap_last_offset = NO_OFFSET
     _forget_marker(row)
 
 
@@ -158,6 +163,17 @@ def _fill_slots(rows: Rows, count: int, slots: Slots) -> None:
         insert_slot(rows[row].producer_id, row, slots)
 
 
+def _span(rows: Rows, gaps: Rows) -> None:
+    """Widens each transaction's gap by those of `gaps`, ascending, between its first batch and its end."""
+    end = np.where(rows["marker_type"] == NO_MARKER, np.iinfo(np.int64).max, rows["marker_offset"])
+    first = np.searchsorted(gaps["first_offset"], rows["first_offset"], side="right")
+    last = np.searchsorted(gaps["last_offset"], end) - 1
+    spans = np.flatnonzero((rows["batches"] > 0) & (first <= last))
+    is_first = rows["gap_first_offset"][spans] == NO_OFFSET
+    rows["gap_first_offset"][spans[is_first]] = gaps["first_offset"][first[spans[is_first]]]
+    rows["gap_last_offset"][spans] = gaps["last_offset"][last[spans]]
+
+
 class TransactionTable:
     """The open transactions of one partition; tracking changes it in place."""
 
@@ -171,8 +187,11 @@ class TransactionTable:
         self._rows[: self._count] = known
         self._hash()
 
-    def track(self, batches: BatchColumns, decisions: DecisionColumns) -> Tracked:
-        """What these batches, with their decisions, opened, continued and closed."""
+    def track(self, batches: BatchColumns, decisions: DecisionColumns, gaps: Rows | None = None) -> Tracked:
+        """What these batches, with their decisions, opened, continued and closed.
+
+        `gaps` have the columns `first_offset` and `last_offset`, and lie before batches of these.
+        """
         is_control = (batches.attributes & CONTROL_FLAG) != 0
         closed, seen, found = np.zeros(int(is_control.sum()), dtype=TRANSACTION), 0, 0
         astray = np.zeros(batches.rows, dtype=np.bool_)
@@ -181,6 +200,9 @@ class TransactionTable:
                 batches, decisions, seen, self._rows, self._slots, self._count, closed, found, astray
             )
             if seen == batches.rows:
+                if gaps is not None and len(gaps):
+                    _span(closed[:found], gaps)
+                    _span(self._rows[: self._count], gaps)
                 return Tracked(closed=closed[:found], astray=astray)
             self._grow()
 

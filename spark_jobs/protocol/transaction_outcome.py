@@ -54,6 +54,8 @@ class Evidence(StrEnum):
     """There is no copy of the coordinator's log: markers alone decide."""
     SEVERAL_FIT = "several fit"
     """It can be one of several transactions that ended differently."""
+    GAP = "gap"
+    """Missing offsets may hide a marker: of what is told apart by it, or of a transaction that is decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,11 @@ class ResolvedTransaction:
         """Partitions that hold data of it or should have a marker, but have none."""
         marked = {part.topic_partition for part in self.parts if part.marker is not None}
         return tuple(sorted({*self.partitions_expected, *self.partitions_found} - marked))
+
+    @property
+    def is_set_aside(self) -> bool:
+        """What is missing leaves its end open; a broker's readers have passed it, so nothing waits for it."""
+        return self.outcome is Outcome.AMBIGUOUS and self.evidence[0] is Evidence.GAP
 
     @property
     def batch_count(self) -> int:

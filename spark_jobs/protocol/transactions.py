@@ -5,12 +5,13 @@ every partition, and what the coordinator's log says of them.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
+from spark_jobs.protocol.spanned_gaps import doubts
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import SEVERAL, candidates
 from spark_jobs.protocol.transaction_matching import match_partition
@@ -59,16 +60,28 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
     found: dict[int, list[PartitionTransaction]] = {index: [] for index in range(len(known.transactions))}
     ambiguous: list[PartitionTransaction] = []
     left_over: list[PartitionTransaction] = []
+    hidden: list[PartitionTransaction] = []
+    doubted: set[int] = set()
     for parts in _by_partition(group.parts).values():
-        for part, index in zip(parts, match(parts, known), strict=True):
+        indexes = match(parts, known)
+        for part, index, doubt in zip(parts, indexes, doubts(parts, indexes, known), strict=True):
             target = ambiguous if index == SEVERAL else found.get(index, left_over)
-            target.append(part)
+            (target if doubt is None else hidden).append(part)
+            doubted.update(doubt or ())
     unclear = (Outcome.AMBIGUOUS, (Evidence.SEVERAL_FIT,))
+    behind_gap = (Outcome.AMBIGUOUS, (Evidence.GAP,))
+    resolved = (_known(group, txn, tuple(found[i]), context) for i, txn in enumerate(known.transactions))
     return (
-        *(_known(group, txn, tuple(found[i]), context) for i, txn in enumerate(known.transactions)),
+        *(_doubted(txn) if i in doubted else txn for i, txn in enumerate(resolved)),
         *(_unknown(group, tuple(parts), unclear) for parts in _by_epoch(ambiguous).values()),
+        *(_unknown(group, (part,), behind_gap) for part in hidden),
         *_resolve_left_over(group, left_over, context),
     )
+
+
+def _doubted(resolved: ResolvedTransaction) -> ResolvedTransaction:
+    """Decided as before, though some of its data may lie where a gap leaves it unclear."""
+    return replace(resolved, evidence=(*resolved.evidence, Evidence.GAP))
 
 
 def decide(
@@ -163,6 +176,8 @@ def _decide_alone(
 ) -> Decision:
     """The outcome of a part by itself: its marker's, else it stays open."""
     absent = _absent(group, context)
+    if part.gap is not None:
+        return Outcome.AMBIGUOUS, (Evidence.GAP, absent)
     if part.marker is not None:
         return _OUTCOMES[_result(part)], (Evidence.MARKER, absent)
     if not context.has_coordinator_log:

@@ -70,6 +70,7 @@ def open_transactions_of(producers: Rows) -> Rows:
     rows["first_timestamp"] = rows["last_timestamp"] = opened["last_timestamp"]
     rows["producer_epoch"] = rows["first_epoch"] = opened["producer_epoch"]
     rows["began_before"] = 1
+    rows["gap_first_offset"] = rows["gap_last_offset"] = NO_OFFSET
     for name in ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp"):
         rows[name] = NO_MARKER
     return rows[np.argsort(rows["first_offset"])]

@@ -50,7 +50,8 @@ def parts_table(file: JoinedFile, fates: Fates, cut: Cut, bins: Numbers) -> pa.T
     was_late = parts["timed_out"] != 0
     is_below = parts["last_offset"] < cut.cuts[parts["partition"]]
     stays_late = was_late & (file.is_undecided | fates.waits)[number]
-    parts["timed_out"] = (parts["batches"] > 0) & ((is_timed_out & is_below) | stays_late)
+    is_passed = (is_timed_out | file.is_set_aside[number]) & is_below
+    parts["timed_out"] = (parts["batches"] > 0) & (is_passed | stays_late)
     columns: dict[str, Any] = {
         BIN: bins[parts["partition"]],
         "outcome": file.outcome[number].astype(np.int8),
@@ -91,7 +92,7 @@ def transactions_table(
 
 
 def _undecided_parts(file: JoinedFile) -> list[tuple[int, Part]]:
-    chosen = file.is_undecided[file.transaction] & (file.parts["batches"] > 0)
+    chosen = (file.is_undecided & ~file.is_set_aside)[file.transaction] & (file.parts["batches"] > 0)
     rows = map(Part._make, file.parts[chosen].tolist())
     return list(zip(file.transaction[chosen].tolist(), rows, strict=True))
 

@@ -42,6 +42,11 @@ class JoinedFile:
         return flags(self.transactions, "timed_out")
 
     @property
+    def is_set_aside(self) -> Flags:
+        """Of each transaction, whether what is missing leaves its end open: nothing waits for it."""
+        return flags(self.transactions, "set_aside")
+
+    @property
     def is_undecided(self) -> Flags:
         """Of each transaction, whether nobody has decided it."""
         outcome = self.outcome
@@ -70,7 +75,7 @@ class JoinedFile:
     def oldest_undecided(self, ends: Offsets) -> Offsets:
         """For each partition where its oldest undecided transaction begins, its end without one."""
         parts, floors = self.parts, self.reach.floors
-        chosen = self.is_undecided[self.transaction] & (parts["batches"] > 0)
+        chosen = (self.is_undecided & ~self.is_set_aside)[self.transaction] & (parts["batches"] > 0)
         chosen &= parts["last_offset"] >= floors[parts["partition"]]
         oldest = ends.copy()
         np.minimum.at(oldest, parts["partition"][chosen], parts["first_offset"][chosen])

@@ -39,6 +39,7 @@ JOINED_TRANSACTIONS = pa.schema(
         *(each for each in TRANSACTIONS.schema if each.name not in CONCLUDED_LATER),
         pa.field("outcome_code", pa.int8(), nullable=False),
         pa.field("timed_out", pa.bool_(), nullable=False),
+        pa.field("set_aside", pa.bool_(), nullable=False),
         pa.field("is_news", pa.bool_(), nullable=False),
         pa.field("is_ended", pa.bool_(), nullable=False),
         pa.field("coordinator_partition", pa.int32(), nullable=False),
@@ -90,6 +91,7 @@ class JoinedRows:
                 *self._described(resolved, parts, missing),
                 OUTCOMES.index(resolved.outcome),
                 Evidence.TIMEOUT in resolved.evidence,
+                resolved.is_set_aside,
                 is_news,
                 self._is_ended(resolved, missing),
                 NONE if origin is None else origin.coordinator_partition,
@@ -141,7 +143,7 @@ class JoinedRows:
 
     def _is_ended(self, resolved: ResolvedTransaction, missing: tuple[TopicPartition, ...]) -> bool:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
-        if not resolved.outcome.is_decided or Evidence.TIMEOUT in resolved.evidence:
+        if not resolved.outcome.is_decided or {Evidence.TIMEOUT, Evidence.GAP} & {*resolved.evidence}:
             return False
         if not all(part.marker is not None for part in resolved.parts):
             return False

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
-from spark_jobs.protocol.partition_transactions import PartitionTransaction, WrittenMarker
+from spark_jobs.protocol.partition_transactions import PartitionTransaction, SpannedGap, WrittenMarker
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.buckets import BUCKET, bucket_of
 from spark_jobs.storage.waiting_file import WAITING
@@ -109,6 +110,8 @@ class Part(NamedTuple):
     last_timestamp: int
     marker_offset: int
     marker_timestamp: int
+    gap_first_offset: int
+    gap_last_offset: int
     coordinator_epoch: int
     producer_epoch: int
     first_epoch: int
@@ -135,7 +138,13 @@ def partition_transaction(part: Part, topic_partition: TopicPartition) -> Partit
         first_timestamp=part.first_timestamp,
         last_timestamp=part.last_timestamp,
         marker=None if part.is_open else _marker(part),
+        first_epoch=None if part.first_epoch == part.producer_epoch else part.first_epoch,
+        gap=None if part.gap_first_offset == NO_OFFSET else _gap(part),
     )
+
+
+def _gap(part: Part) -> SpannedGap:
+    return SpannedGap(first_offset=part.gap_first_offset, last_offset=part.gap_last_offset)
 
 
 def _marker(part: Part) -> WrittenMarker:

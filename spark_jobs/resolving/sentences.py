@@ -20,19 +20,28 @@ _WORDS = {
     Evidence.NO_COORDINATOR_ENTRY: "the coordinator's log does not know the producer",
     Evidence.NO_COORDINATOR_LOG: "there is no copy of the coordinator's log, so markers alone decide",
     Evidence.SEVERAL_FIT: "it can be one of several transactions that ended differently",
+    Evidence.GAP: "offsets are missing that may hold a marker of it",
 }
 
 
 def sentence_of(resolved: ResolvedTransaction) -> str:
     """Outcome and evidence as a sentence."""
     coordinator = resolved.coordinator
-    return _sentence(
+    sentence = _sentence(
         resolved.outcome,
         resolved.evidence,
         None if coordinator is None else coordinator.state,
         0 if coordinator is None else coordinator.transaction_timeout_ms,
         len(resolved.markers_missing) if Evidence.MARKER_MISSING in resolved.evidence else 0,
     )
+    return f"{sentence}{_gaps_of(resolved)}" if Evidence.GAP in resolved.evidence else sentence
+
+
+def _gaps_of(resolved: ResolvedTransaction) -> str:
+    """Which offsets its own parts lack, in brackets; those of parts that it only may be in are told there."""
+    spans = ((part.topic_partition, part.gap) for part in resolved.parts if part.gap is not None)
+    told = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
+    return f" (missing: {told})" if told else ""
 
 
 @cache

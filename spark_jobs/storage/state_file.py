@@ -6,6 +6,8 @@ A file is named by its SHA-256 and never changes. All numbers are big-endian:
     log_start_offset, end_offset, published_offset int64
     parked, held: 32 bytes each, the SHA-256 of a file of carried rows, zeros if there is none
     leader epochs, producers, open transactions: int32 each, how many rows of each follow, in this order
+
+Version 2 says of each transaction which offsets are missing inside. Most states need only version 1.
 """
 
 import hashlib
@@ -18,12 +20,14 @@ import numpy as np
 from spark_jobs.kernels.producers import PRODUCER, Rows
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
 
 MAGIC = b"ONCE"
 VERSION = 1
+WITH_GAPS = 2
 _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qqq32s32siii")
 _NOTHING = bytes(32)
@@ -56,6 +60,11 @@ _TRANSACTION = np.dtype(
         ("last_timestamp", ">i8"),
     ]
 )
+_GAPS = ("gap_first_offset", "gap_last_offset")
+_TRANSACTIONS = {
+    VERSION: _TRANSACTION,
+    WITH_GAPS: np.dtype([*_TRANSACTION.descr, *((n, ">i8") for n in _GAPS)]),
+}
 
 
 def _no_producers() -> Rows:
@@ -103,8 +112,15 @@ def write_state(state: PartitionState) -> bytes:
         len(state.producers),
         len(state.open_transactions),
     )
-    parts = (epochs, _packed(state.producers, _PRODUCER), _packed(state.open_transactions, _TRANSACTION))
-    return b"".join((_PREAMBLE.pack(MAGIC, VERSION), heading, *(part.tobytes() for part in parts)))
+    version = version_for(state.open_transactions)
+    transactions = _packed(state.open_transactions, _TRANSACTIONS[version])
+    parts = (epochs, _packed(state.producers, _PRODUCER), transactions)
+    return b"".join((_PREAMBLE.pack(MAGIC, version), heading, *(part.tobytes() for part in parts)))
+
+
+def version_for(transactions: Rows) -> int:
+    """The oldest version that can say all of `transactions`."""
+    return WITH_GAPS if (transactions["gap_first_offset"] != NO_OFFSET).any() else VERSION
 
 
 def read_state(data: bytes, *, source: str = "<bytes>") -> PartitionState:
@@ -112,18 +128,19 @@ def read_state(data: bytes, *, source: str = "<bytes>") -> PartitionState:
     if len(data) < _PREAMBLE.size:
         raise BrokenState(f"{source}: {len(data)} bytes are no state file")
     magic, version = _PREAMBLE.unpack_from(data)
-    if (magic, version) != (MAGIC, VERSION):
-        raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {VERSION}")
-    return _read_version_1(data, source)
+    if magic != MAGIC or version not in _TRANSACTIONS:
+        readable = " and ".join(map(str, _TRANSACTIONS))
+        raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {readable}")
+    return _read_rows(data, _TRANSACTIONS[version], source)
 
 
-def _read_version_1(data: bytes, source: str) -> PartitionState:
+def _read_rows(data: bytes, transaction: np.dtype[Any], source: str) -> PartitionState:
     start = _PREAMBLE.size + _HEADING.size
     if len(data) < start:
         raise BrokenState(f"{source}: a state file of {len(data)} bytes ends before its rows")
     log_start, end, published, parked, held, *counts = _HEADING.unpack_from(data, _PREAMBLE.size)
     tables = []
-    for kind, count in zip((_EPOCH, _PRODUCER, _TRANSACTION), counts, strict=True):
+    for kind, count in zip((_EPOCH, _PRODUCER, transaction), counts, strict=True):
         if count < 0 or start + count * kind.itemsize > len(data):
             raise BrokenState(f"{source}: a state file of {len(data)} bytes has no room for {count} rows")
         tables.append(np.frombuffer(data, dtype=kind, count=count, offset=start))
@@ -135,7 +152,7 @@ def _read_version_1(data: bytes, source: str) -> PartitionState:
         published_offset=published,
         leader_epochs=tuple(EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in epochs),
         producers=_unpacked(producers, PRODUCER),
-        open_transactions=_carried_on(_unpacked(transactions, TRANSACTION)),
+        open_transactions=_carried_on(without_gaps(_unpacked(transactions, TRANSACTION), transactions)),
         parked="" if parked == _NOTHING else parked.hex(),
         held="" if held == _NOTHING else held.hex(),
     )
@@ -180,6 +197,13 @@ def _unpacked(rows: Rows, kind: np.dtype[Any]) -> Rows:
     for name in rows.dtype.names or ():
         unpacked[name] = rows[name]
     return unpacked
+
+
+def without_gaps(rows: Rows, stored: Rows) -> Rows:
+    """`rows` as they are read from `stored` ones: a version that does not tell of gaps knows none."""
+    for name in _GAPS if _GAPS[0] not in (stored.dtype.names or ()) else ():
+        rows[name] = NO_OFFSET
+    return rows
 
 
 def _carried_on(transactions: Rows) -> Rows:

@@ -6,7 +6,7 @@
 
 A transaction stays until nothing of it is to come, neither data nor marker nor publication. Batches that were
 held back are kept in files of carried rows, one for each stretch of offsets, so that no file grows without
-bound and a night rewrites only the stretches that it touches.
+bound and a night rewrites only the stretches that it touches. Versions are those of a state file.
 """
 
 from dataclasses import dataclass, field
@@ -20,10 +20,16 @@ from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.state_file import get_content, put_content
+from spark_jobs.storage.state_file import (
+    VERSION,
+    WITH_GAPS,
+    get_content,
+    put_content,
+    version_for,
+    without_gaps,
+)
 
 MAGIC = b"WAIT"
-VERSION = 1
 STRETCH_OFFSETS = 1 << 20
 """Offsets of one stretch: at most as many batches."""
 _PREAMBLE = Struct(">4sh")
@@ -31,9 +37,17 @@ _HEADING = Struct(">qbii")
 
 WAITING = np.dtype([*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("timed_out", np.int8)])
 """A transaction of the partition; `timed_out` if its batches are held below the published offset."""
-_STORED: np.dtype[Any] = np.dtype(
-    [(name, WAITING[name].newbyteorder(">")) for name in WAITING.names or () if name != "began_before"]
-)
+
+
+def _stored_without(*names: str) -> np.dtype[Any]:
+    kept = (name for name in WAITING.names or () if name not in names)
+    return np.dtype([(name, WAITING[name].newbyteorder(">")) for name in kept])
+
+
+_STORED = {
+    VERSION: _stored_without("began_before", "gap_first_offset", "gap_last_offset"),
+    WITH_GAPS: _stored_without("began_before"),
+}
 STRETCH: np.dtype[Any] = np.dtype([("number", ">i8"), ("rows", ">i4"), ("digest", "V32")])
 """A stretch of held batches, by offset // `STRETCH_OFFSETS`, and the name of its file."""
 
@@ -61,13 +75,14 @@ def write_waiting(waiting: Waiting) -> bytes:
     """The file of `waiting`; its transactions by first offset, then marker."""
     rows = waiting.transactions
     ordered = rows[np.lexsort((rows["marker_offset"], rows["first_offset"]))]
-    stored = np.zeros(len(ordered), dtype=_STORED)
-    for name in _STORED.names or ():
+    version = version_for(rows)
+    stored = np.zeros(len(ordered), dtype=_STORED[version])
+    for name in stored.dtype.names or ():
         stored[name] = ordered[name]
     heading = _HEADING.pack(
         waiting.published_offset, waiting.has_markers, len(stored), len(waiting.stretches)
     )
-    return b"".join((_PREAMBLE.pack(MAGIC, VERSION), heading, stored.tobytes(), waiting.stretches.tobytes()))
+    return b"".join((_PREAMBLE.pack(MAGIC, version), heading, stored.tobytes(), waiting.stretches.tobytes()))
 
 
 def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
@@ -76,10 +91,12 @@ def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
     if len(data) < start:
         raise BrokenState(f"{source}: {len(data)} bytes do not say what waits")
     magic, version = _PREAMBLE.unpack_from(data)
-    if (magic, version) != (MAGIC, VERSION):
-        raise BrokenState(f"{source}: a file {magic!r} of version {version}, this one reads {VERSION}")
+    if magic != MAGIC or version not in _STORED:
+        readable = " and ".join(map(str, _STORED))
+        raise BrokenState(f"{source}: a file {magic!r} of version {version}, this one reads {readable}")
     published_offset, has_markers, transactions, stretches = _HEADING.unpack_from(data, _PREAMBLE.size)
-    end = start + transactions * _STORED.itemsize
+    kind = _STORED[version]
+    end = start + transactions * kind.itemsize
     if len(data) != end + stretches * STRETCH.itemsize:
         raise BrokenState(
             f"{source}: {len(data)} bytes for {transactions} transactions, {stretches} stretches"
@@ -87,7 +104,7 @@ def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
     return Waiting(
         published_offset=published_offset,
         has_markers=bool(has_markers),
-        transactions=_unpacked(np.frombuffer(data, dtype=_STORED, count=transactions, offset=start)),
+        transactions=_unpacked(np.frombuffer(data, dtype=kind, count=transactions, offset=start)),
         stretches=np.frombuffer(data, dtype=STRETCH, offset=end).copy(),
     )
 
@@ -109,4 +126,4 @@ def _unpacked(stored: Rows) -> Rows:
     for name in stored.dtype.names or ():
         rows[name] = stored[name]
     rows["began_before"] = 1
-    return rows
+    return without_gaps(rows, stored)

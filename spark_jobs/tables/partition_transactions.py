@@ -25,6 +25,8 @@ PARTITION_TRANSACTIONS = Contract(
         Column("marker_epoch", pa.int16(), "producer epoch of the marker", True),
         Column("coordinator_epoch", pa.int32(), "epoch of the coordinator that wrote the marker", True),
         Column("marker_timestamp", pa.int64(), "when the marker was written, ms since 1970", True),
+        Column("gap_first_offset", pa.int64(), "first missing offset between its first batch and end", True),
+        Column("gap_last_offset", pa.int64(), "last missing offset there; a marker may be among them", True),
     ),
     key=("topic", "partition", "producer_id", "first_offset", "marker_offset"),
 )

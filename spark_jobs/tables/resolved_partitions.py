@@ -24,7 +24,9 @@ RESOLVED_PARTITIONS = Contract(
             "high_watermark", pa.int64(), "as checkpointed by the broker; null without a checkpoint", True
         ),
         Column("replicated_stable_offset", pa.int64(), "last stable offset under that high watermark", True),
-        Column("decided_offset", pa.int64(), "start of the oldest transaction that nobody has decided"),
+        Column(
+            "decided_offset", pa.int64(), "start of the oldest undecided transaction that others wait for"
+        ),
         Column("lag", pa.int64(), "offsets between the last stable offset and the log's end"),
         Column("undecided", pa.int64(), "transactions that nobody has decided"),
         Column("held_batches", pa.int64(), "batches left for a later night"),

@@ -5,16 +5,26 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.producers import ProducerTable, Rows
+from spark_jobs.kernels.replica_copies import GAP
+from spark_jobs.kernels.rules import ACCEPTED
 from spark_jobs.kernels.transactions import NO_MARKER, TransactionTable
 from spark_jobs.protocol import admission, partition_transactions
 from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.protocol.partition_transactions import LogBatch, PartitionTransaction, WrittenMarker
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
+from spark_jobs.protocol.partition_transactions import (
+    LogBatch,
+    PartitionTransaction,
+    SpannedGap,
+    WrittenMarker,
+)
+from spark_jobs.protocol.producer_state import NO_OFFSET, AppendOrigin, ProducerStates
+from spark_jobs.protocol.record_batch import RecordBatchHeader
+from spark_jobs.protocol.replica_copies import Gap, settle_copies
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from tests.cases.batch_rows import abort, commit, data
@@ -43,6 +53,7 @@ def _value(row: Any) -> PartitionTransaction:
         timestamp=int(row["marker_timestamp"]),
         is_commit=bool(row["marker_type"] == 1),
     )
+    gap = SpannedGap(first_offset=int(row["gap_first_offset"]), last_offset=int(row["gap_last_offset"]))
     return PartitionTransaction(
         topic_partition=PARTITION,
         producer_id=int(row["producer_id"]),
@@ -53,7 +64,21 @@ def _value(row: Any) -> PartitionTransaction:
         first_timestamp=int(row["first_timestamp"]),
         last_timestamp=int(row["last_timestamp"]),
         marker=None if row["marker_type"] == NO_MARKER else marker,
+        first_epoch=None if row["first_epoch"] == row["producer_epoch"] else int(row["first_epoch"]),
+        gap=None if row["gap_first_offset"] == NO_OFFSET else gap,
     )
+
+
+def _gaps(log: Sequence[LogBatch]) -> tuple[Gap, ...]:
+    """Every hole of the log counts."""
+    headers = [header for header, _ in log if isinstance(header, RecordBatchHeader)]
+    return settle_copies(headers).gaps
+
+
+def _rows_of(gaps: Sequence[Gap], offsets: Sequence[int]) -> Rows:
+    """Those of `gaps` that end before one of the batches at `offsets`, as rows."""
+    chosen = [(0, gap.first_offset, gap.last_offset) for gap in gaps if gap.last_offset + 1 in offsets]
+    return np.array(chosen, dtype=GAP)
 
 
 @given(
@@ -64,12 +89,16 @@ def test_transactions_are_those_of_the_pure_twin(
     judged: tuple[list[BatchRow], Rules], cuts: list[int]
 ) -> None:
     rows, rules = judged
-    expected, expected_open = partition_transactions.fold(_accepted(rows, rules), PARTITION)
+    log = _accepted(rows, rules)
+    gaps = _gaps(log) if rules is LENIENT else ()
+    expected, expected_open = partition_transactions.fold(log, PARTITION, gaps=gaps)
     producers, table = ProducerTable(), TransactionTable()
     closed: list[PartitionTransaction] = []
     for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
         batches = columns_of(rows[start:end])
-        tracked = table.track(batches, fold(batches, producers, rules=rules))
+        decisions = fold(batches, producers, rules=rules)
+        accepted = decisions.base_offset[decisions.verdict == ACCEPTED].tolist()
+        tracked = table.track(batches, decisions, _rows_of(gaps, accepted))
         closed += map(_value, tracked.closed)
         table = TransactionTable(table.open_transactions())
     assert tuple(closed) == expected

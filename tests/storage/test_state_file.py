@@ -93,6 +93,17 @@ def test_a_state_of_version_1_is_still_read() -> None:
     assert (opened["producer_id"], opened["first_offset"], opened["records"]) == (3, 114, 5)
 
 
+def test_a_gap_inside_an_open_transaction_is_told_by_version_2() -> None:
+    state = read_state((KEPT / "version_1.state").read_bytes())
+    opened = state.open_transactions.copy()
+    opened["gap_first_offset"], opened["gap_last_offset"] = 116, 117
+    data = write_state(replace(state, open_transactions=opened))
+    assert data[5] == 2
+    [found] = read_state(data).open_transactions
+    assert (found["gap_first_offset"], found["gap_last_offset"]) == (116, 117)
+    assert write_state(read_state(data)) == data
+
+
 def test_carried_rows_of_version_1_are_still_read() -> None:
     data = (KEPT / "version_1.carried").read_bytes()
     carried = read_carried(data)
@@ -106,7 +117,7 @@ def test_carried_rows_of_version_1_are_still_read() -> None:
     [
         b"",
         b"ONCE",
-        b"ONCE\0\2" + bytes(100),
+        b"ONCE\0\3" + bytes(100),
         b"JUNK\0\1" + bytes(100),
         b"ONCE\0\1" + bytes(50),
         write_state(PartitionState())[:-1] + b"\7",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import state_key
@@ -26,6 +27,7 @@ def waiting() -> Waiting:
     transactions["first_offset"] = (90, 17)
     transactions["marker_type"] = (NO_MARKER, 1)
     transactions["timed_out"] = (1, 0)
+    transactions["gap_first_offset"] = transactions["gap_last_offset"] = NO_OFFSET
     stretches = np.array([(0, 3, bytes(range(32))), (2, 4, bytes(32))], dtype=STRETCH)
     return Waiting(published_offset=17, has_markers=False, transactions=transactions, stretches=stretches)
 
@@ -39,6 +41,18 @@ def test_what_waits_survives_its_bytes_with_transactions_by_first_offset() -> No
     assert read.transactions["timed_out"].tolist() == [0, 1]
     assert read.held == (bytes(range(32)).hex(), bytes(32).hex())
     assert write_waiting(read) == write_waiting(waiting())
+
+
+def test_gaps_of_transactions_are_told_by_a_version_that_others_do_not_need() -> None:
+    spanning = waiting()
+    spanning.transactions["gap_first_offset"] = (93, NO_OFFSET)
+    spanning.transactions["gap_last_offset"] = (95, NO_OFFSET)
+    data = write_waiting(spanning)
+    read = read_waiting(data)
+    assert read.transactions["gap_first_offset"].tolist() == [NO_OFFSET, 93]
+    assert read.transactions["gap_last_offset"].tolist() == [NO_OFFSET, 95]
+    assert write_waiting(read) == data
+    assert (data[5], write_waiting(waiting())[5]) == (2, 1)
 
 
 def test_how_nights_were_cut_does_not_show() -> None:
