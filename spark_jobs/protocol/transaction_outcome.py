@@ -40,6 +40,8 @@ class Evidence(StrEnum):
     """Ongoing past its timeout at the run's logical time: the coordinator aborts it."""
     MARKER_MISSING = "marker missing"
     """Decided, though a partition with its data has no marker: a torn copy, or a marker that never came."""
+    MARKER_NEVER_WRITTEN = "marker never written"
+    """The coordinator calls it ended, but the partition went on without its marker: consumers stop there."""
     AHEAD_OF_COORDINATOR = "ahead of the coordinator log"
     """Markers stand where the copy of the coordinator's log still says ongoing."""
     CONTRADICTION = "contradiction"

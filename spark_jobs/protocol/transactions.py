@@ -4,8 +4,8 @@ The rules need one producer id at a time, so that a cluster can run them on grou
 every partition, and what the coordinator's log says of them.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
@@ -19,6 +19,7 @@ from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedT
 
 _OUTCOMES = {TransactionResult.COMMIT: Outcome.COMMITTED, TransactionResult.ABORT: Outcome.ABORTED}
 Decision = tuple[Outcome, tuple[Evidence, ...]]
+_UNENDED: Decision = (Outcome.HANGING, (Evidence.MARKER_NEVER_WRITTEN,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class ResolveContext:
 
     `past` is a time that has passed for certain when the logs were copied; what timed out before it was
     aborted. `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
+    `marked_until` is by partition the time of its newest marker: its copy is not older than that.
     """
 
     now: int
@@ -34,6 +36,11 @@ class ResolveContext:
     clock_skew_ms: int
     has_coordinator_log: bool = True
     has_markers: bool = True
+    marked_until: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def has_seen(self, partition: TopicPartition, timestamp: int) -> bool:
+        """Whether the copy of the partition is later than that time for certain, give or take the skew."""
+        return self.marked_until.get(partition, timestamp) > timestamp + self.clock_skew_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +68,14 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
     ambiguous: list[PartitionTransaction] = []
     left_over: list[PartitionTransaction] = []
     hidden: list[PartitionTransaction] = []
+    unended: list[PartitionTransaction] = []
     doubted: set[int] = set()
     for parts in _by_partition(group.parts).values():
         indexes = match(parts, known)
         for part, index, doubt in zip(parts, indexes, doubts(parts, indexes, known), strict=True):
+            if index >= 0 and _lost_its_marker(part, known.transactions[index], context):
+                unended.append(part)
+                continue
             target = ambiguous if index == SEVERAL else found.get(index, left_over)
             (target if doubt is None else hidden).append(part)
             doubted.update(doubt or ())
@@ -75,6 +86,7 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
         *(_doubted(txn) if i in doubted else txn for i, txn in enumerate(resolved)),
         *(_unknown(group, tuple(parts), unclear) for parts in _by_epoch(ambiguous).values()),
         *(_unknown(group, (part,), behind_gap) for part in hidden),
+        *(_unknown(group, (part,), _UNENDED) for part in unended),
         *_resolve_left_over(group, left_over, context),
     )
 
@@ -82,6 +94,20 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
 def _doubted(resolved: ResolvedTransaction) -> ResolvedTransaction:
     """Decided as before, though some of its data may lie where a gap leaves it unclear."""
     return replace(resolved, evidence=(*resolved.evidence, Evidence.GAP))
+
+
+def _lost_its_marker(
+    part: PartitionTransaction, txn: CoordinatorTransaction, context: ResolveContext
+) -> bool:
+    """The coordinator calls it ended, yet the partition went on without the marker: none will come.
+
+    A coordinator that has just started takes partitions whose leader it does not know yet for deleted, and
+    completes their transactions without a marker (facts §3.7). Consumers stop there (facts §3.8).
+    """
+    is_over = part.marker is None and part.batch_count > 0 and txn.state.is_complete
+    return (
+        is_over and part.gap is None and context.has_seen(part.topic_partition, txn.last_update_timestamp_ms)
+    )
 
 
 def decide(

@@ -6,7 +6,15 @@ import numpy as np
 
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.buckets import BUCKET, write_grouped
-from spark_jobs.resolving.part_rows import PART, PARTS, joined, parts_of_night, parts_table, parts_waiting
+from spark_jobs.resolving.part_rows import (
+    PART,
+    PARTS,
+    joined,
+    newest_markers,
+    parts_of_night,
+    parts_table,
+    parts_waiting,
+)
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput, read_table
 from spark_jobs.storage.waiting_file import get_waiting
@@ -35,10 +43,11 @@ class GatherTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """A file of parts."""
+    """A file of parts, and by the number of a partition the time of its newest marker."""
 
     key: str
     rows: int
+    marked_until: dict[int, int]
 
 
 def gather_parts(task: GatherTask) -> Gathered:
@@ -54,4 +63,4 @@ def gather_parts(task: GatherTask) -> Gathered:
     with ParquetOutput(task.lake, PARTS) as output:
         write_grouped(output, parts_table(rows, task.buckets), BUCKET)
         path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
-    return Gathered(key=f"{task.work}/{path}", rows=len(rows))
+    return Gathered(key=f"{task.work}/{path}", rows=len(rows), marked_until=newest_markers(rows))

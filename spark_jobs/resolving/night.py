@@ -47,6 +47,11 @@ class PartitionNight:
         return "" if self.before is None else str(self.before["waiting"])
 
     @property
+    def marked_until(self) -> int | None:
+        """The time of the newest marker that earlier nights have seen, ms since 1970."""
+        return None if self.before is None else self.before["marked_until"]
+
+    @property
     def log_end_offset(self) -> int:
         return int(self._number("end_offset", "log_end_offset"))
 

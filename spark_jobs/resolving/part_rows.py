@@ -72,6 +72,15 @@ def _beginnings(rows: Rows) -> list[tuple[int, int]]:
     return list(zip(rows["partition"].tolist(), rows["first_offset"].tolist(), strict=True))
 
 
+def newest_markers(rows: Rows) -> dict[int, int]:
+    """The time of the newest marker of each partition that has one, by its number."""
+    marked = rows[rows["marker_type"] != NO_MARKER]
+    partitions, places = np.unique(marked["partition"], return_inverse=True)
+    newest = np.full(len(partitions), np.iinfo(np.int64).min)
+    np.maximum.at(newest, places, marked["marker_timestamp"])
+    return dict(zip(partitions.tolist(), newest.tolist(), strict=True))
+
+
 def parts_table(rows: Rows, buckets: int) -> pa.Table:
     """`rows` with the bucket of each."""
     columns: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in PART.names or ()}

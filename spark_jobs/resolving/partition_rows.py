@@ -1,10 +1,11 @@
 """The table `resolved_partitions`: partitions that the night worked on, and those it had no reason to."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.carry_job import CarriedPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.night import PartitionNight
@@ -12,10 +13,16 @@ from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
 
 
 def partitions_table(
-    night: Sequence[PartitionNight], carried: Iterable[CarriedPartition], decided: Offsets
+    night: Sequence[PartitionNight],
+    carried: Iterable[CarriedPartition],
+    decided: Offsets,
+    marked_until: Mapping[TopicPartition, int],
 ) -> pa.Table:
     """A row for every partition; `decided` is by number where its oldest undecided transaction begins."""
-    rows = list(_rows(night, carried, decided))
+    rows = [
+        {**row, "marked_until": marked_until.get(TopicPartition(row["topic"], row["partition"]))}
+        for row in _rows(night, carried, decided)
+    ]
     return RESOLVED_PARTITIONS.cast(pa.Table.from_pylist(rows, schema=RESOLVED_PARTITIONS.schema))
 
 

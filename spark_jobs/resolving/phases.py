@@ -1,6 +1,6 @@
 """The driver's side of resolving a night: one round of tasks after the other, small values in between."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -43,6 +43,14 @@ PARTITION_COST = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Keys of files with parts, and by partition the time of its newest marker, tonight's or an earlier."""
+
+    keys: tuple[str, ...]
+    marked_until: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
     """A night's partitions, and the rounds that they go through."""
 
@@ -60,10 +68,18 @@ class Phases:
     def busy(self) -> tuple[PartitionNight, ...]:
         return tuple(each for each in self.night if each.is_busy)
 
-    def gather(self) -> tuple[str, ...]:
-        """All transactions as partitions saw them, divided by producer: keys of files."""
+    def gather(self) -> Parts:
+        """All transactions as partitions saw them, divided by producer."""
         gathered = self.run.run_tasks(gather_parts, list(self._gather_tasks()))
-        return tuple(each.key for each in gathered if each.rows)
+        tonight = dict(chain.from_iterable(each.marked_until.items() for each in gathered))
+        return Parts(
+            keys=tuple(each.key for each in gathered if each.rows),
+            marked_until={
+                each.partition: newest
+                for each in self.night
+                if (newest := _newest(tonight.get(each.number), each.marked_until)) is not None
+            },
+        )
 
     def _gather_tasks(self) -> Iterable[GatherTask]:
         shared: dict[str, list[PartitionNight]] = {}
@@ -89,7 +105,7 @@ class Phases:
                 work=self.work,
             )
 
-    def join(self, parts: tuple[str, ...]) -> list[Joined]:
+    def join(self, parts: Parts) -> list[Joined]:
         """Parts and timelines of the same producers, resolved."""
         night = Night(
             partitions=tuple(each.partition for each in self.night),
@@ -99,6 +115,7 @@ class Phases:
                 past=self.run.now_ms - DAY_MS,
                 clock_skew_ms=self.run.settings.kafka.clock_skew_ms,
                 has_coordinator_log=bool(self.timelines.folds),
+                marked_until=parts.marked_until,
             ),
         )
         tasks = [
@@ -108,7 +125,7 @@ class Phases:
                 night=night,
                 reach=reach_of(self.night),
                 ends=ends_of(self.night),
-                parts=parts,
+                parts=parts.keys,
                 timelines=self.timelines.keys,
                 lake=self.run.lake,
                 work=self.work,
@@ -195,6 +212,10 @@ class Phases:
         """Removes what tasks have left for each other."""
         for found in tuple(self.run.lake.list(self.work)):
             self.run.lake.delete(found.key)
+
+
+def _newest(*times: int | None) -> int | None:
+    return max((each for each in times if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

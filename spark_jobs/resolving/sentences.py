@@ -13,6 +13,7 @@ _WORDS = {
     Evidence.CLOCK: "order and timestamps leave no other transaction",
     Evidence.TIMEOUT: "its timeout of {timeout} ms had passed at the run's time",
     Evidence.MARKER_MISSING: "{missing} of its partitions have no marker",
+    Evidence.MARKER_NEVER_WRITTEN: "the coordinator calls it ended, its partition goes on without a marker",
     Evidence.AHEAD_OF_COORDINATOR: "the copy of the coordinator's log is older than the markers",
     Evidence.CONTRADICTION: "markers contradict the coordinator or each other",
     Evidence.END_NOT_RECORDED: "the coordinator's log goes on, or cannot be read, without its end",

@@ -50,13 +50,14 @@ def run(context: RunContext) -> StepResult:
     before = folds_before(lake, context.chain, state_in)
     phases = _phases(context)
     bins = phases.bins()
-    joined = phases.join(phases.gather())
+    parts = phases.gather()
+    joined = phases.join(parts)
     cut = phases.cut(joined)
     concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.night)))
     carried = phases.carry(bins, concluded, cut.cuts, _carry_jobs(context, before))
     folds = {**before, **phases.forget(concluded), **dict(_folds(carried))}
     phases.clear()
-    partitions = partitions_table(phases.night, carried, cut.decided)
+    partitions = partitions_table(phases.night, carried, cut.decided, parts.marked_until)
     return StepResult(
         outputs=(
             put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),

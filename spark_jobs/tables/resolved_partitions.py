@@ -31,6 +31,7 @@ RESOLVED_PARTITIONS = Contract(
         Column("undecided", pa.int64(), "transactions that nobody has decided"),
         Column("held_batches", pa.int64(), "batches left for a later night"),
         Column("unsettled", pa.int64(), "transactions that something is still to come of"),
+        Column("marked_until", pa.int64(), "time of the newest marker, ms since 1970", True),
         Column("has_markers", pa.bool_(), "false for captures of producers alone, without a coordinator"),
         Column("waiting", pa.string(), "SHA-256 of the file that says what waits"),
     ),

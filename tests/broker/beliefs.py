@@ -82,14 +82,30 @@ def differing_offsets(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
-    """What the coordinator has open against the undecided rows of the newest night's `transactions`."""
+    """What is open and what hangs, against the undecided rows of the newest night's `transactions`."""
     theirs = {each.transactional_id: each for each in facts.transactions if each.state == OPEN_STATE}
     ours = {row["transactional_id"]: _as_coordinated(row) for row in rows if row["outcome"] == "ongoing"}
     for name in sorted({*theirs, *ours}, key=str):
         if theirs.get(name) != ours.get(name):
             yield f"{name}: broker {theirs.get(name)}, Onceover {ours.get(name)}"
-    decided = {"committed", "aborted", "ongoing"}
-    yield from (f"{row['sentence']}: {row}" for row in rows if row["outcome"] not in decided)
+    known = {"committed", "aborted", "ongoing", "hanging"}
+    yield from (f"{row['sentence']}: {row}" for row in rows if row["outcome"] not in known)
+    coordinated = {each.producer_id for each in theirs.values()}
+    hanging = {
+        (f"{topic}-{partition}", each.producer_id, each.txn_first_offset)
+        for (topic, partition), active in facts.producers.items()
+        for each in active.values()
+        if each.txn_first_offset >= 0 and each.producer_id not in coordinated
+    }
+    for where in sorted(hanging ^ set(_hanging(rows))):
+        yield f"{where}: hanging at {'the broker' if where in hanging else 'Onceover'} only"
+
+
+def _hanging(rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
+    for row in rows:
+        if row["outcome"] == "hanging":
+            for partition, offset in zip(row["partitions_found"], row["first_offsets"], strict=True):
+                yield partition, row["producer_id"], offset
 
 
 def _as_coordinated(row: Row) -> CoordinatorState:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.broker.admin import CoordinatorState, abort_hanging, producers
+from tests.broker.admin import ActiveProducer, CoordinatorState, Tp, abort_hanging, producers
 from tests.broker.beliefs import OPEN_STATE, BrokerFacts, ask_broker, states
 from tests.broker.clients.aio import AioClient
 from tests.broker.clients.java import JavaClient, has_compiler
@@ -70,7 +70,7 @@ class Life:
             thread.join(120)
         if self.failures:
             raise self.failures[0]
-        return self._end_quietly()
+        return self._end_quietly(has_operator=random.random() < 0.5)
 
     def _start_clients(self) -> list[threading.Thread]:
         work = self.work
@@ -101,12 +101,18 @@ class Life:
         self.broker.start()
         wait_for_leaders(self.broker.address)
 
-    def _end_quietly(self) -> BrokerFacts:
-        """One transaction stays open, everything else is decided; then the broker is asked, and stopped."""
+    def _end_quietly(self, *, has_operator: bool) -> BrokerFacts:
+        """One transaction stays open, everything else is decided; then the broker is asked, and stopped.
+
+        Without an operator, consumers stay where a transaction hangs.
+        """
         keeper = ForgetfulClient(self.work, "open", timeout_ms=LONG_TIMEOUT_MS).begin(1)
         connection = Connection(self.broker.port)
         await_decisions(connection)
-        self.hanging = end_hanging(connection)
+        hanging = find_hanging(connection)
+        for tp, producer in hanging if has_operator else ():
+            abort_hanging(connection, tp, producer)
+        self.hanging = len(hanging)
         write_truth(self.broker.address, TOPICS, self.place)
         facts = ask_broker(connection, PARTITIONS)
         copy_live(self.broker.data, self.copy("quiet"))
@@ -158,22 +164,19 @@ def await_decisions(connection: Connection) -> None:
         time.sleep(0.3)
 
 
-def end_hanging(connection: Connection) -> int:
-    """Aborts what the coordinator has forgotten, as an operator would; returns on how many partitions.
+def find_hanging(connection: Connection) -> list[tuple[Tp, ActiveProducer]]:
+    """What the coordinator has forgotten.
 
     A coordinator that times a transaction out right after a restart may not know the partitions' leaders yet:
     it calls the transaction ended and writes no marker (facts §3.7).
     """
     is_open = {each.producer_id for each in states(connection) if each.state == OPEN_STATE}
-    found = [
+    return [
         (tp, producer)
         for tp in PARTITIONS
         for producer in producers(connection, tp).values()
         if producer.txn_first_offset >= 0 and producer.producer_id not in is_open
     ]
-    for tp, producer in found:
-        abort_hanging(connection, tp, producer)
-    return len(found)
 
 
 def _is_pending(state: CoordinatorState) -> bool:

@@ -88,6 +88,29 @@ def test_what_is_prepared_decides_every_listed_partition_though_a_marker_is_miss
     assert found.partitions[SECOND]["decided_offset"] == found.partitions[SECOND]["end_offset"] == 1
 
 
+@pytest.mark.parametrize("result", [COMMIT, ABORT])
+def test_where_a_partition_goes_on_without_the_marker_of_what_is_complete_its_consumers_stop(
+    lake: NightLake, result: TransactionResult
+) -> None:
+    cluster = cluster_at(0)
+    lost, other = started(cluster), started(cluster, "b")
+    send(cluster, lost, FIRST, SECOND)
+    cluster.end(lost, result)
+    torn = without_markers(cluster.logs, SECOND)
+    cluster.now += 2 * MINUTES
+    send(cluster, other, SECOND)
+    cluster.end(other, COMMIT)
+    logs = {**cluster.logs, SECOND: [*torn[SECOND], *cluster.logs[SECOND][2:]]}
+
+    found = resolve(lake, cluster, logs=logs)
+
+    assert found.published == (((FIRST, 0),) if result is COMMIT else ())
+    hanging = [row for row in found.transactions if row["outcome"] == "hanging"]
+    assert [(row["producer_id"], row["partitions_found"]) for row in hanging] == [(lost.producer_id, ["t-1"])]
+    assert hanging[0]["evidence"] == ["marker never written"]
+    assert found.partitions[SECOND]["last_stable_offset"] == found.partitions[SECOND]["end_offset"] == 0
+
+
 def test_a_marker_that_comes_the_night_after_its_decision_publishes_nothing_again(lake: NightLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
