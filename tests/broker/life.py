@@ -5,7 +5,6 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,6 +32,10 @@ LONG_TIMEOUT_MS = 3_000_000
 SETTLE_SECONDS = 60
 OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
+
+
+Place = tuple[str, int, int]
+"""A record by topic, partition and offset."""
 
 
 @dataclass
@@ -135,20 +138,27 @@ class Life:
             if row["offset"] >= facts.stable[row["topic"], row["partition"]]
         }
 
-    def kept(self, facts: BrokerFacts) -> tuple[list[Entry], int]:
-        """What clients noted, without the transactions that the broker itself broke; and how many it broke.
+    def kept(self, facts: BrokerFacts) -> tuple[list[Entry], set[Place]]:
+        """What clients noted, without the transactions that the broker itself broke, and their records.
 
         A coordinator that is restarting, or about to stop, may call a transaction committed without having
         written its markers (facts §3.7): its records are in the log, but no consumer ever gets them.
         """
         given = {_sent(row) for row in self.truth()} | self.hidden(facts)
-        in_log = {_sent(row) for row in self.truth("truth_uncommitted.jsonl")}
-        refused = in_log - given
-        journal = self.work.journal.entries
-        is_kept = [
-            each.outcome is not Outcome.COMMITTED or refused.isdisjoint(each.values) for each in journal
-        ]
-        return list(compress(journal, is_kept)), is_kept.count(False)
+        places = {_sent(row): place_of(row) for row in self.truth("truth_uncommitted.jsonl")}
+        refused = places.keys() - given
+        kept: list[Entry] = []
+        broken: set[Place] = set()
+        for each in self.work.journal.entries:
+            lost = refused.intersection(each.values) if each.outcome is Outcome.COMMITTED else set()
+            broken.update(places[sent] for sent in lost)
+            if not lost:
+                kept.append(each)
+        return kept, broken
+
+
+def place_of(row: dict[str, Any]) -> Place:
+    return row["topic"], row["partition"], row["offset"]
 
 
 def _sent(row: dict[str, Any]) -> Sent:
