@@ -49,7 +49,7 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
         night = PartitionNight(job, files, batches)
         for rows, copy in merged_copies(lake, job.copies):
             chunk, gaps, is_damaged = rules.chunk(rows, copy)
-            judged, closed = memory.judge(chunk, gaps[is_damaged] if has_holes else gaps)
+            judged, closed = memory.judge(chunk, gaps[is_damaged] if has_holes or job.is_cleaned else gaps)
             night.keep(judged, closed)
             night.gaps += 0 if has_holes else _keep_gaps(job, files, judged, gaps)
             night.staged_end_offset = max(night.staged_end_offset, _end_of(judged))

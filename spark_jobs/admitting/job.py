@@ -20,6 +20,7 @@ class PartitionJob:
     from which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold
     the leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
     capture brings its own or nobody knows any. `truncation` is the log of a capture that another run wrote.
+    `is_cleaned` if a broker noted that its cleaner was there.
     """
 
     partition: TopicPartition
@@ -31,6 +32,7 @@ class PartitionJob:
     checkpoints: tuple[ManifestEntry, ...] = ()
     markers: str = ""
     truncation: Truncation | None = None
+    is_cleaned: bool = False
 
     @property
     def rows(self) -> int:

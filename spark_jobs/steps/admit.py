@@ -12,13 +12,16 @@ from spark_jobs.admitting.worker import admit_partitions
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
 from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states
 from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
 
@@ -78,12 +81,14 @@ def _tasks(
 ) -> list[AdmitTask]:
     carried, markers = _carried_entries(context), _marker_files(context)
     old = {TopicPartition(each.topic, each.partition): each for each in context.manifest.truncations}
+    cleaned = read_checkpoints(context.manifest, StagedObjects(context.settings), CLEANER_OFFSET_CHECKPOINT)
     jobs = [
         replace(
             _job(
                 each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, "")
             ),
             truncation=old.get(each.partition),
+            is_cleaned=each.partition in cleaned,
         )
         for each in partitions
     ]

@@ -11,18 +11,19 @@ from itertools import chain, islice
 import numpy as np
 
 from spark_jobs.flow import Step
+from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.resolving.carry_job import CarriedPartition
 from spark_jobs.resolving.conclude import Concluded
 from spark_jobs.resolving.coordinators import buckets_of, read_timelines
 from spark_jobs.resolving.cuts import Numbers
-from spark_jobs.resolving.high_watermarks import read_high_watermarks
 from spark_jobs.resolving.messages import messages
 from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
 from spark_jobs.resolving.partition_rows import partitions_table
 from spark_jobs.resolving.phases import CarryJobs, Phases
 from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.folds import (
     FoldName,
@@ -89,7 +90,9 @@ def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:
     return CarryJobs(
         run=context,
         carried_objects=_carried_objects(context),
-        high_watermarks=read_high_watermarks(context.manifest, StagedObjects(context.settings)),
+        high_watermarks=read_checkpoints(
+            context.manifest, StagedObjects(context.settings), REPLICATION_OFFSET_CHECKPOINT
+        ),
         before=before,
     )
 

@@ -27,7 +27,6 @@ sources:
   - name: broker
     kind: broker-log
     root: {DATA / recording / "data"}
-topics: {{compacted: {{cleanup_policy: compact}}}}
 """
     return parse_settings(config, name="test.yaml", base=place)
 

@@ -33,7 +33,6 @@ BROKER = """
 lake: lake
 sources:
   - {{name: broker, kind: broker-log, root: "{root}", immutable: true}}
-topics: {{compacted: {{cleanup_policy: compact}}}}
 publish: {publish}
 """
 TRANSACTIONAL = ("oracle_D", "oracle_E", "restarts_tv1", "restarts_tv2", "workload_clean")

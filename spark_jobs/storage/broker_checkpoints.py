@@ -1,21 +1,20 @@
-"""High watermarks as brokers wrote them down (facts §1.10)."""
+"""What brokers wrote down about the partitions of their log directories (facts §1.10)."""
 
 from spark_jobs.protocol.checkpoint import read_offsets
 from spark_jobs.protocol.errors import CorruptCheckpoint
-from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import Manifest, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
 
 
-def read_high_watermarks(manifest: Manifest, staged: StagedObjects) -> dict[TopicPartition, int]:
-    """The highest of each partition among all replicas: what one of them knows to be replicated, is.
+def read_checkpoints(manifest: Manifest, staged: StagedObjects, name: str) -> dict[TopicPartition, int]:
+    """The highest offset of each partition among the files of that name, one per replica.
 
     An unreadable checkpoint says nothing, as for a broker that starts.
     """
     found: dict[TopicPartition, int] = {}
     for entry in manifest.entries:
-        if entry.role is not ObjectRole.LOG_DIRECTORY or entry.name != REPLICATION_OFFSET_CHECKPOINT:
+        if entry.role is not ObjectRole.LOG_DIRECTORY or entry.name != name:
             continue
         try:
             written = read_offsets(staged.read(entry), source=f"{entry.source}/{entry.path}")
