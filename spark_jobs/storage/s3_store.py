@@ -156,7 +156,7 @@ class S3Store:
         return Path(directory)
 
     def _as_stat(self, key: str, size: int, etag: str | None) -> ObjectStat:
-        if not etag:
+        if etag is None:
             advice = "expected an ETag, which tells a replaced object from the one that was listed"
             raise StorageError(
                 f"{printable(f's3://{self._bucket}/{key}')}: {advice}, but the server sent none; "

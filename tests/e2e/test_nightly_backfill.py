@@ -118,7 +118,9 @@ def test_what_somebody_approves_runs_day_by_day_as_without_airflow_and_then_has_
     ran = {outcome.run_id[: len(FIRST)] for outcome in done}
     days = {name.removeprefix("days "): state for name, state in states.items() if name.startswith("days ")}
     assert days == {day: "success" if day in ran else "skipped" for day in days}
-    assert nights.tree() == tree(Path(settings.lake) / "runs")
+    plain = tree(Path(settings.lake) / "runs")
+    final = {path.partition("/")[0] for path in plain}  # other tests leave runs that never became final
+    assert {path: data for path, data in nights.tree().items() if path.partition("/")[0] in final} == plain
 
     again = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
     follow(nights.api, BACKFILL, again)
