@@ -1,7 +1,8 @@
 """What runs in a Spark task of `materialise`: committed batches in, files of records out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,30 +30,39 @@ class DecodeTask:
 
 def decode_files(task: DecodeTask) -> tuple[Written, ...]:
     """Writes the planned files; the same task again writes the same bytes."""
-    return tuple(_write(task.workshop, plan) for plan in task.plans)
+    return tuple(
+        write_records(task.workshop, plan, partial(_planned, task.workshop, plan)) for plan in task.plans
+    )
 
 
-def _write(workshop: Workshop, plan: FilePlan) -> Written:
+def write_records(
+    workshop: Workshop, plan: FilePlan, tables: Callable[[Findings], Iterator[pa.Table]]
+) -> Written:
+    """Writes the files of `plan`: the records of `tables`, and beside them what it finds on its way."""
     schema = topic_contract(workshop.settings, plan.topic).schema
     with (
         TableFiles(workshop, plan.path, schema, RECORD_OPTIONS) as output,
         TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
     ):
         findings = Findings(quarantine=quarantine, run_date=workshop.run_date)
-        for share in plan.shares:
-            for table in _records(workshop, share, findings):
-                output.add(table.select(schema.names).cast(schema))
+        for table in tables(findings):
+            output.add(table.select(schema.names).cast(schema))
         files, quarantined = output.finish(), quarantine.finish()
     return Written(
         plan=plan,
         files=files,
         quarantine=quarantined,
-        unreadable=put_unreadable(workshop, plan, findings),
+        unreadable=_put_unreadable(workshop, plan, findings),
         unreadable_records=sum(row["records"] for row in findings.unreadable) - findings.unfit,
         unfit=findings.unfit,
         hidden=findings.decoded - findings.unfit - sum(file.rows for file in files),
         legacy=findings.legacy,
     )
+
+
+def _planned(workshop: Workshop, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
+    for share in plan.shares:
+        yield from _records(workshop, share, findings)
 
 
 def _records(workshop: Workshop, share: Share, findings: Findings) -> Iterator[pa.Table]:
@@ -88,7 +98,7 @@ def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, fi
     return table.filter(pa.array([row not in fitted.unfit for row in range(table.num_rows)]))
 
 
-def put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> TableFile | None:
+def _put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> TableFile | None:
     """The table of batches with records that cannot be published, if there are any."""
     if not findings.unreadable:
         return None
