@@ -55,11 +55,10 @@ def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestE
 
 def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
     partition = TopicPartition(entry.topic, entry.partition)
-    return (
-        (partition, "", "")
-        if entry.role is ObjectRole.CAPTURE
-        else (partition, entry.source, entry.directory)
-    )
+    if entry.role is ObjectRole.CAPTURE:
+        return partition, "", ""
+    beside = f"/{entry.role}" if entry.role is ObjectRole.SWAP else ""
+    return partition, entry.source, entry.directory + beside
 
 
 def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:

@@ -22,7 +22,7 @@ from spark_jobs.resolving.coordinator_rows import LogCopy
 from spark_jobs.resolving.run import Run
 from spark_jobs.storage.folds import folds_before
 from spark_jobs.storage.index_files import IndexedCopy
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
@@ -118,7 +118,7 @@ def _copies(night: Iterable[NightPartition], partition: int) -> tuple[IndexedCop
 
 
 def _objects(found: NightPartition) -> tuple[ManifestEntry, ...]:
-    return tuple(entry for entry in found.entries if entry.role in {ObjectRole.LOG, ObjectRole.CAPTURE})
+    return tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
 
 
 def _log_copy(staged: StagedObjects, found: NightPartition, copy: IndexedCopy) -> LogCopy:

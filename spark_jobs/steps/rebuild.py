@@ -18,7 +18,7 @@ from spark_jobs.rebuilding.worker import rebuild_partitions
 from spark_jobs.resolving.captures import mark_all
 from spark_jobs.resolving.coordinators import fold_coordinators
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import SEGMENT_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
@@ -92,11 +92,11 @@ def _job(
     before: dict[TopicPartition, str],
     log_starts: LogStarts,
 ) -> RebuildJob:
-    segments = [offset_of(entry) for entry in found.entries if entry.role is ObjectRole.LOG]
+    segments = [offset_of(entry) for entry in found.entries if entry.role in SEGMENT_ROLES]
     starts = [
         log_starts.get((entry.source, entry.log_directory), {}).get(found.partition, 0)
         for entry in found.entries
-        if entry.role is ObjectRole.LOG
+        if entry.role in SEGMENT_ROLES
     ]
     return RebuildJob(
         partition=found.partition,

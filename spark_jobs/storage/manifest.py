@@ -28,7 +28,11 @@ class ObjectRole(StrEnum):
     LOG = "log"
     SNAPSHOT = "snapshot"
     SWAP = "swap"
-    """A compacted segment that was about to replace others when the copy was made (facts §6.1)."""
+    """A compacted segment that was about to replace others when the copy was made (facts §6.1).
+
+    It counts as a copy of its own: it speaks where the segments that it replaces are gone already. Where they
+    are still there, they tell all that it tells and more; a broker that starts would drop them.
+    """
     TXN_INDEX = "txnindex"
     LEADER_EPOCHS = "leader_epochs"
     PARTITION_METADATA = "partition_metadata"
@@ -36,7 +40,8 @@ class ObjectRole(StrEnum):
     """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
 
 
-BATCH_ROLES = frozenset({ObjectRole.CAPTURE, ObjectRole.LOG})
+SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
+BATCH_ROLES = SEGMENT_ROLES | {ObjectRole.CAPTURE}
 """Objects that hold record batches."""
 
 

@@ -335,6 +335,36 @@ def test_missing_offsets_are_reported_unless_the_topic_is_compacted(tmp_path: Pa
     assert night.partitions()[ORDERS]["gaps"] == 2
 
 
+def test_a_compacted_segment_speaks_where_what_it_was_about_to_replace_is_gone(tmp_path: Path) -> None:
+    place = logs(tmp_path, one=_log(0, 1))
+    place.arrive(f"one/orders-0/{2:020d}.log.swap", _log(2, 4))
+    place.arrive(f"one/orders-0/{2:020d}.log.deleted", _log(2, 3, 4))
+    place.arrive(f"one/orders-0/{2:020d}.log.cleaned", _log(2))
+    place.arrive(f"one/orders-0/{5:020d}.log", _log(5))
+
+    night = admit(place_at(tmp_path, LOGS + "topics: {orders: {cleanup_policy: compact}}\n"), 1)
+
+    assert [(row["offset"], row["verdict"]) for row in night.batches()] == [
+        (offset, "accepted") for offset in (0, 1, 2, 4, 5)
+    ]
+    assert night.gaps() == []
+
+
+def test_a_compacted_segment_is_silent_where_what_it_was_about_to_replace_is_there(tmp_path: Path) -> None:
+    place = logs(tmp_path, one=_log(0, 1, 2))
+    place.arrive(f"one/orders-0/{0:020d}.log.swap", _log(0, 2))
+
+    night = admit(place, 1)
+
+    assert [(row["offset"], row["verdict"]) for row in night.batches()] == [
+        (0, "accepted"),
+        (0, "overlap"),
+        (1, "accepted"),
+        (2, "accepted"),
+        (2, "overlap"),
+    ]
+
+
 def test_a_log_directory_that_grew_over_night_brings_only_its_tail(tmp_path: Path) -> None:
     place = logs(tmp_path, one=_log(0, 1))
     first = admit(place, 1)

@@ -116,4 +116,4 @@ def test_an_entry_knows_its_copy_of_a_partition_and_its_log_directory() -> None:
 def test_only_captures_and_segments_hold_batches() -> None:
     entries = tuple(replace(ENTRY, role=role, order=number) for number, role in enumerate(ObjectRole))
     found = {entry.role for entry in Manifest(day=DAY, entries=entries).batches}
-    assert found == {ObjectRole.CAPTURE, ObjectRole.LOG}
+    assert found == {ObjectRole.CAPTURE, ObjectRole.LOG, ObjectRole.SWAP}
