@@ -7,6 +7,7 @@ answering False, with the arena as it was.
 import cramjam
 
 from spark_jobs.kernels.arena import Arena
+from spark_jobs.kernels.zstd_library import decompress_frame
 from spark_jobs.protocol.codecs.xxhash32 import xxhash32
 
 _LZ4_MAGIC = bytes.fromhex("04224d18")
@@ -79,9 +80,10 @@ def _finish(arena: Arena, used: int, limit: int, *, complete: bool) -> bool:
 def put_zstd(arena: Arena, data: memoryview, limit: int) -> bool:
     """All frames, if they need no more room than is usual."""
     arena.reserve(max(_SMALLEST_ROOM, len(data) * _ZSTD_MOST_USUAL))
-    room = min(limit, len(arena.view) - arena.used)
+    room = arena.view[arena.used : arena.used + limit]
     try:
-        arena.used += cramjam.zstd.decompress_into(data, arena.view[arena.used : arena.used + room])
+        size = decompress_frame(data, room)
+        arena.used += cramjam.zstd.decompress_into(data, room) if size is None else size
     except cramjam.DecompressionError:
         return False
     return True
