@@ -9,6 +9,8 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from spark_jobs.protocol.sequence import MAX_SEQUENCE
 
+NEVER = int(np.iinfo(np.int64).min)
+
 
 class _Ends(NamedTuple):
     """The newest batch of each producer, by ascending id; sequence and offset are -1 before the first."""
@@ -17,6 +19,7 @@ class _Ends(NamedTuple):
     producer_epoch: Int64s
     last_sequence: Int64s
     last_offset: Int64s
+    last_timestamp: Int64s
 
     def take(self, rows: Int64s) -> "_Ends":
         return _Ends._make(column[rows] for column in self)
@@ -31,9 +34,13 @@ class _Ends(NamedTuple):
 class AcceptedSequences:
     """Follows the producers of one partition from what they were at the start of the night."""
 
-    def __init__(self, producers: Rows, gaps: Int64s) -> None:
-        """`producers` are canonical rows of `PRODUCER`; `gaps` first and last offsets that are missing."""
-        self._ends = _ends_of(producers)
+    def __init__(self, producers: Rows, gaps: Int64s, *, forgotten_before: int = NEVER) -> None:
+        """`producers` are canonical rows of `PRODUCER`; `gaps` first and last offsets that are missing.
+
+        A broker may have forgotten who sent nothing newer than `forgotten_before`, in ms since 1970, and
+        whoever is forgotten may begin anywhere (facts §2.7, §2.10).
+        """
+        self._ends, self._forgotten_before = _ends_of(producers), forgotten_before
         self._gap_starts = np.sort(gaps[:, 0])
         self.broken = 0
 
@@ -49,9 +56,10 @@ class AcceptedSequences:
             rows.producer_epoch,
             (rows.base_sequence + rows.last_offset_delta) % (MAX_SEQUENCE + 1),
             rows.last_offset,
+            rows.max_timestamp,
         )
         before = self._before(ends)
-        broken = ~_continues(before, rows)
+        broken = ~_continues(before, rows) & (before.last_timestamp >= self._forgotten_before)
         broken[broken] = ~self._is_excused(before.last_offset[broken], rows.offset[broken])
         self.broken += int(np.count_nonzero(broken))
         self._ends = self._ends.followed_by(ends)
@@ -92,6 +100,7 @@ def _ends_of(producers: Rows) -> _Ends:
         producers["producer_epoch"].astype(np.int64),
         np.where(count > 0, producers["last_sequence"][row, newest], NO_SEQUENCE).astype(np.int64),
         np.where(count > 0, producers["last_offset"][row, newest], -1).astype(np.int64),
+        producers["last_timestamp"].astype(np.int64),
     )
 
 

@@ -18,7 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 READ = [
     "object_order", "magic", "attributes", "last_offset_delta", "producer_id", "producer_epoch",
-    "base_sequence", "record_count", "verdict", "offset", "txn_first_offset",
+    "base_sequence", "record_count", "max_timestamp", "verdict", "offset", "txn_first_offset",
 ]  # fmt: skip
 """The columns of `batches` that are read."""
 
@@ -33,6 +33,7 @@ class BatchColumns(NamedTuple):
     base_sequence: Int64s
     last_offset_delta: Int64s
     record_count: Int64s
+    max_timestamp: Int64s
     txn_first_offset: Int64s
     is_data: Flags
     is_wrapper: Flags

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from spark_jobs.auditing.accepted_sequences import NEVER
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -25,7 +26,8 @@ class PartitionInputs:
 
     The run publishes committed records from `first_offset` to before `end_offset`, and those of the
     transactions that began at one of `late`; the run before published up to `published_before`. It decodes
-    `replayed_records` of earlier nights again. A compacted log has holes by design.
+    `replayed_records` of earlier nights again. A compacted log has holes by design. Its broker may have
+    forgotten producers that sent nothing newer than `forgotten_before`, in ms since 1970.
     """
 
     partition: TopicPartition
@@ -40,6 +42,7 @@ class PartitionInputs:
     late: tuple[int, ...] = ()
     gaps: tuple[str, ...] = ()
     is_compacted: bool = False
+    forgotten_before: int = NEVER
     unreadable_records: int = 0
     replayed_records: int = 0
     states: StateDigests = StateDigests()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.auditing.accepted_sequences import NEVER
 from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
 from spark_jobs.config.settings import CleanupPolicy, Settings
-from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain
@@ -103,6 +104,9 @@ def _inputs(
         late=() if is_internal else tuple(resolved.get("late", ())),
         gaps=accounts.gaps if admitted.get("gaps") else (),
         is_compacted=is_internal or policy is CleanupPolicy.COMPACT,
+        forgotten_before=_forgotten_before(folder, settings)
+        if admitted.get("kind") == SourceKind.BROKER_LOG
+        else NEVER,
         unreadable_records=accounts.unreadable.get(partition, 0),
         replayed_records=accounts.replayed.get(partition, 0),
         states=StateDigests(
@@ -114,6 +118,11 @@ def _inputs(
         last_stable_before=earlier.get("last_stable_offset", 0),
         last_stable_offset=resolved.get("last_stable_offset", 0),
     )
+
+
+def _forgotten_before(folder: RunFolder, settings: Settings) -> int:
+    """Producers that were idle since then may have been forgotten by the time the log was copied."""
+    return folder.inputs.logical_time_ms - settings.kafka.producer_id_expiration_ms
 
 
 def _key(folder: RunFolder, step: Step, path: str | None) -> str:

@@ -11,7 +11,8 @@ from spark_jobs.storage.state_file import PartitionState, get_state
 def count_state_breaks(lake: ObjectStore, inputs: PartitionInputs) -> int:
     """Differences that no rule explains, and state files that cannot be read.
 
-    Producers may be forgotten between two nights, nothing else may change. Nothing is published twice.
+    Between two nights producers may be forgotten, and a broker may have deleted records, so that its log
+    begins later; nothing else may change. Nothing is published twice.
     """
     repeats = inputs.first_offset < min(inputs.published_before, inputs.end_offset)
     states = inputs.states
@@ -27,7 +28,9 @@ def _breaks(lake: ObjectStore, states: StateDigests) -> Iterator[bool]:
     yield bool(states.handed_on) and not states.taken_up
     yield not states.after
     if states.handed_on and states.taken_up and states.handed_on != states.taken_up:
-        yield _position(get_state(lake, states.handed_on)) != _position(get_state(lake, states.taken_up))
+        handed_on, taken_up = get_state(lake, states.handed_on), get_state(lake, states.taken_up)
+        yield _position(handed_on) != _position(taken_up)
+        yield taken_up.log_start_offset < handed_on.log_start_offset
     if states.taken_up and states.after:
         before, after = get_state(lake, states.taken_up), get_state(lake, states.after)
         yield after.end_offset < before.end_offset
@@ -36,7 +39,6 @@ def _breaks(lake: ObjectStore, states: StateDigests) -> Iterator[bool]:
 
 def _position(state: PartitionState) -> tuple[object, ...]:
     return (
-        state.log_start_offset,
         state.end_offset,
         state.published_offset,
         state.leader_epochs,

@@ -55,7 +55,7 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
     gaps = _gaps(lake, inputs)
     verdicts, committed = VerdictCounts(), CommittedRecords(inputs, outcomes)
     offsets = AcceptedOffsets(inputs.start_offset, gaps)
-    sequences = AcceptedSequences(state.producers, gaps)
+    sequences = AcceptedSequences(state.producers, gaps, forgotten_before=inputs.forgotten_before)
     for digest in inputs.held:
         committed.add(held_of(get_carried(lake, digest).rows))
     for part in iter_rows(lake, inputs.batches, columns=READ) if inputs.batches else ():

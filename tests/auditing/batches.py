@@ -17,6 +17,7 @@ ROW: dict[str, Any] = {
     "producer_epoch": -1,
     "base_sequence": -1,
     "record_count": 1,
+    "max_timestamp": 0,
     "verdict": "accepted",
     "offset": 0,
     "txn_first_offset": None,
@@ -34,7 +35,9 @@ def accepted(*rows: dict[str, Any]) -> BatchColumns:
     return accepted_of(part(*rows))
 
 
-def sent(producer: int, epoch: int, sequence: int, *, offset: int = 0, records: int = 1) -> dict[str, Any]:
+def sent(
+    producer: int, epoch: int, sequence: int, *, offset: int = 0, records: int = 1, timestamp: int = 0
+) -> dict[str, Any]:
     """A batch of an idempotent producer."""
     return {
         "producer_id": producer,
@@ -42,5 +45,6 @@ def sent(producer: int, epoch: int, sequence: int, *, offset: int = 0, records: 
         "base_sequence": sequence,
         "last_offset_delta": records - 1,
         "record_count": records,
+        "max_timestamp": timestamp,
         "offset": offset,
     }

@@ -75,3 +75,10 @@ def test_a_reported_gap_of_offsets_excuses_one_of_sequences() -> None:
 def test_markers_and_plain_batches_have_no_sequence() -> None:
     marker = sent(1, 0, -1) | {"attributes": 0x30}
     assert _broken([sent(1, 0, 0), marker, {}, sent(1, 0, 1)]) == 0
+
+
+def test_whom_a_broker_may_have_forgotten_may_begin_anywhere() -> None:
+    for idle_since, broken in ((99, 0), (100, 1)):
+        sequences = AcceptedSequences(_state(), NO_GAPS, forgotten_before=100)
+        sequences.add(accepted(sent(1, 0, 0, timestamp=idle_since), sent(1, 0, 77, timestamp=200)))
+        assert sequences.broken == broken

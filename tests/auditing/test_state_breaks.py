@@ -68,3 +68,11 @@ def test_what_was_published_is_not_published_again(lake: FileStore, first: int, 
         partition=TopicPartition("orders", 0), published_before=10, first_offset=first, end_offset=20
     )
     assert count_state_breaks(lake, inputs) == breaks
+
+
+@pytest.mark.parametrize(("start", "breaks"), [(4, 0), (7, 0), (2, 1)])
+def test_a_brokers_log_may_begin_later_than_the_night_before_but_not_sooner(
+    lake: FileStore, start: int, breaks: int
+) -> None:
+    handed_on, taken_up = replace(BEFORE, log_start_offset=4), replace(BEFORE, log_start_offset=start)
+    assert _breaks(lake, handed_on, taken_up, replace(AFTER, log_start_offset=start)) == breaks
