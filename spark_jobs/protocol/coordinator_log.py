@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from struct import Struct
 
 from spark_jobs.protocol.errors import CorruptCoordinatorRecord
@@ -38,6 +38,8 @@ TAG_NEXT_PRODUCER_ID = 1
 TAG_CLIENT_TRANSACTION_VERSION = 2
 TAG_NEXT_PRODUCER_EPOCH = 3
 
+_REMEMBERED = 1 << 16
+
 
 class TransactionState(IntEnum):
     """A transactional id's status as stored; Dead and PrepareEpochFence are never persisted."""
@@ -62,7 +64,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_complete(self) -> bool:
-        return self in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+        return self is TransactionState.COMPLETE_COMMIT or self is TransactionState.COMPLETE_ABORT
 
 
 Tags = tuple[tuple[int, bytes], ...]
@@ -118,8 +120,13 @@ class TransactionLogValue:
         """Every partition of the transaction; a list that comes with Empty means nothing."""
         if self.transaction_status is TransactionState.EMPTY:
             return frozenset()
-        topics = self.transaction_partitions or ()
-        return frozenset(TopicPartition(t.topic, p) for t in topics for p in t.partition_ids)
+        return _partitions_of(self.transaction_partitions or ())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _partitions_of(topics: tuple[TopicPartitions, ...]) -> frozenset[TopicPartition]:
+    """Remembered, since every record of a transaction lists them, and many transactions list the same."""
+    return frozenset(TopicPartition(t.topic, p) for t in topics for p in t.partition_ids)
 
 
 def group_by_topic(partitions: frozenset[TopicPartition]) -> tuple[TopicPartitions, ...]:
