@@ -2,6 +2,8 @@
 
 Every line of the input is a request, every line of the output its answer, both JSON. Processes are forked
 from this one, which has run both nights once: starting Python and its libraries anew takes most of the time.
+To try every moment of a night, one run of it leaves a copy of its lake before each change ("left"): that is
+all that a process killed there would have left, so the killed half of each trial is done once for all.
 """
 
 import json
@@ -28,6 +30,7 @@ from spark_jobs.run import run_night
 from spark_jobs.sample.nights import CONFIG, write_sample
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.storage.stores import open_store
+from tests.faults.moments import copy_of
 from tests.faults.standing import differences, standing
 from tests.faults.writes import Writes, die, fill_up, watch
 from tests.in_process import InProcess
@@ -38,7 +41,10 @@ FAILED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Night 0 or 1, and what happens in it at the change of number `at`, or after `at` ms for `kill`."""
+    """Night 0 or 1, and what happens in it at the change of number `at`, or after `at` ms for `kill`.
+
+    `left` goes on with what a process that ended before change `at` has left.
+    """
 
     night: int
     fault: str
@@ -61,19 +67,40 @@ class Nights:
     def __init__(self, place: Path) -> None:
         self._place = place
         write_sample(place / "sample")
-        self._settings = load_settings(place / "sample" / CONFIG)
+        self._settings = _one_change_at_a_time(load_settings(place / "sample" / CONFIG))
         self._lake = Path(self._settings.lake)
         self.changes: list[list[str]] = []
         self._expected = [self._undisturbed(number) for number in range(len(NIGHTS))]
 
     def answer(self, request: Request) -> Answer:
-        self._restore(request.night)
         night, said = NIGHTS[request.night], self._place / "said"
-        ended = forked(lambda: attempt(self._settings, night, _fault(request)), said)
+        ended = self._left(request) if request.fault == "left" else self._disturbed(request, said)
         told = said.read_text()
         forked(lambda: attempt(self._settings, night), said)
         different = differences(self._expected[request.night], standing(self._settings))
         return Answer(ended=ended, said=told, again=said.read_text(), different=different)
+
+    def _disturbed(self, request: Request, said: Path) -> int:
+        self._restore(request.night)
+        return forked(lambda: attempt(self._settings, NIGHTS[request.night], _fault(request)), said)
+
+    def _left(self, request: Request) -> int:
+        """The lake as it was before a change, in a run whose process is gone."""
+        moments = self._place / f"moments-{request.night}"
+        if not moments.exists():
+            self._leave(request.night, moments)
+        shutil.rmtree(self._lake)
+        (moments / str(request.at)).rename(self._lake)
+        return -signal.SIGKILL
+
+    def _leave(self, number: int, moments: Path) -> None:
+        def install() -> None:
+            WRITES.at = lambda change: copy_of(self._lake, moments / str(change))
+
+        self._restore(number)
+        moments.mkdir()
+        ended = forked(lambda: attempt(self._settings, NIGHTS[number], install), self._place / "said")
+        assert ended == 0, (self._place / "said").read_text()
 
     def _undisturbed(self, number: int) -> dict[str, str]:
         if number:
@@ -94,6 +121,11 @@ class Nights:
 
 
 WRITES = Writes()
+
+
+def _one_change_at_a_time(settings: Settings) -> Settings:
+    """So that the changes of a night have numbers; a killed staging of many threads is tried elsewhere."""
+    return settings.model_copy(update={"limits": settings.limits.model_copy(update={"stage_threads": 1})})
 
 
 def _fault(request: Request) -> Callable[[], None]:
