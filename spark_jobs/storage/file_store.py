@@ -84,6 +84,8 @@ class FileStore:
         return True
 
     def scratch(self) -> Path:
+        with translated(str(self._scratch)):
+            self._scratch.mkdir(parents=True, exist_ok=True)  # whoever removed the lake removed it, too
         return self._scratch
 
     def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
@@ -110,7 +112,6 @@ class FileStore:
     def _scratch(self) -> Path:
         directory = self._root / SCRATCH
         with translated(str(directory)):
-            directory.mkdir(parents=True, exist_ok=True)
             _sweep(directory)
         return directory
 
@@ -205,7 +206,7 @@ def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
 
 def _sweep(scratch: Path) -> None:
     oldest = time.time() - ABANDONED_SECONDS
-    for path in scratch.iterdir():
+    for path in scratch.iterdir() if scratch.is_dir() else ():
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < oldest:
                 path.unlink()

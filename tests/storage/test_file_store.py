@@ -92,6 +92,14 @@ def test_scratch_files_of_dead_processes_are_swept(root: Path) -> None:
     assert [path.name for path in FileStore(str(root)).scratch().iterdir()] == ["young"]
 
 
+def test_a_lake_that_was_removed_meanwhile_is_begun_anew(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path / "lake"))
+    store.put("a", b"1")
+    shutil.rmtree(tmp_path / "lake")
+    store.put("a", b"2")
+    assert store.read("a") == b"2"
+
+
 def test_a_file_on_another_device_is_adopted_too(root: Path) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or shared.stat().st_dev == root.stat().st_dev:
