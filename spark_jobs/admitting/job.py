@@ -11,6 +11,11 @@ from spark_jobs.storage.manifest import ManifestEntry, Truncation
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
 
+PARTITION_COST = 4096
+"""What opening a partition and writing its files costs, in batches that could be judged meanwhile."""
+BATCH_COST = 256
+"""Bytes that go into the accepted log while one batch could be judged."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionJob:
@@ -35,8 +40,10 @@ class PartitionJob:
     is_cleaned: bool = False
 
     @property
-    def rows(self) -> int:
-        return sum(copy.rows for copy in (*self.copies, *self.unused))
+    def cost(self) -> int:
+        """What admitting it takes, in batches that could be judged meanwhile."""
+        copied = sum(entry.size for entry in self.objects)
+        return PARTITION_COST + sum(copy.rows for copy in (*self.copies, *self.unused)) + copied // BATCH_COST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +57,8 @@ class AdmitTask:
     settings: Settings
 
     @property
-    def rows(self) -> int:
-        return sum(job.rows for job in self.jobs)
+    def cost(self) -> int:
+        return sum(job.cost for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

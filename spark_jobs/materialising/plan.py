@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TypeVar
 
 from spark_jobs.materialising.accounts import Account
@@ -32,15 +33,27 @@ def plan_files(
     plans: list[FilePlan] = []
     for topic, partitions in groupby(in_order, key=lambda each: each[0].partition.topic):
         pieces = [(plan, chunk) for plan, chunks in partitions for chunk in chunks]
-        most = size_of_files(sum(chunk.bytes for _, chunk in pieces), file_bytes)
-        for number, together in enumerate(pack(pieces, cost=lambda piece: piece[1].bytes, most=most)):
+        for number, together in enumerate(divide(pieces, file_bytes)):
             plans.append(FilePlan(topic=topic, number=number, shares=tuple(_shares(together))))
     return plans
 
 
-def size_of_files(total: int, file_bytes: int) -> int:
-    """Bytes of batches in one file of a topic that has `total`."""
-    return min(max(total // FILES_AT_LEAST, SMALLEST_FILE), file_bytes)
+def divide(pieces: Sequence[Piece], file_bytes: int) -> Iterator[list[Piece]]:
+    """The pieces of a topic, in order and in shares as equal as pieces allow.
+
+    Were files filled one after the other, the last would be a rest that one worker does while others wait.
+    """
+    ends = list(accumulate(chunk.bytes for _, chunk in pieces))
+    count = number_of_files(ends[-1] if ends else 0, file_bytes)
+    middles = (2 * end - chunk.bytes for end, (_, chunk) in zip(ends, pieces, strict=True))
+    shares = [middle * count // max(2 * ends[-1], 1) for middle in middles]
+    for _, share in groupby(zip(shares, pieces, strict=True), key=itemgetter(0)):
+        yield [piece for _, piece in share]
+
+
+def number_of_files(total: int, file_bytes: int) -> int:
+    """How many files a topic with `total` bytes of batches has."""
+    return -(-total // min(max(-(-total // FILES_AT_LEAST), SMALLEST_FILE), file_bytes))
 
 
 def pack_surveys(plans: Sequence[PartitionPlan], parallelism: int) -> Iterator[tuple[PartitionPlan, ...]]:

@@ -28,9 +28,7 @@ from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
 PARTITIONS = "partitions.parquet"
 CARRIED = "carried_objects.parquet"
 MARKERS = "markers.parquet"
-ROWS_PER_TASK = 1 << 20
-PARTITION_COST = 4096
-"""What opening a partition and writing its files costs, in rows that could be judged meanwhile."""
+COST_OF_TASKS = 1 << 20
 MOST_MESSAGES = 20
 
 
@@ -44,7 +42,7 @@ def run(context: RunContext) -> StepResult:
     states = read_states(context.lake, context.folder.run_id, Step.REBUILD)
     tasks = _tasks(context, partitions, states)
     # The largest first, so that no worker is left with one of them while the others have nothing to do.
-    done = context.run_tasks(admit_partitions, sorted(tasks, key=lambda task: (-task.rows, task.number)))
+    done = context.run_tasks(admit_partitions, sorted(tasks, key=lambda task: (-task.cost, task.number)))
     summaries = sorted(done, key=lambda summary: summary.partitions[0].partition)
     admitted = tuple(chain.from_iterable(summary.partitions for summary in summaries))
     check_conservation(partitions, admitted)
@@ -109,12 +107,11 @@ def _packed(jobs: Iterable[PartitionJob]) -> Iterator[tuple[PartitionJob, ...]]:
     together: list[PartitionJob] = []
     cost = 0
     for job in jobs:
-        own = job.rows + PARTITION_COST
-        if together and cost + own > ROWS_PER_TASK:
+        if together and cost + job.cost > COST_OF_TASKS:
             yield tuple(together)
             together, cost = [], 0
         together.append(job)
-        cost += own
+        cost += job.cost
     if together:
         yield tuple(together)
 

@@ -68,9 +68,12 @@ def count(context: RunContext) -> Facts:
     """The numbers that the night is judged by."""
     folder, settings = context.folder, context.settings
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
-    partitions = count_partitions(context, inputs)
-    tasks = plan_transactions(folder, inputs, settings)
-    rows = context.run_tasks(count_transactions, tasks)
+    with ThreadPoolExecutor(1) as beside:
+        counted = beside.submit(
+            context.run_tasks, count_transactions, plan_transactions(folder, inputs, settings)
+        )
+        partitions = count_partitions(context, inputs)
+        rows = counted.result()
     return Facts(
         partitions=partitions,
         transactions=TRANSACTION_FACTS.cast(pa.Table.from_pylist(rows, schema=TRANSACTION_FACTS.schema)),

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, groupby
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
@@ -33,9 +34,11 @@ def run(context: RunContext) -> StepResult:
     places = find_places(context.folder, context.manifest, context.settings)
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
-    surveyed = survey(context, topics)
-    written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
-    own = {**account(context, workshop, plans, written), **relay(context, workshop)}
+    with ThreadPoolExecutor(1) as beside:
+        relayed = beside.submit(relay, context, workshop)
+        surveyed = survey(context, topics)
+        written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
+        own = {**account(context, workshop, plans, written), **relayed.result()}
     entries = (*topic_entries(context, topics, written), *own_entries(context, own))
     return StepResult(
         outputs=(

@@ -3,7 +3,6 @@
 Workers have a core each, so none reads with several threads.
 """
 
-import hashlib
 import io
 import secrets
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.storage.errors import ObjectMissing
 from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.syncing import begin_sync
@@ -33,7 +33,7 @@ class ParquetOutput:
         self._store, self._schema = store, schema
         self._options = {"compression": "zstd", **(options or {})}
         self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
-        self._writer: pq.ParquetWriter | None = None
+        self._output: tuple[HashedFile, pq.ParquetWriter] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -49,36 +49,35 @@ class ParquetOutput:
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
         with translated(str(self._path)):
-            self._open().write_table(table)
+            self._open()[1].write_table(table)
         begin_sync(self._path)
 
     @property
     def size(self) -> int:
         """Bytes written so far, except for what the writer still holds back."""
-        return self._path.stat().st_size if self._writer is not None else 0
+        return self._output[0].size if self._output is not None else 0
 
     def forget(self) -> None:
         """Drop everything that was written so far."""
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            with translated(str(self._path)):
+        if self._output is not None:
+            (file, writer), self._output = self._output, None
+            with translated(str(self._path)), file:
                 writer.close()
 
     def finish(self, folder: str, path: str) -> OutputFile:
         """Put the file at `path` below the key `folder`; one without rows is a file too."""
         with translated(str(self._path)):
-            self._open()
-            self.forget()
-            with self._path.open("rb") as written:
-                sha256 = hashlib.file_digest(written, "sha256").hexdigest()
-        size = self._path.stat().st_size
+            file, _ = self._open()
+        self.forget()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
-        return OutputFile(path=path, size=size, sha256=sha256)
+        return OutputFile(path=path, size=file.size, sha256=file.sha256)
 
-    def _open(self) -> pq.ParquetWriter:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._schema, **self._options)
-        return self._writer
+    def _open(self) -> tuple[HashedFile, pq.ParquetWriter]:
+        if self._output is None:
+            file = HashedFile(self._path)
+            sink = pa.PythonFile(file, mode="w")
+            self._output = file, pq.ParquetWriter(sink, self._schema, **self._options)
+        return self._output
 
 
 def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:

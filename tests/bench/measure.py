@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Self
 
 TICKS = os.sysconf("SC_CLK_TCK")
-SECONDS_BETWEEN_LOOKS = 0.05
+SECONDS_BETWEEN_LOOKS = 0.5
+"""Seldom: who looks takes time from those that are measured."""
 PROC = Path("/proc")
 
 

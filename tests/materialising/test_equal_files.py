@@ -1,0 +1,43 @@
+"""A topic's files: as equal as pieces allow, none above what a file may hold."""
+
+from spark_jobs.materialising.plan import SMALLEST_FILE, divide, number_of_files
+from spark_jobs.materialising.summaries import Chunk, PartitionPlan
+from spark_jobs.protocol.topic_partition import TopicPartition
+
+MIB = 2**20
+PLAN = PartitionPlan(partition=TopicPartition("orders", 0), first_offset=0, end_offset=1)
+
+
+def chunk(size: int) -> Chunk:
+    return Chunk(
+        held="", first_row=0, stop_row=1, batches=1, records=1, bytes=size, first_object=0, last_object=0
+    )
+
+
+def sizes(pieces: list[int], file_bytes: int = 256 * MIB) -> list[int]:
+    files = divide([(PLAN, chunk(size)) for size in pieces], file_bytes)
+    return [sum(each.bytes for _, each in file) for file in files]
+
+
+def test_no_file_is_a_rest() -> None:
+    assert sizes([8 * MIB - 1] * 120) == [15 * (8 * MIB - 1)] * 8
+
+
+def test_a_small_topic_is_one_file() -> None:
+    assert sizes([MIB] * 20) == [20 * MIB]
+
+
+def test_nothing_to_publish_is_no_file() -> None:
+    assert sizes([]) == []
+
+
+def test_pieces_stay_whole_and_in_order_whatever_their_sizes() -> None:
+    pieces = [1, 90 * MIB, 3, 70 * MIB, 5, 6, 40 * MIB]
+
+    assert sum(sizes(pieces)) == sum(pieces)
+    assert len(sizes(pieces)) <= number_of_files(sum(pieces), 256 * MIB)
+
+
+def test_a_large_topic_has_as_many_files_as_their_limit_asks_for() -> None:
+    assert number_of_files(100 * 256 * MIB, 256 * MIB) == 100
+    assert number_of_files(SMALLEST_FILE, 256 * MIB) == 1
