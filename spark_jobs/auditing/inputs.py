@@ -12,12 +12,14 @@ class StateDigests:
     """State files of a partition, empty for none: left by the run before, taken up and left by this one.
 
     `admitted_end` is where `admit` says that the log ends; None if it had nothing to do with the partition.
+    `is_behind_gap`: the staged log begins only after what was handed on, so a snapshot there told the rest.
     """
 
     handed_on: str = ""
     taken_up: str = ""
     after: str = ""
     admitted_end: int | None = None
+    is_behind_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

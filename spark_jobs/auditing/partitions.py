@@ -22,8 +22,10 @@ from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
+from spark_jobs.tables.state_origins import StateOrigin
 
 PARTITIONS = "partitions.parquet"
+ORIGINS = "origins.parquet"
 GAPS = "gaps/"
 UNREADABLE = "unreadable/"
 
@@ -42,6 +44,7 @@ class Accounts:
     unreadable: Mapping[TopicPartition, int]
     replayed: Mapping[TopicPartition, int]
     gaps: tuple[str, ...]
+    origins: Rows
     handed_on: States
     taken_up: States
     after: States
@@ -65,6 +68,7 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
         unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
         replayed=_replayed(read_run_manifest(lake, folder.run_id)),
         gaps=outputs_of(folder, Step.ADMIT, GAPS),
+        origins=_rows(lake, folder.key(Step.REBUILD, ORIGINS)),
         handed_on=handed_on,
         taken_up=read_states(lake, folder.run_id, Step.REBUILD),
         after=_states_after(folder),
@@ -114,6 +118,7 @@ def _inputs(
             taken_up=accounts.taken_up.get(partition, ""),
             after=accounts.after.get(partition, ""),
             admitted_end=admitted.get("end_offset"),
+            is_behind_gap=accounts.origins.get(partition, {}).get("origin") == StateOrigin.SNAPSHOT,
         ),
         last_stable_before=earlier.get("last_stable_offset", 0),
         last_stable_offset=resolved.get("last_stable_offset", 0),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.buckets import BUCKET, write_grouped
 from spark_jobs.resolving.part_rows import (
@@ -22,11 +23,15 @@ from spark_jobs.storage.waiting_file import get_waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherPartition:
-    """One partition: its number, and the digest of what waits of it."""
+    """One partition: its number, and the digest of what waits of it.
+
+    `gap`: first and last of the offsets between last night's log and tonight's, if any are in neither.
+    """
 
     number: int
     partition: TopicPartition
     waiting: str
+    gap: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +61,16 @@ def gather_parts(task: GatherTask) -> Gathered:
         parts_waiting(get_waiting(task.lake, each.waiting).transactions, each.number)
         for each in task.partitions
     ]
-    rows = np.concatenate(waiting) if waiting else np.empty(0, dtype=PART)
-    if task.transactions:
-        numbers = {each.partition: each.number for each in task.partitions}
-        rows = joined(rows, parts_of_night(read_table(task.lake, task.transactions), numbers))
+    gaps = {each.number: each.gap for each in task.partitions if each.gap is not None}
+    rows = joined(np.concatenate(waiting), _tonight(task), gaps)
     with ParquetOutput(task.lake, PARTS) as output:
         write_grouped(output, parts_table(rows, task.buckets), BUCKET)
         path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
     return Gathered(key=f"{task.work}/{path}", rows=len(rows), marked_until=newest_markers(rows))
+
+
+def _tonight(task: GatherTask) -> Rows:
+    if not task.transactions:
+        return np.empty(0, dtype=PART)
+    numbers = {each.partition: each.number for each in task.partitions}
+    return parts_of_night(read_table(task.lake, task.transactions), numbers)

@@ -19,6 +19,7 @@ from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
 
 PARTITIONS = "partitions.parquet"
+ORIGINS = "origins.parquet"
 
 Row = Mapping[str, Any]
 
@@ -112,6 +113,18 @@ def resolved_before(run: Run) -> dict[TopicPartition, Row]:
         return {}
     rows = read_table(run.lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
     return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+
+
+def gaps_between_nights(run: Run, night: Iterable[PartitionNight]) -> dict[TopicPartition, tuple[int, int]]:
+    """First and last of the offsets behind which a snapshot took up what the night before had left."""
+    rows = read_table(run.lake, run.folder.key(Step.REBUILD, ORIGINS)).to_pylist()
+    starts = {TopicPartition(row["topic"], row["partition"]): row["snapshot_offset"] for row in rows}
+    found = {
+        each.partition: (int(each.admitted["start_offset"]), (starts.get(each.partition) or 0) - 1)
+        for each in night
+        if each.admitted is not None and each.before is not None
+    }
+    return {partition: gap for partition, gap in found.items() if gap[0] <= gap[1]}
 
 
 def reach_of(night: Sequence[PartitionNight]) -> Reach:

@@ -52,10 +52,11 @@ def parts_waiting(waiting: Rows, number: int) -> Rows:
     return rows
 
 
-def joined(waiting: Rows, night: Rows) -> Rows:
+def joined(waiting: Rows, night: Rows, gaps: Mapping[int, tuple[int, int]]) -> Rows:
     """All parts of some partitions; what the night says of a transaction with data replaces what waited.
 
     It is the same transaction if it began at the same offset; that it was taken for timed out is remembered.
+    What waited for its marker and is open no longer has ended where its partition, by number, has a gap.
     """
     places = {key: place for place, key in enumerate(_beginnings(waiting)) if waiting["batches"][place]}
     is_replaced = np.zeros(len(waiting), dtype=np.bool_)
@@ -65,7 +66,12 @@ def joined(waiting: Rows, night: Rows) -> Rows:
         if before is not None:
             is_replaced[before] = True
             night["timed_out"][place] = waiting["timed_out"][before]
-    return np.concatenate((waiting[~is_replaced], night))
+    left = waiting[~is_replaced]
+    for number, (first_offset, last_offset) in gaps.items():
+        ended = (left["partition"] == number) & (left["marker_type"] == NO_MARKER) & (left["batches"] > 0)
+        left["gap_first_offset"][ended & (left["gap_first_offset"] == NO_OFFSET)] = first_offset
+        left["gap_last_offset"][ended] = last_offset
+    return np.concatenate((left, night))
 
 
 def _beginnings(rows: Rows) -> list[tuple[int, int]]:
@@ -97,8 +103,13 @@ def parts_in(table: pa.Table) -> Rows:
 
 
 def part_order(rows: Rows) -> npt.NDArray[np.int64]:
-    """By producer, partition, then offset of the marker; what is open is the newest on its partition."""
-    end = np.where(rows["marker_type"] == NO_MARKER, np.iinfo(np.int64).max, rows["marker_offset"])
+    """By producer, partition, then offset of the marker; what is open is the newest on its partition.
+
+    What spans a gap may have ended in it, but not before.
+    """
+    gap = rows["gap_last_offset"]
+    end = np.where(gap == NO_OFFSET, np.iinfo(np.int64).max, gap)
+    end = np.where(rows["marker_type"] == NO_MARKER, end, rows["marker_offset"])
     order: npt.NDArray[np.int64] = np.lexsort(
         (rows["first_offset"], end, rows["partition"], rows["producer_id"])
     )

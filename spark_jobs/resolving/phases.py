@@ -29,7 +29,7 @@ from spark_jobs.resolving.gather import GatherPartition, GatherTask, gather_part
 from spark_jobs.resolving.held_rows import NightBatches
 from spark_jobs.resolving.join import JoinTask, Night, resolve_buckets
 from spark_jobs.resolving.joined_rows import Joined
-from spark_jobs.resolving.night import PartitionNight, ends_of, reach_of
+from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
 from spark_jobs.resolving.run import Run
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
@@ -92,11 +92,17 @@ class Phases:
             for path, together in shared.items()
             for start in range(0, len(together), PARTITIONS_PER_TASK if not path else len(together))
         ]
+        gaps = gaps_between_nights(self.run, self.busy)
         for number, (path, together) in enumerate(groups):
             yield GatherTask(
                 number=number,
                 partitions=tuple(
-                    GatherPartition(number=each.number, partition=each.partition, waiting=each.waiting)
+                    GatherPartition(
+                        number=each.number,
+                        partition=each.partition,
+                        waiting=each.waiting,
+                        gap=gaps.get(each.partition),
+                    )
                     for each in together
                 ),
                 transactions=self.run.folder.key(Step.ADMIT, path) if path else "",

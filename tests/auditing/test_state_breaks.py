@@ -7,6 +7,7 @@ import pytest
 from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
 from spark_jobs.auditing.state_breaks import count_state_breaks
 from spark_jobs.kernels.producers import PRODUCER
+from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.state_file import PartitionState, put_state
@@ -76,3 +77,18 @@ def test_a_brokers_log_may_begin_later_than_the_night_before_but_not_sooner(
 ) -> None:
     handed_on, taken_up = replace(BEFORE, log_start_offset=4), replace(BEFORE, log_start_offset=start)
     assert _breaks(lake, handed_on, taken_up, replace(AFTER, log_start_offset=start)) == breaks
+
+
+@pytest.mark.parametrize(("is_behind_gap", "breaks"), [(True, 0), (False, 1)])
+def test_only_behind_a_gap_a_snapshot_tells_which_transactions_are_open(
+    lake: FileStore, *, is_behind_gap: bool, breaks: int
+) -> None:
+    opened = replace(BEFORE, open_transactions=np.zeros(1, dtype=TRANSACTION))
+    states = StateDigests(
+        handed_on=put_state(lake, BEFORE),
+        taken_up=put_state(lake, opened),
+        after=put_state(lake, AFTER),
+        is_behind_gap=is_behind_gap,
+    )
+    inputs = PartitionInputs(partition=TopicPartition("orders", 0), states=states)
+    assert count_state_breaks(lake, inputs) == breaks
