@@ -1,7 +1,7 @@
 """Finding a batch in the middle of an object: a guess, which the driver checks against the range before.
 
 A record's value may hold whole batches, so no amount of looking can prove a boundary. A guess is good if the
-bytes look like a header, the CRC is right and something like a batch follows. Legacy messages are not looked
+bytes look like a header, something like a batch follows and the CRC is right. Legacy messages are not looked
 for: a range of them is read once its neighbour is known.
 """
 
@@ -25,6 +25,8 @@ from spark_jobs.protocol.record_batch import (
 
 SEARCH_BYTES = 2**18
 """Searched at a time: a boundary is usually near, and the walk reads the bytes again."""
+KNOWN_BITS = 7
+"""Attributes that mean something (facts §1.3); text in their place has others."""
 EFFORT = 4
 """How many times the bytes of its range a worker may spend on guesses that turn out wrong."""
 
@@ -62,14 +64,22 @@ class Searcher:
 
     def _is_convincing(self, position: int) -> bool:
         head = self._window.look(position, HEADER_SIZE)
-        if not looks_like_batch(head):
+        if not _is_usual(head):
             return False
         size = read_header(head).size
-        self._effort -= size
-        if not scan_chunk(self._window.look(position, size), capacity=1).columns.rows:
+        after = position + size  # looked at first: it costs a few bytes, a checksum all of them
+        if after < self._window.staged.size and not _is_usual(self._window.look(after, HEADER_SIZE)):
             return False
-        after = position + size
-        return after == self._window.staged.size or looks_like_batch(self._window.look(after, HEADER_SIZE))
+        self._effort -= size
+        return bool(scan_chunk(self._window.look(position, size), capacity=1).columns.rows)
+
+
+def _is_usual(head: bytes) -> bool:
+    """Whether it looks like a batch and like what Kafka writes: a broker would take others, too."""
+    if not looks_like_batch(head) or head[MAGIC_OFFSET] != MAGIC_V2:
+        return False
+    header = read_header(head)
+    return header.attributes >> KNOWN_BITS == 0 and header.record_count <= header.last_offset_delta + 1
 
 
 def _sizes(data: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:

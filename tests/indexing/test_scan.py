@@ -5,10 +5,10 @@ from dataclasses import replace
 import pyarrow.compute as pc
 import pytest
 
-from spark_jobs.indexing.synchronise import EFFORT, Searcher
+from spark_jobs.indexing.synchronise import EFFORT, SEARCH_BYTES, Searcher
 from spark_jobs.indexing.walk import WalkLimits
 from spark_jobs.indexing.window import ReadRange, StagedBytes
-from spark_jobs.protocol.record_batch import read_header, write_header
+from spark_jobs.protocol.record_batch import HEADER_SIZE, read_header, write_header
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, StorageError, StoreUnavailable
 from tests.indexing.objects import batch, plain_object
 from tests.indexing.reading import index_object
@@ -69,3 +69,20 @@ def test_a_range_full_of_false_headers_costs_a_bounded_effort() -> None:
 
     assert searcher.next_boundary(start) is None
     assert read < (EFFORT + 3) * (stop - start) + 2 * 200_000
+
+
+def test_what_looks_like_a_header_with_nothing_behind_it_is_not_read_as_a_batch() -> None:
+    false = write_header(replace(read_header(batch(0)), batch_length=900_000))
+    data = batch(0, value=(false + b"text" * 10) * 100) + plain_object(40_000)
+    read = 0
+
+    def read_range(start: int, length: int) -> bytes:
+        nonlocal read
+        read += length
+        return data[start : start + length]
+
+    staged = StagedBytes(size=len(data), read_range=read_range)
+    found = Searcher(staged, start=100, stop=len(data), limits=WalkLimits()).next_boundary(100)
+
+    assert found == len(data) - len(plain_object(40_000))
+    assert read < SEARCH_BYTES + 200 * HEADER_SIZE
