@@ -18,6 +18,7 @@ from tests.broker.wire import Connection
 
 Row = dict[str, Any]
 OPEN_STATE = "Ongoing"
+DECIDED = {"CompleteCommit": "committed", "CompleteAbort": "aborted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,19 @@ def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[
     }
     for where in sorted(hanging ^ set(_hanging(rows))):
         yield f"{where}: hanging at {'the broker' if where in hanging else 'Onceover'} only"
+
+
+def differing_decisions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
+    """How the last transaction of each id ended, as DescribeTransactions has it, against `transactions`.
+
+    What the coordinator called ended without having written the markers hangs, and is no end.
+    """
+    ended = [row for row in rows if row["end_timestamp"] is not None and row["transactional_id"] is not None]
+    newest = {row["transactional_id"]: row for row in sorted(ended, key=lambda row: row["end_timestamp"])}
+    for each in facts.transactions:
+        row = newest.get(each.transactional_id, {})
+        if each.state in DECIDED and DECIDED[each.state] != row.get("outcome"):
+            yield f"{each.transactional_id}: broker {each}, Onceover {row.get('sentence')}"
 
 
 def _hanging(rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:

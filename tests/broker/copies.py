@@ -51,6 +51,20 @@ def cut_at_snapshots(copy: Path, to: Path, random: Random) -> dict[str, int]:
     return starts
 
 
+def cut_behind(copy: Path, to: Path, ends: dict[str, int]) -> dict[str, int]:
+    """A copy in which retention was faster than nights: logs begin at a segment behind these ends.
+
+    Returns where they begin; a partition without such a segment stays whole.
+    """
+    shutil.copytree(copy, to)
+    starts = {}
+    for name, end in ends.items():
+        bases = sorted(int(path.stem) for path in (to / name).glob("*.log"))
+        starts[name] = next((base for base in bases if base > end), bases[0])
+        _drop_before(to / name, starts[name])
+    return starts
+
+
 def _drop_before(directory: Path, start: int) -> None:
     for path in directory.iterdir():
         file = parse_file_name(path.name)

@@ -88,6 +88,7 @@ class Broker:
     overrides: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
+    features: dict[str, int] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -103,7 +104,9 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         text = server_properties(self.data, self.port, self.controller_port, self.overrides)
         (self.folder / "server.properties").write_text(text)
-        arguments = ("format", "-t", "onceoverAAAAAAAAAAAAAA", "-c", str(self.folder / "server.properties"))
+        arguments = ["format", "-t", "onceoverAAAAAAAAAAAAAA", "-c", str(self.folder / "server.properties")]
+        for name, level in self.features.items():
+            arguments += ["--feature", f"{name}={level}"]
         subprocess.run(java_command("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def start(self) -> None:

@@ -23,6 +23,16 @@ from tests.broker.clients.librdkafka import (
 )
 from tests.broker.clients.workplace import TOPICS, Workplace
 from tests.broker.copies import copy_live
+from tests.broker.groups import (
+    MIXED,
+    OPEN_ONLY,
+    GroupOffset,
+    GroupPartition,
+    ask_groups,
+    commit_in_transactions,
+    commit_plainly,
+    send_offsets,
+)
 from tests.broker.judge import Broker
 from tests.broker.truth import create_topics, wait_for_leaders, write_truth
 from tests.broker.wire import Connection
@@ -49,6 +59,7 @@ class Life:
     work: Workplace = field(init=False)
     failures: list[BaseException] = field(default_factory=list)
     hanging: int = 0
+    groups: dict[GroupPartition, GroupOffset] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.broker = Broker((self.place / "broker").resolve(), OVERRIDES)
@@ -110,6 +121,10 @@ class Life:
         Without an operator, consumers stay where a transaction hangs.
         """
         keeper = ForgetfulClient(self.work, "open", timeout_ms=LONG_TIMEOUT_MS).begin(1)
+        commit_plainly(self.broker.address)
+        commit_in_transactions(self.broker.address)
+        for group in (MIXED, OPEN_ONLY):
+            send_offsets(keeper, self.broker.address, group, 23)
         connection = Connection(self.broker.port)
         await_decisions(connection)
         hanging = find_hanging(connection)
@@ -118,6 +133,7 @@ class Life:
         self.hanging = len(hanging)
         write_truth(self.broker.address, TOPICS, self.place)
         facts = ask_broker(connection, PARTITIONS)
+        self.groups = ask_groups(self.broker.address, PARTITIONS)
         copy_live(self.broker.data, self.copy("quiet"))
         connection.close()
         self.broker.stop()

@@ -35,6 +35,7 @@ def main() -> int:
 
 def _try(name: str, seed: int, totals: Counter[str]) -> None:
     started = time.monotonic()
+    print(f"{name} seed {seed}", flush=True)
     try:
         counts = run_trial(name, seed)
     except Exception:  # noqa: BLE001 - a failed trial is told, and the next one tried
@@ -42,7 +43,7 @@ def _try(name: str, seed: int, totals: Counter[str]) -> None:
         counts = {"failed": 1}
     totals.update({f"{name} trials": 1, **counts})
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    print(f"{name} seed {seed}: {told} ({time.monotonic() - started:.0f} s)", flush=True)
+    print(f"{name} seed {seed}: {told or 'nothing'} ({time.monotonic() - started:.0f} s)", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,12 +9,19 @@ from random import SystemRandom
 
 from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
+from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
 
 SEED = "SEED"
+RECORDING = "recording"
 KEPT = Path(__file__).parents[2] / "build" / "broker"
 Trial = Callable[[Path, int], dict[str, int]]
-TRIALS: dict[str, Trial] = {"capture": capture_trial, "alone": alone_trial, "workload": workload_trial}
+TRIALS: dict[str, Trial] = {
+    "capture": capture_trial,
+    "alone": alone_trial,
+    "upkeep": upkeep_trial,
+    "workload": workload_trial,
+}
 
 
 def chosen_seed() -> int:
@@ -33,6 +40,8 @@ def kept_on_failure(name: str, seed: int) -> Iterator[Path]:
     except BaseException:
         print(f"\n{name} with seed {seed} failed; what the broker said and left is kept in {place}")
         print(f"repeat it with: make soak {SEED}={seed} TRIAL={name}")
+        recording = place / RECORDING if (place / RECORDING).is_dir() else place
+        print(f"as a recording: python -m tests.recordings {recording}")
         raise
     shutil.rmtree(place)
 

@@ -17,16 +17,16 @@ def has_compiler() -> bool:
 
 
 class JavaClient:
-    """Runs until it is told to stop; its journal is what it printed."""
+    """Runs until it is told to stop, or for so long; its journal is what it printed."""
 
-    def __init__(self, work: Workplace, name: str) -> None:
-        self.work, self.name = work, name
+    def __init__(self, work: Workplace, name: str, *, seconds: float | None = None) -> None:
+        self.work, self.name, self.seconds = work, name, seconds
 
     def run(self) -> None:
         command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(SOURCE)]
         command += [self.work.address, self.name, str(self.work.seed)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            self.work.stopped.wait()
+            self.work.stopped.wait(self.seconds)
             printed, _ = process.communicate(timeout=END_SECONDS)
         if process.returncode:
             raise RuntimeError(f"the Java client ended with {process.returncode}")

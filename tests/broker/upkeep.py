@@ -1,0 +1,238 @@
+"""A broker that keeps its logs small and forgets: compaction, deleted records, expired ids, an upgrade.
+
+Its clients do what the others do not: records without key or value, and batches as large as they may be.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
+
+from spark_jobs.protocol.batch_builder import build_batch
+from spark_jobs.protocol.checkpoint import read_offsets
+from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from spark_jobs.protocol.records import Record
+from tests.broker import requests
+from tests.broker.admin import Tp, delete_records, offsets, transactional_ids
+from tests.broker.beliefs import BrokerFacts, ask_broker
+from tests.broker.clients.java import JavaClient
+from tests.broker.clients.workplace import Workplace
+from tests.broker.copies import copy_live
+from tests.broker.judge import Broker, java_command
+from tests.broker.life import await_decisions
+from tests.broker.truth import admin, create_topics, write_truth
+from tests.broker.wire import Connection
+
+COMPACTED = "table"
+MAX_BATCH = 1_048_588
+TOPICS = {"pay": (3, "CreateTime"), "lat": (1, "LogAppendTime"), COMPACTED: (2, "CreateTime")}
+PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
+SEGMENT_BYTES = 4096
+EXPIRATION_MS = 86_400_000
+SECONDS = 60.0
+OVERRIDES = {
+    "log.cleaner.backoff.ms": "200",
+    "log.initial.task.delay.ms": "500",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "200",
+    "transactional.id.expiration.ms": "4000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+CLEANED_OFTEN = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.0",
+    "delete.retention.ms": "1000",
+    "internal.segment.bytes": str(SEGMENT_BYTES),
+    "retention.ms": "-1",
+}
+
+
+@dataclass
+class Upkeep:
+    """One broker's life; copies: `early`, before anything was cleaned, `quiet`, and `data` after the stop."""
+
+    place: Path
+    seed: int
+    broker: Broker = field(init=False)
+    random: Random = field(init=False)
+    work: Workplace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        self.broker = Broker(
+            (self.place / "broker").resolve(), OVERRIDES, features={"transaction.version": 1}
+        )
+        self.work = Workplace(address=self.broker.address, seed=self.seed)
+
+    def live(self) -> BrokerFacts:
+        """The whole of it; returns what the broker said when all was quiet."""
+        self.broker.format()
+        self.broker.start()
+        self._create_topics()
+        connection = Connection(self.broker.port)
+        self._work(connection, "old")
+        copy_live(self.broker.data, self.place / "early")
+        (self.place / "early-truth").mkdir()
+        write_truth(self.broker.address, TOPICS, self.place / "early-truth")
+        self._upgrade()
+        self._work(connection, "new")
+        self._forget_transactional_ids(connection)
+        self._delete_records(connection)
+        keeper = self._leave_open()
+        await_decisions(connection)
+        self._await_cleaner()
+        write_truth(self.broker.address, TOPICS, self.place)
+        facts = ask_broker(connection, PARTITIONS)
+        copy_live(self.broker.data, self.place / "quiet")
+        connection.close()
+        self.broker.stop()
+        copy_live(self.broker.data, self.place / "data")
+        keeper.purge()
+        return facts
+
+    def _create_topics(self) -> None:
+        count, _ = TOPICS[COMPACTED]
+        new = NewTopic(COMPACTED, num_partitions=count, replication_factor=1, config=CLEANED_OFTEN)
+        client = admin(self.broker.address)
+        for future in client.create_topics([new]).values():
+            future.result(SECONDS)
+        others = {name: kind for name, kind in TOPICS.items() if name != COMPACTED}
+        create_topics(self.broker.address, others, SEGMENT_BYTES)
+
+    def _work(self, connection: Connection, phase: str) -> None:
+        """Both kinds of clients: the Java client goes by the features that the broker has by then."""
+        self.work.stopped.clear()
+        self._transact(f"{phase}-transactional")
+        self._send(f"{phase}-idempotent")
+        self._return_forgotten(connection)
+        JavaClient(self.work, f"{phase}-java", seconds=6.0).run()
+
+    def _transact(self, name: str) -> None:
+        producer = self._producer(name, **{"transactional.id": name})
+        producer.init_transactions(SECONDS)
+        for number in range(30):
+            producer.begin_transaction()
+            self._fill(producer, f"{name}.{number}", self.random.randrange(1, 20))
+            producer.flush(SECONDS)
+            commits = self.random.random() < 0.7
+            (producer.commit_transaction if commits else producer.abort_transaction)(SECONDS)
+
+    def _send(self, name: str) -> None:
+        producer = self._producer(name)
+        self._fill(producer, name, 200)
+        producer.flush(SECONDS)
+        # As large as a batch may be: 61 bytes of header, then a record whose varints take the rest.
+        producer.produce("pay", partition=2, value=self.random.randbytes(MAX_BATCH - 61 - 12), key=None)
+        producer.flush(SECONDS)
+
+    def _fill(self, producer: Producer, name: str, count: int) -> None:
+        """Few keys, so that compaction finds much; a third of the compacted records are tombstones."""
+        for number in range(count):
+            key: bytes | None = b"k%d" % self.random.randrange(6)
+            value: bytes | None = f"{name}:{number}".encode() * 5
+            topic, partition = self.random.choice(PARTITIONS)
+            if topic != COMPACTED and self.random.random() < 0.3:
+                key = self.random.choice([None, b""])
+            if self.random.random() < 0.3:
+                value = self.random.choice([None, b""])
+            producer.produce(topic, partition=partition, key=key, value=value)
+
+    def _producer(self, name: str, **more: object) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self.broker.address,
+                "enable.idempotence": True,
+                "compression.type": self.random.choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+                "message.max.bytes": MAX_BATCH,
+                "batch.num.messages": 7,
+                "log_level": 0,
+                **more,
+            }
+        )
+
+    def _return_forgotten(self, connection: Connection) -> None:
+        """A producer with records so old that the broker soon forgets it: then any sequence may come."""
+        reply = requests.init_producer_id(connection, label="", tid=None, timeout=60000, version=4)["reply"]
+        old = int(time.time() * 1000) - 2 * EXPIRATION_MS
+        for number, sequence in enumerate((0, 77, 200)):
+            records = [Record(offset_delta=0, timestamp_delta=0, key=b"k1", value=b"old", headers=())]
+            raw = build_batch(
+                records=records,
+                base_timestamp=old + number,
+                producer_id=reply["producer_id"],
+                producer_epoch=reply["producer_epoch"],
+                base_sequence=sequence,
+            )
+            sent = requests.produce(connection, [("pay", 1, raw)], label="", version=9, acks=-1)
+            assert sent["parts"][0]["reply"]["error"] == "NONE", sent
+            time.sleep(1.0)
+
+    def _upgrade(self) -> None:
+        command = ("--bootstrap-server", self.broker.address, "upgrade", "--feature", "transaction.version=2")
+        done = subprocess.run(
+            java_command("org.apache.kafka.tools.FeatureCommand", *command, heap="128m"),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _forget_transactional_ids(self, connection: Connection) -> None:
+        """Until the coordinator has let all of them go."""
+        _until(lambda: not transactional_ids(connection), "transactional ids expire")
+
+    def _delete_records(self, connection: Connection) -> None:
+        """To somewhere in the middle of a batch or a transaction, and to the end of another partition."""
+        ends = offsets(connection, PARTITIONS)
+        starts = {("pay", 0): int(ends["pay", 0] * self.random.random()), ("lat", 0): ends["lat", 0]}
+        for tp, start in starts.items():
+            delete_records(connection, tp, start)
+        # A copy knows of it once it is written down, and not before.
+        _until(lambda: starts.items() <= self._offsets(LOG_START_OFFSET_CHECKPOINT).items(), "log starts")
+
+    def _leave_open(self) -> Producer:
+        producer = self._producer("open", **{"transactional.id": "open", "transaction.timeout.ms": 3_000_000})
+        producer.init_transactions(SECONDS)
+        producer.begin_transaction()
+        self._fill(producer, "open", 40)
+        producer.flush(SECONDS)
+        return producer
+
+    def _await_cleaner(self) -> None:
+        """Until it has been at work on every compacted partition, and finds nothing more to do."""
+        cleaned = [(COMPACTED, number) for number in range(TOPICS[COMPACTED][0])]
+        _until(
+            lambda: set(cleaned) <= self._offsets(CLEANER_OFFSET_CHECKPOINT).keys(), "the cleaner comes by"
+        )
+        before: object = None
+        while before != (before := self._sizes()):
+            time.sleep(2.0)
+
+    def _offsets(self, checkpoint: str) -> dict[Tp, int]:
+        path = self.broker.data / checkpoint
+        if not path.exists():
+            return {}
+        return {
+            (each.topic, each.partition): each.offset
+            for each in read_offsets(path.read_bytes(), source=path.name)
+        }
+
+    def _sizes(self) -> dict[str, int]:
+        found = self.broker.data.glob(f"{COMPACTED}-*/*.log*")
+        return {f"{path.parent.name}/{path.name}": path.stat().st_size for path in found if path.exists()}
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"did not come: {what}")
+        time.sleep(0.3)

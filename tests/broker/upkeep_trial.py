@@ -1,0 +1,74 @@
+"""Onceover on the logs of a broker that compacts, deletes, expires and is upgraded while clients work."""
+
+import json
+import shutil
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.flow import Step
+from tests.broker import invariants
+from tests.broker.beliefs import (
+    BrokerFacts,
+    differing_decisions,
+    differing_offsets,
+    differing_producers,
+    differing_records,
+    differing_transactions,
+)
+from tests.broker.nights import log_lake, today
+from tests.broker.promises import expect_none
+from tests.broker.upkeep import EXPIRATION_MS, Upkeep
+from tests.materialising.truth import in_order
+
+Rows = list[dict[str, Any]]
+
+
+def upkeep_trial(place: Path, seed: int) -> dict[str, int]:
+    """Everything in `place`; returns what was compared, raises `BrokenPromise` at the first difference."""
+    life = Upkeep(place, seed)
+    try:
+        facts = life.live()
+    finally:
+        life.broker.kill()
+    truth, early = _read(place / "truth.jsonl"), _read(place / "early-truth" / "truth.jsonl")
+    for name in ("quiet", "data"):
+        _check_copy(life, name, facts, truth)
+    _check_nights(life, early, truth)
+    return {"records": len(truth), "records before the upkeep": len(early)}
+
+
+def _read(path: Path) -> Rows:
+    return in_order(json.loads(line) for line in path.read_text().splitlines())
+
+
+def _check_copy(life: Upkeep, name: str, facts: BrokerFacts, truth: Rows) -> None:
+    lake = log_lake(life.place / f"lake-{name}", life.place / name)
+    outcome = lake.run(today())
+    expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
+    resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
+    expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
+    expect_none(differing_producers(facts, _remembered(lake.rows("producers"))), f"producers of {name}")
+    expect_none(differing_transactions(facts, lake.rows("transactions")), f"transactions of {name}")
+    expect_none(differing_decisions(facts, lake.rows("transactions")), f"decisions of {name}")
+    expect_none(invariants.misordered(lake.full_records()), f"offsets and sequences of {name} in order")
+
+
+def _remembered(producers: Rows) -> Rows:
+    """Without those that a broker forgets by its clock; a log and a restart bring them back (facts §2.10)."""
+    oldest = time.time() * 1000 - EXPIRATION_MS
+    return [row for row in producers if row["last_timestamp"] is None or row["last_timestamp"] >= oldest]
+
+
+def _check_nights(life: Upkeep, early: Rows, truth: Rows) -> None:
+    """A night before the upkeep and one after it: what was there before stays, and what is new is added."""
+    source = life.place / "nights-source"
+    lake = log_lake(life.place / "lake-nights", source)
+    for days_ago, name in ((1, "early"), (0, "data")):
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(life.place / name, source)
+        lake.run(today() - timedelta(days=days_ago))
+    before = {(row["topic"], row["partition"], row["offset"]): row for row in early}
+    both = before | {(row["topic"], row["partition"], row["offset"]): row for row in truth}
+    expect_none(differing_records(in_order(both.values()), lake.records()), "two nights hold what was read")
