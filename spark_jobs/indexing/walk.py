@@ -16,16 +16,15 @@ from spark_jobs.kernels.headers import HeaderScan, scan_chunk
 from spark_jobs.kernels.stop import StopReason
 from spark_jobs.protocol.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD
 
-SMALLEST_BATCH = 26
-"""Bytes of the shortest legacy message: no window holds more rows than this allows."""
-MOST_ROWS = 1 << 17
+FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 17
+"""Room for rows at a time: for the first window, and for one that is full of small batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkLimits:
     """`window_bytes` are read at a time; a batch of more than `max_batch_bytes` is never held."""
 
-    window_bytes: int = 4 * 2**20
+    window_bytes: int = 2 * 2**20
     max_batch_bytes: int = 100 * 2**20
 
 
@@ -44,17 +43,18 @@ class Stretch:
 
 def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> Iterator[Stretch]:
     """Every batch that begins in `start`..`stop`, whole, where `start` is a boundary of the walk."""
-    window, needed = Window(staged=staged, start=start), HEADER_SIZE
+    window, needed, room = Window(staged=staged, start=start), HEADER_SIZE, FEWEST_ROWS
     while start < stop:
         end = max(min(start + limits.window_bytes, stop), start + needed)
         window = window.move(start, min(end, staged.size))
-        stretch = _next_stretch(window, start, stop, limits)
+        stretch = _next_stretch(window, start, stop, limits, room)
         yield stretch
         start, needed = stretch.end, _needed(window, stretch.end, limits.max_batch_bytes)
+        room = min(max(room, 4 * stretch.columns.rows), MOST_ROWS)  # rows that did not fit are read again
 
 
-def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits) -> Stretch:
-    scan = scan_chunk(window.data, capacity=_capacity(window), stop_at_bad_crc=False)
+def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits, room: int) -> Stretch:
+    scan = scan_chunk(window.data, capacity=room, stop_at_bad_crc=False)
     columns = _absolute(scan, window.start, stop)
     damaged = _damaged_batches(window, columns, limits)
     if damaged and damaged[-1].lost:
@@ -62,10 +62,6 @@ def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits) -> 
     end = _end_of(columns, start)
     damage = damage_at(window, end, limits.max_batch_bytes) if _is_stuck(scan, end, stop) else None
     return Stretch(columns=columns, damaged=damaged, damage=damage, end=end + (damage.size if damage else 0))
-
-
-def _capacity(window: Window) -> int:
-    return min(len(window.data) // SMALLEST_BATCH + 1, MOST_ROWS)
 
 
 def _absolute(scan: HeaderScan, origin: int, stop: int) -> HeaderColumns:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.storage.errors import StorageError
 
+FEW = 16
+"""A window's share that is rather read again than copied together with what follows."""
+
 ReadRange = Callable[[int, int], bytes]
 """(start, length) → the object's bytes there, fewer only if it ends."""
 
@@ -50,8 +53,9 @@ class Window:
         return self.start + len(self.data)
 
     def move(self, start: int, end: int) -> "Window":
-        """The window from `start` to `end`; bytes that are held already are not read again."""
-        kept = self.data[start - self.start :] if self.start <= start < self.end else b""
+        """The window from `start` to `end`; many bytes that are held already are not read again."""
+        held = self.end - start if self.start <= start else 0
+        kept = self.data[start - self.start :] if held > (end - start) // FEW else b""
         return Window(staged=self.staged, start=start, data=kept + self.staged.read(start + len(kept), end))
 
     def look(self, start: int, length: int) -> bytes:
