@@ -31,12 +31,12 @@ class FileStore:
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
 
-    @property
+    @cached_property
     def url(self) -> str:
         return str(self._root)
 
     def url_of(self, key: str) -> str:
-        return str(self._root / checked(key))
+        return f"{self.url}/{checked(key)}"
 
     def local_path(self, key: str) -> Path | None:
         return self._path(key)
@@ -122,14 +122,17 @@ class FileStore:
         path.unlink()
 
     def _path(self, key: str) -> Path:
+        return Path(self._place(key))
+
+    def _place(self, key: str) -> str:
         """The file of `key`; refuses a directory on the way that a symbolic link leads out of."""
-        place = str(self._root)
+        place = self.url
         *directories, name = checked(key).split("/")
         for directory in directories:
             place = f"{place}/{directory}"
             if os.path.islink(place):  # noqa: PTH114 - asked millions of times: no object for each
                 raise UnsafeKey(f"{printable(key)}: a symbolic link inside {self._root} is not followed")
-        return Path(place, name)
+        return f"{place}/{name}"
 
     def _parent_made(self, key: str) -> Path:
         path = self._path(key)
@@ -139,7 +142,7 @@ class FileStore:
     @contextmanager
     def _opened(self, key: str, version: str) -> Iterator[int]:
         """A descriptor of the file, which is the `version` asked for before and after the use."""
-        file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(self._place(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _check_version(key, file, version)
             yield file

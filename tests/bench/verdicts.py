@@ -1,5 +1,7 @@
 """Verdicts alone: `index` and `admit` in a fresh process on one core, beside nothing but checksums.
 
+What both need before they begin, libraries and compiled code, is loaded before and counted apart.
+
 `python -m tests.bench.verdicts SOURCE KIND` is such a process; it prints what it measured as JSON.
 """
 
@@ -60,9 +62,11 @@ def run_here(source: Path, kind: str) -> dict[str, float]:
     import google_crc32c
 
     from spark_jobs.flow import Step
+    from spark_jobs.kernels.warm import warm
     from tests.bench.nights import BROKER_LOG, CAPTURE, run_measured
     from tests.in_process import InProcess
 
+    warm()
     loaded = time.perf_counter()
     config = {"broker-log": BROKER_LOG, "capture": CAPTURE}[kind]
     with tempfile.TemporaryDirectory(dir=source.parent) as scratch:
