@@ -47,11 +47,11 @@ soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=â€
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 
-faults: setup  ## every fault at every moment of two nights (an hour or two)
+faults: setup  ## every fault at every moment of two nights (half an hour)
 	@ONCEOVER_EVERY_FAULT=1 $(BIN)/python -m pytest -q tests/faults
 
-audit-deps: setup  ## ask for known vulnerabilities of the pinned dependencies (needs a network)
-	@$(BIN)/uv tool run pip-audit --strict --disable-pip --no-deps -r requirements.txt
+audit-deps: setup  ## look for changed packages and known vulnerabilities (needs a network, or ADVISORIES=â€¦)
+	@$(BIN)/python infra/setup/audit_deps.py $(if $(ADVISORIES),--advisories $(ADVISORIES))
 
 format: setup  ## rewrite the code the way the formatter wants it
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet

@@ -2,7 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
+
+import pytest
+
+from infra.setup.audit_deps import changed_files, differences, known, pins
 
 ROOT = Path(__file__).parents[2]
 PINNED = re.compile(r"[a-z0-9][a-z0-9._-]*(\[[a-z0-9,._-]+\])?==[^\s;]+( ; .*)?")
@@ -38,3 +43,43 @@ def test_no_place_to_install_from_is_named() -> None:
 
 def test_an_installation_checks_the_digests() -> None:
     assert "--require-hashes" in (ROOT / "infra" / "setup" / "venv.py").read_text()
+
+
+def _advisory(*events: dict[str, str], versions: tuple[str, ...] = ()) -> dict[str, object]:
+    package = {"name": "Some_Package", "ecosystem": "PyPI"}
+    ranges = [{"type": "ECOSYSTEM", "events": list(events)}]
+    return {"id": "X-1", "affected": [{"package": package, "ranges": ranges, "versions": list(versions)}]}
+
+
+@pytest.mark.parametrize(
+    ("advisory", "is_known"),
+    [
+        (_advisory({"introduced": "0"}), True),
+        (_advisory({"introduced": "0"}, {"fixed": "1.10"}), True),
+        (_advisory({"introduced": "0"}, {"fixed": "1.9"}), False),
+        (_advisory({"introduced": "1.9"}, {"last_affected": "1.9"}), True),
+        (_advisory({"introduced": "1.10"}), False),
+        (_advisory({"introduced": "1.10"}, versions=("1.9",)), True),
+        (_advisory({"introduced": "0"}) | {"withdrawn": "2024-05-01"}, False),
+    ],
+)
+def test_an_advisory_is_about_the_versions_that_it_names(advisory: dict[str, object], is_known: bool) -> None:
+    found = list(known(advisory, pins("some-package==1.9 \\\n")))
+    assert found == (["Some_Package 1.9: X-1"] if is_known else [])
+
+
+def test_what_is_installed_otherwise_than_pinned_is_told() -> None:
+    pinned = pins("a==1\nb==2 ; sys_platform == 'none'\nc[x]==3\n")
+    assert list(differences(pinned, {"a": "1", "c": "4", "d": "1"})) == [
+        "c: 3 is pinned, 4 is installed",
+        "d: installed, but not pinned",
+    ]
+
+
+def test_a_package_whose_file_was_changed_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "some-1.dist-info"
+    place.mkdir()
+    (tmp_path / "some.py").write_text("changed")
+    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: some\nVersion: 1\n")
+    (place / "RECORD").write_text("some.py,sha256=AAAA,7\nsome-1.dist-info/RECORD,,\n")
+    assert list(changed_files(Distribution.at(place))) == ["some: some.py was changed after it was installed"]
