@@ -9,19 +9,25 @@ from rich.console import Console
 
 from infra.embedded.home import EmbeddedFailed, Home
 from infra.embedded.rest import Api
+from infra.embedded.services import check_alive
 
 ENDED = frozenset({"success", "failed", "upstream_failed", "skipped"})
+AWAITS_SOMEBODY = "awaiting_input"
 SECONDS_BETWEEN_LOOKS = 0.5
+PATIENCE_S = 900.0
+"""Longer than the longest pause before a task is tried again."""
 Task = dict[str, Any]
 """A task instance, as Airflow's interface tells of it."""
 CONSOLE = Console(highlight=False, soft_wrap=True)
 
 
-def follow(api: Api, dag_id: str, run_id: str) -> None:
-    """Until the run has ended; raises what a person needs to know if it failed."""
+def follow(api: Api, dag_id: str, run_id: str, *, patience_s: float = PATIENCE_S) -> None:
+    """Until the run has ended; raises what a person needs to know if it failed or nothing moves any more."""
     shown: set[str] = set()
+    stillness = Stillness(patience_s)
     with CONSOLE.status("waiting for the scheduler …") as status:
         while True:
+            check_alive(api.home)
             state = api.run_state(dag_id, run_id)
             tasks = sorted(api.tasks(dag_id, run_id), key=lambda each: each["start_date"] or "~")
             for task in tasks:
@@ -30,11 +36,34 @@ def follow(api: Api, dag_id: str, run_id: str) -> None:
                     CONSOLE.print(f"  {_name(task):<18} {task['state']:<16} {task['duration'] or 0:6.1f} s")
             if state in {"success", "failed"}:
                 break
+            if stillness.is_too_long(tasks):
+                raise EmbeddedFailed(f"{_still(tasks)}; see {api.home.url}/dags/{dag_id}/runs/{run_id}")
             status.update(_at_work(tasks))
             time.sleep(SECONDS_BETWEEN_LOOKS)
     if state == "failed":
         failed = next(task for task in tasks if task["state"] == "failed")
         raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_last_words(api.home, failed)}")
+
+
+class Stillness:
+    """For how long no task was at work, and none has changed its state."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s, self._began = patience_s, time.monotonic()
+        self._states: list[tuple[str, str]] = []
+
+    def is_too_long(self, tasks: list[Task]) -> bool:
+        states = [(task["id"], task["state"]) for task in tasks]
+        if states != self._states or any(task["state"] == "running" for task in tasks):
+            self._states, self._began = states, time.monotonic()
+        return time.monotonic() - self._began > self._patience_s
+
+
+def _still(tasks: list[Task]) -> str:
+    asked = [_name(task) for task in tasks if task["state"] == AWAITS_SOMEBODY]
+    if asked:
+        return f"'{asked[0]}' waits for somebody's answer, under Required Actions"
+    return f"nothing moves any more: {_at_work(tasks)}"
 
 
 def _name(task: Task) -> str:

@@ -1,4 +1,4 @@
-"""The three processes: started together, ended together, none left behind."""
+"""The three processes: started together, ended together, none left behind, not even of one that died."""
 
 import json
 import os
@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 
 from infra.embedded.home import EmbeddedFailed, Home
-from spark_jobs.storage.process import ProcessIdentity, process, start_apart
+from spark_jobs.storage.process import PROC, ProcessIdentity, process, start_apart
 
 COMMANDS = {
     "api-server": ("api-server",),
@@ -42,10 +44,15 @@ def start(home: Home) -> None:
     """All services, each with a process group and a log of its own."""
     _ = home.password
     started = {}
-    for name, arguments in COMMANDS.items():
-        pid = start_apart([*_airflow(), *arguments], environment=home.environment, log=home.log(name))
+    for name in COMMANDS:
+        pid = start_apart(command(name), environment=home.environment, log=home.log(name))
         started[name] = asdict(process(pid))
     home.services.write_text(json.dumps({"port": home.port, "processes": started}))
+
+
+def command(service: str) -> list[str]:
+    """What a service is called with."""
+    return [*_airflow(), *COMMANDS[service]]
 
 
 def running(home: Home) -> dict[str, int]:
@@ -68,14 +75,39 @@ def check_alive(home: Home) -> None:
 
 
 def stop(home: Home) -> None:
-    """Ends every service that runs: politely first, and after a while for sure."""
+    """Ends every service that runs, and what is left of one that died: politely first, then for sure."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
-        for pid in running(home).values():
-            os.killpg(pid, sign)
+        for group in groups(home):
+            with suppress(ProcessLookupError):
+                os.killpg(group, sign)
         deadline = time.monotonic() + SECONDS_TO_END
-        while running(home) and time.monotonic() < deadline:
+        while groups(home) and time.monotonic() < deadline:
             time.sleep(SECONDS_BETWEEN_LOOKS)
     home.services.unlink(missing_ok=True)
+
+
+def groups(home: Home) -> set[int]:
+    """The process groups of the services: of whoever writes to their logs.
+
+    A scheduler that was killed leaves workers behind, which wait for it and go on with their tasks.
+    """
+    logs = {(status.st_dev, status.st_ino) for name in COMMANDS for status in _status(str(home.log(name)))}
+    pids = (int(path.name) for path in PROC.glob("[0-9]*"))
+    writers = (
+        pid for pid in pids for out in _status(f"{PROC}/{pid}/fd/1") if (out.st_dev, out.st_ino) in logs
+    )
+    return {group for pid in writers for group in _group(pid)}
+
+
+def _status(path: str) -> Iterator[os.stat_result]:
+    """Of a file that exists and may be looked at, or nothing."""
+    with suppress(OSError):
+        yield os.stat(path)  # noqa: PTH116 — through a link of the kernel's, which names no path
+
+
+def _group(pid: int) -> Iterator[int]:
+    with suppress(ProcessLookupError):
+        yield os.getpgid(pid)
 
 
 def _airflow() -> list[str]:

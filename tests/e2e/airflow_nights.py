@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from infra.embedded.__main__ import NIGHTLY, ready, run_night
 from infra.embedded.home import Home, free_port
 from infra.embedded.rest import Api
-from infra.embedded.services import prepare, running, start, stop
+from infra.embedded.services import groups, prepare, start, stop
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import stop_driver
@@ -78,31 +78,32 @@ def _name(task: dict[str, Any]) -> str:
 @contextmanager
 def airflow_nights(directory: Path) -> Iterator[Nights]:
     """Started, both nights done; ended with the block."""
+    lineage = {"type": "file", "log_file_path": str(directory / "lineage.jsonl"), "append": True}
+    settings = {
+        "ONCEOVER_SCHEDULE": "0 3 * * *",
+        "ONCEOVER_APPROVAL": "required",
+        "ONCEOVER_DEADLINE_HOURS": "0.001",
+        "AIRFLOW__OPENLINEAGE__NAMESPACE": "shop",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),
+    }
     write_sample(directory / "sample")
-    home = Home(
-        directory / "airflow",
-        free_port(),
-        directory / "sample" / CONFIG,
-        dags=DAG_FILES,
-        settings={
-            "ONCEOVER_SCHEDULE": "0 3 * * *",
-            "ONCEOVER_APPROVAL": "required",
-            "ONCEOVER_DEADLINE_HOURS": "0.001",
-            "AIRFLOW__OPENLINEAGE__NAMESPACE": "shop",
-            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
-                {"type": "file", "log_file_path": str(directory / "lineage.jsonl"), "append": True}
-            ),
-        },
-    )
+    with running_airflow(directory, directory / "sample" / CONFIG, settings) as api:
+        yield Nights(api, tuple(run_night(api, night) for night in NIGHTS))
+
+
+@contextmanager
+def running_airflow(directory: Path, config: Path, settings: Mapping[str, str]) -> Iterator[Api]:
+    """An Airflow that is ready; nothing of it lives beyond the block."""
+    settings = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2", **settings}  # looks more often
+    home = Home(directory / "airflow", free_port(), config, dags=DAG_FILES, settings=settings)
     prepare(home)
     start(home)
     try:
-        api = ready(home)
-        yield Nights(api, tuple(run_night(api, night) for night in NIGHTS))
+        yield ready(home)
     finally:
         stop(home)
         stop_driver(SourcesRequest(config=str(home.config)))
-    assert not running(home)
+    assert not groups(home)
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -119,4 +120,4 @@ def until(what: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     return found
 
 
-__all__ = ["NIGHTLY", "NIGHTS", "Nights", "airflow_nights", "tree", "until"]
+__all__ = ["NIGHTLY", "NIGHTS", "Nights", "airflow_nights", "running_airflow", "tree", "until"]

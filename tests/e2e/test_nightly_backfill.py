@@ -17,13 +17,13 @@ from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night as run_plainly
-from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_nights import NIGHTS, Nights, tree, until
+from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
 
-pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 
 FIRST = str(NIGHTS[0])
 LATE: dict[str, object] = {
@@ -87,6 +87,9 @@ def test_what_somebody_refuses_is_not_done(nights: Nights) -> None:
     before = nights.tree()
 
     run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    until(lambda: _parked(nights, run_id))
+    with pytest.raises(EmbeddedFailed, match="'approve' waits for somebody's answer"):
+        follow(nights.api, BACKFILL, run_id, patience_s=1)
     asked = _answer(nights, run_id, "Reject")
     follow(nights.api, BACKFILL, run_id)
 
@@ -96,15 +99,15 @@ def test_what_somebody_refuses_is_not_done(nights: Nights) -> None:
 
 
 def test_what_somebody_approves_runs_day_by_day_as_without_airflow_and_then_has_nothing_to_do(
-    nights: Nights, spark: Spark
+    nights: Nights,
 ) -> None:
     settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
     _late_object(nights).unlink()  # or a plain first night would take it at once
     for day in read_chain(open_lake(nights.settings)).current:
-        run_plainly(settings, day, until=Step.PUBLISH, spark=spark, narrator=narrator)
+        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
     _late_object(nights)
     request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0], reason=str(LATE["reason"]))
-    done = list(run_backfill(settings, request, spark=spark, narrator=narrator, until=Step.PUBLISH))
+    done = list(run_backfill(settings, request, spark=InProcess(), narrator=narrator, until=Step.PUBLISH))
 
     run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
     _answer(nights, run_id, "Approve")
