@@ -9,14 +9,10 @@ from hypothesis import settings
 
 from spark_jobs.spark_session import Spark
 from tests.contacts import Contacts
+from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
 
 settings.register_profile("onceover", deadline=None)  # kernels compile on first use
 settings.load_profile("onceover")
-
-SLOW_TO_START = {"spark", "great_expectations"}
-"""Fixtures that take seconds, once per process."""
-BROWSER = "browser"
-"""A fixture that takes seconds as well, with the lakes that it looks at."""
 
 
 @pytest.fixture(scope="session")
@@ -40,17 +36,15 @@ def great_expectations(contacts: Contacts) -> ModuleType:
         return import_module("expectations.judge")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, one gets all that need what is slow to start.
-
-    One gets all that need a browser, and files stay together.
-    """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, they must agree on groups and order."""
+    put_in_turn(items)
+    if hasattr(config, "workerinput"):
+        name_groups(items)
 
 
-def _group(item: pytest.Item) -> str:
-    fixtures = getattr(item, "fixturenames", ())
-    if not SLOW_TO_START.isdisjoint(fixtures):
-        return "slow"
-    return BROWSER if BROWSER in fixtures else item.nodeid.partition("::")[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupsAndFiles:
+    """Who shares them out."""
+    config.option.loadscopereorder = False
+    return GroupsAndFiles(config, log)

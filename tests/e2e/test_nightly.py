@@ -19,17 +19,17 @@ from infra.embedded.summary import show_summary
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night as run_plainly
-from spark_jobs.spark_session import Spark
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import published_tables
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, Nights, tree, until
+from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
 from tests.sample_truth import Row, shipped_rows, visible_rows
 
 STRICT = "audit: {earliest_timestamp: 2025-01-01, severities: {timestamps_are_in_range: critical}}\n"
-pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 
 
 STEP_TASKS = [step.value for step in STEPS]
@@ -47,11 +47,11 @@ def test_every_task_succeeds_at_the_first_try_and_both_nights_become_final(night
     ]
 
 
-def test_the_bytes_are_those_of_plain_runs(nights: Nights, spark: Spark) -> None:
+def test_the_bytes_are_those_of_plain_runs(nights: Nights) -> None:
     settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
 
     for night in NIGHTS:
-        run_plainly(settings, night, until=Step.PUBLISH, spark=spark, narrator=narrator)
+        run_plainly(settings, night, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
 
     assert tree(Path(settings.lake) / "runs") == nights.tree()
 
@@ -132,25 +132,6 @@ def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.Captu
         assert verdict in shown
 
 
-def test_every_task_cleared_and_run_again_changes_nothing(nights: Nights) -> None:
-    run_id = nights.dag_runs[-1]
-    before, tries = nights.tree(), _tries(nights, run_id)
-
-    nights.api.post(
-        f"dags/{NIGHTLY}/clearTaskInstances",
-        {"dag_run_id": run_id, "dry_run": False, "only_failed": False, "reset_dag_runs": True},
-    )
-    follow(nights.api, NIGHTLY, run_id)
-
-    assert _tries(nights, run_id) == {name: count + 1 for name, count in tries.items()}
-    assert nights.tree() == before
-
-
-def _tries(nights: Nights, run_id: str) -> dict[str, int]:
-    tasks = nights.api.tasks(NIGHTLY, run_id)
-    return {f"{task['task_id']} {task['map_index']}": task["try_number"] for task in tasks}
-
-
 def test_a_date_that_is_none_is_refused_when_the_run_is_triggered(nights: Nights) -> None:
     with pytest.raises(Refused) as refused:
         nights.api.trigger(NIGHTLY, {"date": "tomorrow"})
@@ -207,7 +188,7 @@ def test_a_failed_audit_stops_publishing_says_why_and_is_reported_in_a_run_that_
 
 
 def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain_runs_give(
-    nights: Nights, spark: Spark
+    nights: Nights,
 ) -> None:
     """It starts all nights at once: one that is done, one that has failed, one that never ran."""
     nights.api.post(
@@ -219,7 +200,7 @@ def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain
         follow(nights.api, NIGHTLY, run_id)
     settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
     for day in (*NIGHTS, date(2026, 3, 3), date(2026, 3, 4)):
-        run_plainly(settings, day, until=Step.PUBLISH, spark=spark, narrator=narrator)
+        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
 
     assert len(made) == 3
     assert nights.tree() == tree(Path(settings.lake) / "runs")

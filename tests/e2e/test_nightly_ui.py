@@ -15,7 +15,7 @@ from spark_jobs.storage.ledger import list_runs
 from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_nights import NIGHTLY, Nights
 
-pytestmark = pytest.mark.usefixtures("spark")  # so that one process has all of these, and Airflow starts once
+pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 
 
 @dataclass(frozen=True)
