@@ -216,7 +216,7 @@ def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator, 
             lock.check()
             ledger.step_started(run_id, step)
             if step is not until:
-                _prepare(STEPS[STEPS.index(step) + 1])
+                _prepare_beside(STEPS[STEPS.index(step) + 1])
             done = _do(step, context, narrator)
             ledger.step_finished(run_id, step, done.counts)
         lock.check()
@@ -250,12 +250,17 @@ def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
     return function
 
 
-def _prepare(step: Step) -> None:
-    """Begin what the next step needs and takes long to load, while the workers of this one are busy."""
+def prepare_step(step: Step) -> None:
+    """Load what a step needs and takes long to load, ahead of it."""
     module = f"spark_jobs.steps.{step}"
     prepare = getattr(import_module(module), "prepare", None) if find_spec(module) else None
     if prepare is not None:
-        Thread(target=prepare, name=f"prepare {step}", daemon=True).start()
+        prepare()
+
+
+def _prepare_beside(step: Step) -> None:
+    """While the workers of the step before it are busy."""
+    Thread(target=prepare_step, args=(step,), name=f"prepare {step}", daemon=True).start()
 
 
 def _make_final(context: RunContext, until: Step) -> None:

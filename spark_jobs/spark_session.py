@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.settings import SparkSettings
+from spark_jobs.config.yaml_file import looks_secret
 from spark_jobs.java_home import java_home
 from spark_jobs.protocol.errors import OnceoverError
 
@@ -33,6 +34,8 @@ QUIET: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Over TCP each task waits 40 ms for an acknowledgement that the other side puts off.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 LOG_TAIL_BYTES = 4000
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
@@ -102,13 +105,25 @@ class Spark:
 
     def _start(self) -> SparkContext:
         settings = {**QUIET, "spark.app.name": "onceover", **self.options, "spark.master": self.master}
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
         with tempfile.TemporaryFile() as log:
             try:
-                return SparkContext(conf=conf, gateway=launch(conf, {"stderr": log}))
+                gateway = launch(_conf(shown(settings)), {"stderr": log})
+                return SparkContext(conf=_conf(settings), gateway=gateway)
             except (PySparkException, Py4JError) as error:
                 raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
+
+
+def shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """What may stand on the JVM's command line, which everybody on the machine can read.
+
+    The rest reaches it through the connection that it opens to this process.
+    """
+    return {name: value for name, value in settings.items() if not looks_secret(name, value)}
+
+
+def _conf(settings: Mapping[str, str]) -> SparkConf:
+    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
 
 
 def spark_for(settings: SparkSettings) -> Spark:

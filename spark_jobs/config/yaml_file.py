@@ -105,10 +105,15 @@ def _problems(keys: tuple[tuple[KeyPath, Any, Any], ...], name: str) -> Iterator
             yield f"{name}:{line}: {key_path(path)}: found what looks like a secret; {NO_SECRETS}"
 
 
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a setting's name or value says that it is nobody else's business."""
+    return SECRET_KEY.search(name) is not None or SECRET_VALUE.search(value) is not None
+
+
 def _looks_secret(path: KeyPath, value: yaml.Node) -> bool:
     is_topic = path[0] == "topics" and len(path) == 2
-    named = not is_topic and SECRET_KEY.search(str(path[-1])) is not None
-    return named or (isinstance(value, yaml.ScalarNode) and SECRET_VALUE.search(value.value) is not None)
+    text = value.value if isinstance(value, yaml.ScalarNode) else ""
+    return looks_secret("" if is_topic else str(path[-1]), text)
 
 
 def _syntax_problem(error: Exception, name: str) -> str:

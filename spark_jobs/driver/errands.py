@@ -7,14 +7,13 @@ source takes to fetch; so both begin then, beside whatever is asked next.
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import date
-from importlib import import_module
 from pathlib import Path
 from typing import Any, assert_never
 
 from spark_jobs.backfill import next_day, plan_backfill, run_backfill_day
 from spark_jobs.backfilling.request import BackfillRequest, read_request
 from spark_jobs.config.load import load_settings
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import Settings, SparkSettings
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
@@ -30,10 +29,8 @@ from spark_jobs.driver.messages import (
 )
 from spark_jobs.flow import LAST_OF_RUN, Step
 from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, fetch_source, report_run, run_night
+from spark_jobs.run import RunOutcome, fetch_source, prepare_step, report_run, run_night
 from spark_jobs.spark_session import Spark, spark_for
-
-SLOW_TO_LOAD = "spark_jobs.steps.audit"
 
 
 class Errands:
@@ -44,7 +41,7 @@ class Errands:
         self._starting: Future[None] | None = None
 
     def do(self, request: StepRequest | Errand, narrator: Narrator) -> StepAnswer | Answer:
-        settings = settings_for(request)
+        settings = load_settings(Path(request.config))
         if isinstance(request, StepRequest):
             return self._step(request, settings, narrator)
         return Answer(values=self._values(request, settings, narrator))
@@ -52,7 +49,7 @@ class Errands:
     def _values(self, request: Errand, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
         match request:
             case SourcesRequest():
-                self._start_early(settings)
+                self._start_early(request, settings)
                 return {"sources": [source.name for source in settings.sources]}
             case FetchRequest():
                 return fetch_source(settings, request.day, request.source)
@@ -79,7 +76,7 @@ class Errands:
             settings,
             request.day,
             until=request.step,
-            spark=self._spark_for(settings),
+            spark=self._spark_for(request, settings),
             narrator=narrator,
             goes_on=request.goes_on,
         )
@@ -96,23 +93,23 @@ class Errands:
 
     def _days(self, request: DaysRequest, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
         self._wait()
-        spark, backfill = self._spark_for(settings), read_request(request.backfill)
+        spark, backfill = self._spark_for(request, settings), read_request(request.backfill)
         runs = [
             {"run_id": outcome.run_id, "tables": dict(_tables(settings, outcome.run_id))}
             for outcome in due_days(settings, backfill, request, spark=spark, narrator=narrator)
         ]
         return {"runs": runs}
 
-    def _spark_for(self, settings: Settings) -> Spark:
-        self._spark = self._spark or spark_for(settings.spark)
+    def _spark_for(self, request: Request, settings: Settings) -> Spark:
+        self._spark = self._spark or spark_for(asked_spark(request, settings.spark))
         return self._spark
 
-    def _start_early(self, settings: Settings) -> None:
+    def _start_early(self, request: Request, settings: Settings) -> None:
         if self._spark is None:
-            spark = self._spark_for(settings)
+            spark = self._spark_for(request, settings)
             beside = ThreadPoolExecutor(1, thread_name_prefix="start early")
             self._starting = beside.submit(_start, spark)
-            beside.submit(_load_audit)
+            beside.submit(prepare_step, Step.AUDIT)
             beside.shutdown(wait=False)
 
     def _wait(self) -> None:
@@ -124,10 +121,6 @@ class Errands:
 
 def _start(spark: Spark) -> None:
     _ = spark.session
-
-
-def _load_audit() -> None:
-    import_module(SLOW_TO_LOAD).prepare()
 
 
 def expire_values(settings: Settings) -> Mapping[str, int]:
@@ -180,13 +173,11 @@ def _tables(settings: Settings, run_id: str) -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def settings_for(request: Request) -> Settings:
-    """The configuration, on the Spark that the request names."""
-    settings = load_settings(Path(request.config))
-    spark = settings.spark.model_copy(
-        update={
-            "master": request.master or settings.spark.master,
-            "conf": {**settings.spark.conf, **request.conf},
-        }
+def asked_spark(request: Request, configured: SparkSettings) -> SparkSettings:
+    """The Spark that the request names; apart from the settings, which travel to every worker.
+
+    Unlike the configuration's own, its `conf` may hold secrets.
+    """
+    return configured.model_copy(
+        update={"master": request.master or configured.master, "conf": {**configured.conf, **request.conf}}
     )
-    return settings.model_copy(update={"spark": spark})
