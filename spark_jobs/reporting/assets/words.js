@@ -71,7 +71,7 @@ onceover.words = (() => {
     committed: ["✓", "good", "its records are published"],
     aborted: ["↶", "calm", "its records are left out"],
     ongoing: ["…", "warn", "open: nobody has decided"],
-    hanging: ["⚠", "bad", "open, and its coordinator does not know it"],
+    hanging: ["⚠", "bad", "open for good: its coordinator does not know it, or calls it complete without its marker"],
     conflict: ["⚡", "bad", "markers and coordinator contradict"],
     ambiguous: ["?", "warn", "it can be one of several transactions"],
   };
