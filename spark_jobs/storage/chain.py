@@ -17,6 +17,7 @@ from typing import Any
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import STEPS, Step
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.errors import BrokenChain, ChainConflict, OutOfTurn
 from spark_jobs.storage.layout import CHAIN, chain_key
 from spark_jobs.storage.object_store import ObjectStore
@@ -137,7 +138,8 @@ def read_chain(lake: ObjectStore) -> Chain:
     """The chain as it is now; raises `BrokenChain` if an entry is missing or does not follow."""
     keys = [found.key for found in lake.list(CHAIN)]
     with ThreadPoolExecutor(READERS) as readers:
-        entries = tuple(_read_entry(data) for data in readers.map(lake.read, keys))
+        found = zip(keys, readers.map(lake.read, keys), strict=True)
+        entries = tuple(_read_entry(data, source=lake.url_of(key)) for key, data in found)
     for problem in _breaks(entries):
         raise BrokenChain(f"{lake.url}/{CHAIN}: {problem}")
     return Chain(entries)
@@ -213,14 +215,15 @@ def _place_after(chain: Chain) -> dict[str, Any]:
     return {"number": head.number + 1 if head else 1, "parent": head.digest if head else ""}
 
 
-def _read_entry(data: bytes) -> ChainEntry:
-    plain = json.loads(data)
-    typed = {
-        "kind": EntryKind(plain["kind"]),
-        "day": date.fromisoformat(plain["day"]),
-        "last_step": Step(plain["last_step"]),
-    }
-    return ChainEntry(**{**plain, **typed})
+def _read_entry(data: bytes, *, source: str) -> ChainEntry:
+    with understood(source):
+        plain = json.loads(data)
+        typed = {
+            "kind": EntryKind(plain["kind"]),
+            "day": date.fromisoformat(plain["day"]),
+            "last_step": Step(plain["last_step"]),
+        }
+        return ChainEntry(**{**plain, **typed})
 
 
 def _breaks(entries: tuple[ChainEntry, ...]) -> Iterator[str]:

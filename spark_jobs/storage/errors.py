@@ -69,6 +69,10 @@ class BrokenState(StorageError):
     """A state file that is not what its name says, or of a version that this one cannot read."""
 
 
+class Damaged(StorageError):
+    """A file of the lake's own that does not hold what Onceover wrote: a person has to act."""
+
+
 class CatalogUnfit(StorageError):
     """The catalog that the settings name cannot serve this lake: a person has to act."""
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import Step
 from spark_jobs.storage.chain import Chain, EntryKind, read_chain
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.layout import LEDGER, ledger_key
 from spark_jobs.storage.lock import current_holder
 from spark_jobs.storage.object_store import ObjectStore
@@ -128,14 +129,14 @@ class Ledger:
         """The line of one run, as it was written."""
         if self.lake.stat(ledger_key(run_id)) is None:
             return None
-        return _read_line(self.lake.read(ledger_key(run_id)))
+        return _read_line(self.lake, ledger_key(run_id))
 
     def _end(self, run_id: str, status: RunStatus, message: str) -> None:
         line = self._line(run_id)
         self._write(replace(line, status=status, finished_at=self._now(), message=message))
 
     def _line(self, run_id: str) -> LedgerLine:
-        return _read_line(self.lake.read(ledger_key(run_id)))
+        return _read_line(self.lake, ledger_key(run_id))
 
     def _write(self, line: LedgerLine) -> None:
         plain = {**asdict(line), "day": line.day.isoformat()}
@@ -148,7 +149,7 @@ class Ledger:
 def list_runs(lake: ObjectStore) -> tuple[LedgerLine, ...]:
     """Every run of the lake by date, then start, with the status that chain and lock give it."""
     chain, is_held = read_chain(lake), current_holder(lake) is not None
-    lines = [_read_line(lake.read(found.key)) for found in lake.list(LEDGER)]
+    lines = [_read_line(lake, found.key) for found in lake.list(LEDGER)]
     judged = (replace(line, status=_status(line, chain, is_held=is_held)) for line in lines)
     return tuple(sorted(judged, key=lambda line: (line.day, line.started_at, line.run_id)))
 
@@ -166,11 +167,12 @@ def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
     return line.status
 
 
-def _read_line(data: bytes) -> LedgerLine:
-    plain = json.loads(data)
-    typed = {
-        "day": date.fromisoformat(plain["day"]),
-        "status": RunStatus(plain["status"]),
-        "steps": tuple(StepLine(**{**step, "step": Step(step["step"])}) for step in plain["steps"]),
-    }
-    return LedgerLine(**{**plain, **typed})
+def _read_line(lake: ObjectStore, key: str) -> LedgerLine:
+    with understood(lake.url_of(key), "remove it: only the times of its run are lost"):
+        plain = json.loads(lake.read(key))
+        typed = {
+            "day": date.fromisoformat(plain["day"]),
+            "status": RunStatus(plain["status"]),
+            "steps": tuple(StepLine(**{**step, "step": Step(step["step"])}) for step in plain["steps"]),
+        }
+        return LedgerLine(**{**plain, **typed})

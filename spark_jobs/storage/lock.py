@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.errors import LakeBusy, LockLost, ObjectMissing, StorageError
 from spark_jobs.storage.layout import LOCKS, lock_key
 from spark_jobs.storage.object_store import ObjectStore
@@ -164,14 +165,15 @@ def _keep_beating(lock: LakeLock, stop: threading.Event, lease_s: float) -> None
 def _newest(lake: ObjectStore) -> Holder | None:
     numbers = [found.key for found in lake.list(LOCKS) if found.key.endswith(f".{HOLDER}")]
     try:
-        return _read_holder(lake.read(numbers[-1])) if numbers else None
+        return _read_holder(lake.read(numbers[-1]), source=lake.url_of(numbers[-1])) if numbers else None
     except ObjectMissing:
         return _newest(lake)  # cleared by a newer holder since it was listed
 
 
-def _read_holder(data: bytes) -> Holder:
-    plain = json.loads(data)
-    return Holder(**{**plain, "process": ProcessIdentity(**plain["process"])})
+def _read_holder(data: bytes, *, source: str) -> Holder:
+    with understood(source, "if nothing works on this lake, remove it"):
+        plain = json.loads(data)
+        return Holder(**{**plain, "process": ProcessIdentity(**plain["process"])})
 
 
 def _read_beat(lake: ObjectStore, holder: Holder) -> bytes:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.storage.damage import sealed, understood, unsealed
 from spark_jobs.storage.errors import BrokenRun
 
 FORMAT = 1
@@ -187,22 +188,29 @@ class Manifest:
         return tuple(entry for entry in self.entries if entry.role in BATCH_ROLES)
 
     def to_bytes(self) -> bytes:
-        """JSON lines: a heading, the entries in order, what was set aside, then what is taken up again."""
-        return b"".join(canonical_json(line) + b"\n" for line in _lines(self))
+        """JSON lines: a heading, the entries in order, what was set aside, what is taken up again, a seal."""
+        return sealed(b"".join(canonical_json(line) + b"\n" for line in _lines(self)))
+
+
+_KINDS = {"order", "reason", "decision", "segments"}
+"""Fields by which lines are told apart."""
 
 
 def read_manifest(data: bytes, *, source: str) -> Manifest:
     """The manifest in `data`; `source` names it in messages."""
-    heading, *lines = [json.loads(line) for line in data.splitlines()]
-    if heading["format"] != FORMAT:
-        raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
-    return Manifest(
-        day=date.fromisoformat(heading["day"]),
-        entries=tuple(_entry(line) for line in lines if "order" in line),
-        problems=tuple(_problem(line) for line in lines if "reason" in line),
-        replays=tuple(read_replay(line) for line in lines if "decision" in line),
-        truncations=tuple(_truncation(line) for line in lines if "segments" in line),
-    )
+    with understood(source):
+        heading, *lines = [json.loads(line) for line in unsealed(data, source=source).splitlines()]
+        if heading["format"] != FORMAT:
+            raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
+        if not all(_KINDS.intersection(line) for line in lines):
+            raise ValueError("a line of no kind that there is")
+        return Manifest(
+            day=date.fromisoformat(heading["day"]),
+            entries=tuple(_entry(line) for line in lines if "order" in line),
+            problems=tuple(_problem(line) for line in lines if "reason" in line),
+            replays=tuple(read_replay(line) for line in lines if "decision" in line),
+            truncations=tuple(_truncation(line) for line in lines if "segments" in line),
+        )
 
 
 def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:

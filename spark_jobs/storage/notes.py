@@ -9,6 +9,7 @@ import threading
 from datetime import date
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -30,7 +31,8 @@ class Notes:
         """Everything noted by earlier attempts."""
         found: dict[str, str] = {}
         for bundle in self._lake.list(staging_key(self._day, NOTES)):
-            found.update(json.loads(self._lake.read(bundle.key)))
+            with understood(self._lake.url_of(bundle.key), "remove it: its objects are read again"):
+                found.update(json.loads(self._lake.read(bundle.key)))
         return found
 
     def add(self, identity: str, sha256: str, size: int) -> None:

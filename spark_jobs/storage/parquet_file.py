@@ -6,6 +6,7 @@ Workers have a core each, so none reads with several threads.
 import io
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.storage.errors import ObjectMissing
+from spark_jobs.storage.errors import Damaged, ObjectMissing
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
@@ -21,6 +22,7 @@ from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
+ANEW = "remove the folder of its step, and the step is done again"
 
 
 class ParquetOutput:
@@ -31,7 +33,7 @@ class ParquetOutput:
     ) -> None:
         """`options` are those of the Parquet writer; zstd unless they say otherwise."""
         self._store, self._schema = store, schema
-        self._options = {"compression": "zstd", **(options or {})}
+        self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
         self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
         self._output: tuple[HashedFile, pq.ParquetWriter] | None = None
 
@@ -148,11 +150,18 @@ def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], 
     return groups, starts[groups[0]] if groups else 0
 
 
-def _opened(store: ObjectStore, key: str) -> pq.ParquetFile:
+@contextmanager
+def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
+    """The file, whose pages are read only with the checksums that they were written with."""
     path = store.local_path(key)
-    if path is not None:
-        return pq.ParquetFile(path, memory_map=True)
-    return pq.ParquetFile(pa.PythonFile(StoredFile(store, key), mode="r"))
+    try:
+        source = str(path) if path is not None else pa.PythonFile(StoredFile(store, key), mode="r")
+        with pq.ParquetFile(source, memory_map=path is not None, page_checksum_verification=True) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{store.url_of(key)}: damaged, it cannot be read ({error}); {ANEW}") from error
 
 
 class StoredFile(io.RawIOBase):

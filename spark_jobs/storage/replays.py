@@ -13,6 +13,7 @@ from enum import StrEnum
 from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain, ChainEntry
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.layout import REPLAYS, replay_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole, Replay, read_replay
 from spark_jobs.storage.object_store import ObjectStore
@@ -60,7 +61,12 @@ def read_decisions(lake: ObjectStore, without: Iterable[str] = ()) -> Iterator[R
     left_out = {replay_key(each) for each in without}
     for found in lake.list(REPLAYS):
         if found.key not in left_out:
-            yield read_replay(json.loads(lake.read(found.key)))
+            yield _read_decision(lake, found.key)
+
+
+def _read_decision(lake: ObjectStore, key: str) -> Replay:
+    with understood(lake.url_of(key)):
+        return read_replay(json.loads(lake.read(key)))
 
 
 def origin_day(replay: Replay) -> date:

@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.flow import STEPS, Step
+from spark_jobs.storage.damage import understood
 from spark_jobs.storage.errors import BrokenRun
 from spark_jobs.storage.layout import run_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
@@ -164,7 +165,8 @@ class RunFolder:
     def _marked(self, step: Step) -> StepDone | None:
         if self.lake.stat(self.key(step, DONE)) is None:
             return None
-        return _read_done(self.lake.read(self.key(step, DONE)))
+        with understood(self.lake.url_of(self.key(step, DONE)), "remove it, and the step is done again"):
+            return _read_done(self.lake.read(self.key(step, DONE)))
 
     def _digest_before(self, step: Step) -> str:
         position = STEPS.index(step)
@@ -188,8 +190,9 @@ EMPTY_STATE = combine_states({})
 
 def read_inputs(lake: ObjectStore, run_id: str) -> RunInputs:
     """The inputs of a run that exists."""
-    plain = json.loads(lake.read(run_key(run_id, INPUTS)))
-    return RunInputs(**{**plain, "day": date.fromisoformat(plain["day"])})
+    with understood(lake.url_of(run_key(run_id, INPUTS))):
+        plain = json.loads(lake.read(run_key(run_id, INPUTS)))
+        return RunInputs(**{**plain, "day": date.fromisoformat(plain["day"])})
 
 
 def _plain(inputs: RunInputs) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.storage.damage import sealed, unsealed
 from spark_jobs.storage.errors import BrokenRun
 from spark_jobs.storage.manifest import (
     NO_PARTITION,
@@ -101,7 +102,8 @@ def test_the_digest_stays_what_it_was_when_this_was_written() -> None:
 
 
 def test_a_manifest_of_a_later_format_is_refused() -> None:
-    later = MANIFEST.to_bytes().replace(b'"format":1', b'"format":2')
+    lines = unsealed(MANIFEST.to_bytes(), source="lake/m")
+    later = sealed(lines.replace(b'"format":1', b'"format":2'))
     with pytest.raises(BrokenRun, match="lake/m: manifest format 2, this version reads 1"):
         read_manifest(later, source="lake/m")
 
