@@ -94,6 +94,8 @@ class Home:
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__WORKERS": "1",
+            # tasks of a scheduler that died are found a minute after another one starts, not five
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "60",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "ONCEOVER_CONFIG": str(self.config),
             "ONCEOVER_SCHEDULE": os.environ.get("ONCEOVER_SCHEDULE", "none"),
