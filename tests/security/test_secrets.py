@@ -13,6 +13,7 @@ from infra.embedded.home import Home
 from infra.embedded.services import prepare
 from spark_jobs.config.load import parse_settings
 from spark_jobs.sample.nights import CONFIG, sample_files
+from spark_jobs.spark_session import shown
 from spark_jobs.storage.errors import PublishFailed
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.s3_store import S3Store
@@ -92,6 +93,19 @@ def test_the_home_of_the_embedded_airflow_is_its_owners_alone(tmp_path: Path) ->
     assert home.password
     assert stat.S_IMODE(home.directory.stat().st_mode) == 0o700
     assert stat.S_IMODE(home.passwords.stat().st_mode) == 0o600
+
+
+def test_what_the_jvm_is_called_with_leaves_out_what_looks_secret() -> None:
+    """Anybody on the machine can read command lines; the rest reaches the JVM through its own connection."""
+    plain = {"spark.driver.memory": "1g", "spark.jars": "s3a://bucket/a.jar"}
+    secret = {
+        "spark.hadoop.fs.s3a.secret.key": "a",
+        "spark.authenticate.secret": "b",
+        "spark.ssl.keyStorePassword": "c",
+        "spark.kubernetes.authenticate.oauthToken": "d",
+        "spark.executorEnv.DATABASE": "postgresql://user:e@host/name",
+    }
+    assert shown({**plain, **secret}) == plain
 
 
 @pytest.fixture
