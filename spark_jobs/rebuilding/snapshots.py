@@ -39,7 +39,7 @@ def newest_snapshot(entries: Iterable[ManifestEntry], staged: StagedObjects) -> 
     for entry in sorted(entries, key=lambda entry: (-offset_of(entry), entry.path)):
         name = f"{entry.source}/{entry.path}"
         try:
-            producers = read_snapshot(staged.read(entry), source=name)
+            producers = _last_of_each(read_snapshot(staged.read(entry), source=name))
         except (CorruptSnapshot, StorageError) as error:
             if error.transient:
                 raise
@@ -47,6 +47,12 @@ def newest_snapshot(entries: Iterable[ManifestEntry], staged: StagedObjects) -> 
             continue
         return FoundSnapshot(offset=offset_of(entry), name=name, producers=producers, skipped=tuple(skipped))
     return FoundSnapshot(producers=np.empty(0, dtype=PRODUCER), skipped=tuple(skipped))
+
+
+def _last_of_each(producers: Rows) -> Rows:
+    """A producer that stands there twice is the last one, as in a broker's map."""
+    _, backwards = np.unique(producers["producer_id"][::-1], return_index=True)
+    return producers[np.sort(len(producers) - 1 - backwards)]
 
 
 def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[np.bool_]:

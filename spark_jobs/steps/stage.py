@@ -63,7 +63,7 @@ def stage(
             else _stage_backfill(settings, day, lake, chain, backfill)
         )
         lake.put_if_absent(key, manifest.to_bytes())
-        Notes(lake, day).clear()
+    Notes(lake, day).clear()  # also those that an attempt left which ended right here
     return read_manifest(lake.read(key), source=lake.url_of(key))
 
 

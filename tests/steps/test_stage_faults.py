@@ -13,6 +13,7 @@ from spark_jobs.storage import night as night_module
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.manifest import SetAside
+from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.staged import StagedObjects
 from tests.steps.nights import CAPTURE, DisturbedStore, Place, day, paths, place_at
 
@@ -125,6 +126,15 @@ def test_an_interrupted_staging_goes_on_where_it_stopped(night: Place, disturb: 
     assert [Path(key).name for key in store.read_keys] == ["3"]
     assert len(manifest.entries) == 3
     assert list(single.lake.list(staging_key(day(1), "read"))) == []
+
+
+def test_what_an_attempt_noted_that_ended_behind_its_manifest_is_cleared_by_the_next(night: Place) -> None:
+    night.stage(1)
+    notes = Notes(night.lake, day(1))
+    notes.add("left over", "0" * 64, 1)
+    notes.write()
+    night.stage(1)
+    assert list(night.lake.list(staging_key(day(1), "read"))) == []
 
 
 def test_a_copy_that_was_lost_meanwhile_is_made_again(night: Place, disturb: Disturb) -> None:
