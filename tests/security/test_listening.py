@@ -9,6 +9,9 @@ from tests.faults.processes import below, called_with
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 LISTENING = "0A"
+NAMED = 7
+"""Columns of a socket without a name."""
+OTHERS_WRITE = 0o022
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,6 +38,15 @@ def test_sparks_processes_listen_on_loopback_only(spark: Spark) -> None:
     }
     assert addresses
     assert addresses <= LOOPBACK
+
+
+def test_sparks_sockets_in_the_file_system_are_for_its_own_user(spark: Spark) -> None:
+    spark.run_tasks(len, ["a", "bc"])
+    ours = set().union(*map(_sockets_of, below(called_with(), _this())))
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    files = {Path(line[7]) for line in lines if len(line) > NAMED and line[6] in ours and line[7][0] == "/"}
+    assert files
+    assert [file for file in files if file.stat().st_mode & OTHERS_WRITE] == []
 
 
 def test_spark_has_no_pages_unless_they_are_asked_for() -> None:
