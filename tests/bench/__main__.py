@@ -6,6 +6,7 @@ Data and results are kept below .cache/bench; `--plot` makes the page's table an
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -49,7 +50,9 @@ def run_sections(room: Room, sections: Sequence[str]) -> None:
         task = progress.add_task("bench", total=len(sections))
         for section in sections:
             progress.update(task, description=section)
+            began = time.monotonic()
             run_section(room, section)
+            room.tell(f"{section} took {time.monotonic() - began:.0f} s")
             progress.advance(task)
 
 

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from tests.bench.inspect_data import Data, write_segments
@@ -21,6 +21,7 @@ from tests.broker.judge import JudgeUnavailableError, kafka_jars
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 SMALL = Data(megabytes=3)
 """Large enough for the compiled way, small enough to be all start-up."""
+KAFKA_TOTAL = "Kafka total s"
 JSON_RECORDS = ("--records", "--json")
 
 
@@ -41,7 +42,20 @@ class Case:
 def measure(room: Room) -> Sequence[Row]:
     """Headers over all segments, records of one segment per codec, headers of one-record batches."""
     jars, small = find_jars(room), write_segments(room.home / "inspect", SMALL)
-    return [room.best(partial(_row, case, small, jars)) for case in cases(room)]
+    return [_best(room, case, small, jars) for case in cases(room)]
+
+
+def _best(room: Room, case: Case, small: Sequence[Path], jars: Path | None) -> Row:
+    """Both programs take turns; each has its best time."""
+    rows: list[Row] = []
+
+    def take_turns() -> Row:
+        rows.append(_row(case, small, jars, room.volume.times))
+        return rows[-1]
+
+    best = room.best(take_turns)
+    kafka = [row.numbers[KAFKA_TOTAL] for row in rows if KAFKA_TOTAL in row.numbers]
+    return replace(best, numbers=best.numbers | {KAFKA_TOTAL: min(kafka)}) if kafka else best
 
 
 def cases(room: Room) -> list[Case]:
@@ -77,12 +91,13 @@ def find_jars(room: Room) -> Path | None:
         return None
 
 
-def _row(case: Case, small: Sequence[Path], jars: Path | None) -> Row:
-    start, total = (_seconds(inspect_command(paths, case.inspect)) for paths in (small, case.paths))
+def _row(case: Case, small: Sequence[Path], jars: Path | None, starts: int = 1) -> Row:
+    start = _start_seconds(tuple(inspect_command(small, case.inspect)), starts)
+    total = _seconds(inspect_command(case.paths, case.inspect))
     numbers = {"start s": start, "total s": total}
     if jars is not None:
-        numbers["Kafka start s"] = _seconds(dump_log_command(jars, small, ()))
-        numbers["Kafka total s"] = _seconds(dump_log_command(jars, case.paths, case.dump_log))
+        numbers["Kafka start s"] = _start_seconds(tuple(dump_log_command(jars, small, ())), starts)
+        numbers[KAFKA_TOTAL] = _seconds(dump_log_command(jars, case.paths, case.dump_log))
     return Row(
         title=case.title,
         data=case.data,
@@ -101,7 +116,13 @@ def dump_log_command(jars: Path, paths: Sequence[Path], options: Sequence[str]) 
     return ["java", "-Xmx2g", "-cp", f"{jars}/*", DUMP_LOG, *options, "--files", files]
 
 
-def _seconds(command: list[str]) -> float:
+@cache
+def _start_seconds(command: tuple[str, ...], times: int) -> float:
+    """Of a program that has next to nothing to do, the best of some times; all cases share it."""
+    return min(_seconds(command) for _ in range(times))
+
+
+def _seconds(command: Sequence[str]) -> float:
     began = time.perf_counter()
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began

@@ -32,13 +32,19 @@ def measure(room: Room) -> Sequence[Row]:
 
 
 def measure_axis(room: Room, axis: Axis) -> list[Row]:
-    """A row per night; the first is run once more before, for whatever comes up only once."""
+    """A row per night; the first is run once more before, for whatever comes up only once.
+
+    The largest nights take minutes and run once, which can only make growth look worse than it is.
+    """
     largest = room.volume.factors[-1]
     most = max(int(axis.most * room.volume.growth), axis.least * largest)
     amounts = [most * factor // largest for factor in room.volume.factors]
     _night(room, axis, amounts[0])
     times = max(room.volume.times - 1, 1)
-    return [room.best(partial(_night, room, axis, amount), times) for amount in amounts]
+    return [
+        room.best(partial(_night, room, axis, amount), room.volume.slow_times if amount == most else times)
+        for amount in amounts
+    ]
 
 
 def _night(room: Room, axis: Axis, amount: int) -> Row:
