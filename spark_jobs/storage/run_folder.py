@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from spark_jobs.config.canonical import canonical_json, digest_of
@@ -22,6 +22,7 @@ from spark_jobs.storage.object_store import ObjectStore
 DONE = "_done.json"
 INPUTS = "inputs.json"
 MANIFEST = "manifest.jsonl"
+DAY_MS = 86_400_000
 EXPIRED = "expired.json"
 """Stands in the folder of a run whose large files were removed on purpose: it is done all the same."""
 ID_DIGITS = 16
@@ -44,8 +45,8 @@ class RunInputs:
     @property
     def logical_time_ms(self) -> int:
         """The run's "now", in ms since 1970: the end of its day in UTC, whenever it really runs."""
-        end = datetime.combine(self.day + timedelta(days=1), time(), UTC)
-        return int(end.timestamp()) * 1000
+        start = datetime.combine(self.day, time(), UTC)  # the day after the last that there is has no date
+        return int(start.timestamp()) * 1000 + DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
