@@ -13,7 +13,8 @@ KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).parents[2] / "infra" / "kafka" / "pom.xml"
 JARS = Path.home() / ".cache" / "onceover" / f"kafka-{KAFKA_VERSION}"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-START_SECONDS = 90
+START_SECONDS = 240
+STOP_SECONDS = 120
 INTERNAL_PARTITIONS = 4
 
 
@@ -137,5 +138,5 @@ class Broker:
     def _end(self, number: signal.Signals) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=STOP_SECONDS)
             self.process = None

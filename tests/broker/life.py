@@ -38,8 +38,9 @@ from tests.broker.truth import create_topics, wait_for_leaders, write_truth
 from tests.broker.wire import Connection
 
 SEGMENT_BYTES = 8192
+JOIN_SECONDS = 300
 LONG_TIMEOUT_MS = 3_000_000
-SETTLE_SECONDS = 60
+SETTLE_SECONDS = 180
 OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
 
@@ -81,7 +82,7 @@ class Life:
         time.sleep(self.work_seconds)
         self.work.stopped.set()
         for thread in threads:
-            thread.join(120)
+            thread.join(JOIN_SECONDS)
         if self.failures:
             raise self.failures[0]
         return self._end_quietly(has_operator=random.random() < 0.5)

@@ -9,7 +9,7 @@ from tests.broker.clients.workplace import Workplace
 from tests.broker.judge import kafka_jars
 
 SOURCE = Path(__file__).with_name("Transactions.java")
-END_SECONDS = 90
+END_SECONDS = 240
 
 
 def has_compiler() -> bool:

@@ -71,14 +71,20 @@ class TransactionalClient:
         number, producer = 0, None
         while not self.work.stopped.is_set():
             producer = producer or self._begin_life()
+            if producer is None:
+                continue
             number += 1
             if not self._transaction(producer, f"{self.name}.{number}"):
                 producer = None
 
-    def _begin_life(self) -> Producer:
+    def _begin_life(self) -> Producer | None:
+        """None if the broker did not answer for too long, as on a machine with much else to do."""
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 60000}
         producer = Producer(_settings(self.work, self.random.choice(CODECS), **settings))
-        _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+        try:
+            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+        except KafkaException:
+            return None
         return producer
 
     def _transaction(self, producer: Producer, name: str) -> bool:
