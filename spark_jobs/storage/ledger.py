@@ -156,10 +156,10 @@ def list_runs(lake: ObjectStore) -> tuple[LedgerLine, ...]:
 
 def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
     """The chain's word first: a run killed right after it became final is final."""
-    kinds = [entry.kind for entry in chain.entries if entry.run_id == line.run_id]
     speaking = chain.run_of(line.day)
     if speaking is not None and speaking.run_id == line.run_id:
-        return RunStatus.FINAL
+        return RunStatus.FINAL  # as nearly all are: looking through the chain for each would take long
+    kinds = [entry.kind for entry in chain.entries if entry.run_id == line.run_id]
     if kinds:
         return RunStatus.ROLLED_BACK if kinds[-1] is EntryKind.ROLLBACK else RunStatus.REPLACED
     if line.status is RunStatus.RUNNING and not is_held:
