@@ -40,6 +40,8 @@ PARTITIONS_PER_TASK = 64
 MOST_TASKS = 64
 PARTITION_COST = 4096
 """What closing a partition's night costs at least, in batches that could be looked at meanwhile."""
+SMALLEST_BIN = 1 << 16
+"""Partitions that cost less together are not worth a task of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,8 @@ class Phases:
         """Which partitions close their night in the same task."""
         busy = self.busy
         costs = [PARTITION_COST + (each.admitted or {"rows": 0})["rows"] for each in busy]
-        return [busy[share.start : share.stop] for share in share_out(costs, MOST_TASKS)]
+        shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
+        return [busy[share.start : share.stop] for share in share_out(costs, shares)]
 
     def carry(
         self,
