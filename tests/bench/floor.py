@@ -81,9 +81,9 @@ def _tables(capture: Path, partition: int) -> Iterator[pa.Table]:
     for path in objects_of(capture):
         if partition_of(path) == partition:
             for buffer, headers in read_windows(path):
-                key = _key(headers)
-                is_new = _first_of_their_kind(np.concatenate((seen, key)))[seen.size :]
-                seen = key[-2 * PRODUCERS :]
+                keys = np.concatenate((seen, _key(headers)))
+                is_new = _first_of_their_kind(keys)[seen.size :]
+                seen = keys[-2 * PRODUCERS :]
                 wanted, offsets, end_offset = _placed(headers, is_new, end_offset)
                 chosen = headers.pick(wanted)._replace(base_offset=offsets[wanted])
                 for piece in decode_batches(buffer, chosen, budget=PIECE_BYTES):
