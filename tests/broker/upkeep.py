@@ -28,9 +28,14 @@ from tests.broker.life import await_decisions
 from tests.broker.truth import admin, create_topics, write_truth
 from tests.broker.wire import Connection
 
-COMPACTED = "table"
+COMPACTED, LARGE = "table", "large"
 MAX_BATCH = 1_048_588
-TOPICS = {"pay": (3, "CreateTime"), "lat": (1, "LogAppendTime"), COMPACTED: (2, "CreateTime")}
+TOPICS = {
+    "pay": (3, "CreateTime"),
+    "lat": (1, "LogAppendTime"),
+    LARGE: (1, "CreateTime"),
+    COMPACTED: (2, "CreateTime"),
+}
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
 SEGMENT_BYTES = 4096
 EXPIRATION_MS = 86_400_000
@@ -103,7 +108,9 @@ class Upkeep:
         client = admin(self.broker.address)
         for future in client.create_topics([new]).values():
             future.result(SECONDS)
-        others = {name: kind for name, kind in TOPICS.items() if name != COMPACTED}
+        # No batch is larger than a segment, so the largest ones have a topic of their own.
+        create_topics(self.broker.address, {LARGE: TOPICS[LARGE]}, 8 * MAX_BATCH)
+        others = {name: kind for name, kind in TOPICS.items() if name not in {COMPACTED, LARGE}}
         create_topics(self.broker.address, others, SEGMENT_BYTES)
 
     def _work(self, connection: Connection, phase: str) -> None:
@@ -128,9 +135,18 @@ class Upkeep:
         producer = self._producer(name)
         self._fill(producer, name, 200)
         producer.flush(SECONDS)
-        # As large as a batch may be: 61 bytes of header, then a record whose varints take the rest.
-        producer.produce("pay", partition=2, value=self.random.randbytes(MAX_BATCH - 61 - 12), key=None)
-        producer.flush(SECONDS)
+        self._send_largest()
+
+    def _send_largest(self) -> None:
+        """A batch as large as it may be: 61 bytes of header, 11 of varints, and a value; not a byte more."""
+        producer = self._producer("largest", **{"compression.type": "none"})
+        errors: list[object] = []
+        for size in (MAX_BATCH - 61 - 11, MAX_BATCH - 61 - 10):
+            value = self.random.randbytes(size)
+            producer.produce(LARGE, value, on_delivery=lambda error, _: errors.append(error))
+            producer.flush(SECONDS)
+        assert errors[0] is None, errors
+        assert errors[1] is not None, "a batch beyond max.message.bytes was taken"
 
     def _fill(self, producer: Producer, name: str, count: int) -> None:
         """Few keys, so that compaction finds much; a third of the compacted records are tombstones."""
@@ -150,7 +166,7 @@ class Upkeep:
                 "bootstrap.servers": self.broker.address,
                 "enable.idempotence": True,
                 "compression.type": self.random.choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-                "message.max.bytes": MAX_BATCH,
+                "message.max.bytes": 2 * MAX_BATCH,
                 "batch.num.messages": 7,
                 "log_level": 0,
                 **more,
