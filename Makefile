@@ -40,10 +40,10 @@ pytest: setup  ## the tests alone
 test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3 server, as processes (minutes)
 	@$(BIN)/python -m pytest -q -s -m cluster tests/cluster
 
-test-broker: setup  ## a real Apache Kafka as judge (in part also in `make test`; SEED=… repeats a run)
+test-broker: setup  ## a real Apache Kafka as judge (most of it also in `make test`; SEED=… repeats a run)
 	@ONCEOVER_WORKLOAD=1 SEED=$(SEED) $(BIN)/python -m pytest tests/broker -m broker -n 2 --dist loadgroup
 
-soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone or workload)
+soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone, upkeep or workload)
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 

@@ -38,7 +38,7 @@ from tests.broker.truth import create_topics, wait_for_leaders, write_truth
 from tests.broker.wire import Connection
 
 SEGMENT_BYTES = 8192
-JOIN_SECONDS = 300
+JOIN_SECONDS = 120
 LONG_TIMEOUT_MS = 3_000_000
 SETTLE_SECONDS = 180
 OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}

@@ -23,6 +23,10 @@ def test_captured_transactions_without_their_markers_give_all_that_consumers_got
     assert run_trial("alone", seed)["batches"] > 0
 
 
+def test_a_broker_that_compacts_deletes_forgets_and_is_upgraded_gives_what_consumers_got(seed: int) -> None:
+    assert run_trial("upkeep", seed)["records"] > 0
+
+
 @pytest.mark.skipif(
     "ONCEOVER_WORKLOAD" not in os.environ,
     reason="real clients at a broker that is killed take minutes and their own course: make test-broker",

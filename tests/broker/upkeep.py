@@ -46,7 +46,7 @@ OVERRIDES = {
     "log.flush.start.offset.checkpoint.interval.ms": "500",
     "log.retention.check.interval.ms": "1000",
     "producer.id.expiration.check.interval.ms": "200",
-    "transactional.id.expiration.ms": "4000",
+    "transactional.id.expiration.ms": "10000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
