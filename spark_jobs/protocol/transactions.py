@@ -189,7 +189,7 @@ def _decide_by_epoch(
 ) -> Decision:
     """The outcome of a TV2 epoch's parts, one of which has a commit marker."""
     absent = _absent(group, context)
-    results = {None if part.marker is None else _result(part) for part in parts}
+    results = {_own_result(part) for part in parts}
     if TransactionResult.ABORT in results:
         return Outcome.CONFLICT, (Evidence.CONTRADICTION, Evidence.MARKER, absent)
     if None in results:
@@ -238,6 +238,15 @@ def _unknown(
 def _result(part: PartitionTransaction) -> TransactionResult:
     committed = part.marker is not None and part.marker.is_commit
     return TransactionResult.COMMIT if committed else TransactionResult.ABORT
+
+
+def _own_result(part: PartitionTransaction) -> TransactionResult | None:
+    """What the marker of a TV2 epoch's part says; a later one, where a gap hides its own, says nothing."""
+    marker = part.marker
+    is_anothers = (
+        part.gap is not None and marker is not None and marker.producer_epoch > part.producer_epoch + 1
+    )
+    return None if marker is None or is_anothers else _result(part)
 
 
 def _data_epoch(part: PartitionTransaction) -> int:

@@ -7,7 +7,7 @@ called committed and no committed one aborted.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.coordinator_history import CoordinatorRecord
@@ -35,6 +35,14 @@ from tests.protocol.test_transactions_property import (
 
 LOST = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), min_size=1, max_size=6)
 Lost = list[tuple[int, int]]
+MARKER_AND_NEXT_BATCH: list[Step] = [
+    ("produce", 0, 0, 1),
+    *[("produce", 0, 1, 1)] * 3,
+    ("commit", 0, 0, 1),
+    ("produce", 0, 1, 1),
+    ("abort", 0, 0, 1),
+]
+"""What is left of the second partition without them looks aborted; the first one tells that it is not."""
 
 random_histories = settings(max_examples=200)
 
@@ -74,6 +82,7 @@ def test_missing_batches_give_no_wrong_outcome(
 
 @random_histories
 @given(steps=STEPS, clients=CLIENTS, lost=LOST)
+@example(steps=MARKER_AND_NEXT_BATCH, clients=NEW, lost=[(1, 3), (1, 4)])
 def test_missing_batches_without_a_coordinator_log_give_no_wrong_outcome(
     steps: list[Step], clients: tuple[TransactionVersion, ...], lost: Lost
 ) -> None:
