@@ -18,7 +18,7 @@ from tests.maven import jars_of
 
 DEBIAN = Path("/usr/lib/postgresql")
 START_SECONDS = 60
-REST_SERVER = "org.apache.iceberg.rest.RESTCatalogServer"
+REST_SERVER = Path(__file__).parents[1] / "infra" / "iceberg" / "rest" / "LoopbackCatalog.java"
 
 
 def free_port() -> int:
@@ -74,15 +74,10 @@ def running_rest_catalog(directory: Path, warehouse: str) -> Iterator[str]:
     """The server that the Iceberg project tests its clients with; yields its address."""
     port, jars = free_port(), jars_of("iceberg/rest")
     directory.mkdir(parents=True, exist_ok=True)
-    environment = {
-        **os.environ,
-        "CATALOG_REST_PORT": str(port),
-        "CATALOG_WAREHOUSE": warehouse,
-        "CATALOG_URI": f"jdbc:sqlite:{directory / 'catalog.db'}",
-    }
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", REST_SERVER]
+    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", str(REST_SERVER)]
+    command = [*java, str(port), f"jdbc:sqlite:{directory / 'catalog.db'}", warehouse]
     with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             _wait_until_up(process, f"http://127.0.0.1:{port}/v1/config", directory / "server.log")
             yield f"http://127.0.0.1:{port}"
