@@ -22,6 +22,8 @@ from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
+BUFFER_BYTES = 1 << 18
+"""Collected before they are written: small row groups would be written page by page."""
 ANEW = "remove the folder of its step, and the step is done again"
 
 
@@ -35,7 +37,7 @@ class ParquetOutput:
         self._store, self._schema = store, schema
         self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
         self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
-        self._output: tuple[HashedFile, pq.ParquetWriter] | None = None
+        self._output: tuple[HashedFile, pa.NativeFile, pq.ParquetWriter] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +53,7 @@ class ParquetOutput:
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
         with translated(str(self._path)):
-            self._open()[1].write_table(table)
+            self._open()[2].write_table(table)
         begin_sync(self._path)
 
     @property
@@ -62,23 +64,23 @@ class ParquetOutput:
     def forget(self) -> None:
         """Drop everything that was written so far."""
         if self._output is not None:
-            (file, writer), self._output = self._output, None
-            with translated(str(self._path)), file:
+            (file, buffer, writer), self._output = self._output, None
+            with translated(str(self._path)), file, buffer:
                 writer.close()
 
     def finish(self, folder: str, path: str) -> OutputFile:
         """Put the file at `path` below the key `folder`; one without rows is a file too."""
         with translated(str(self._path)):
-            file, _ = self._open()
+            file, *_ = self._open()
         self.forget()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=file.size, sha256=file.sha256)
 
-    def _open(self) -> tuple[HashedFile, pq.ParquetWriter]:
+    def _open(self) -> tuple[HashedFile, pa.NativeFile, pq.ParquetWriter]:
         if self._output is None:
             file = HashedFile(self._path)
-            sink = pa.PythonFile(file, mode="w")
-            self._output = file, pq.ParquetWriter(sink, self._schema, **self._options)
+            buffer = pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), BUFFER_BYTES)
+            self._output = file, buffer, pq.ParquetWriter(buffer, self._schema, **self._options)
         return self._output
 
 
