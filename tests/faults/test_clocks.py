@@ -46,7 +46,7 @@ def test_when_a_file_says_that_it_was_written_does_not_matter(seconds: float, tm
     assert admit(place, 1).verdicts() == ["accepted", "accepted"]
 
 
-def test_records_of_any_time_are_published_with_it(tmp_path: Path) -> None:
+def test_records_of_any_time_are_decoded(tmp_path: Path) -> None:
     place = place_at(tmp_path, UNDATED)
     place.arrive("orders-0/a", b"".join(batch(seq, timestamp=time) for seq, time in enumerate(TIMES)))
     narrator = Narrator(Console(quiet=True))
