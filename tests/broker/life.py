@@ -49,6 +49,13 @@ Place = tuple[str, int, int]
 """A record by topic, partition and offset."""
 
 
+class ClientsFailed(Exception):
+    """A client gave up, or did not stop in time: such a life tells nothing about Onceover."""
+
+    def __init__(self, stuck: list[str]) -> None:
+        super().__init__(f"clients gave up, or did not stop in {JOIN_SECONDS} s: {', '.join(stuck)}")
+
+
 @dataclass
 class Life:
     """One broker, its clients, and the copies: `live`, `killed`, `quiet`, and `data` after a clean stop."""
@@ -81,11 +88,16 @@ class Life:
         self._restart(kill=random.random() < 0.75)
         time.sleep(self.work_seconds)
         self.work.stopped.set()
-        for thread in threads:
-            thread.join(JOIN_SECONDS)
-        if self.failures:
-            raise self.failures[0]
+        self._await(threads)
         return self._end_quietly(has_operator=random.random() < 0.5)
+
+    def _await(self, threads: list[threading.Thread]) -> None:
+        deadline = time.monotonic() + JOIN_SECONDS
+        for thread in threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        stuck = [thread.name for thread in threads if thread.is_alive()]
+        if self.failures or stuck:
+            raise ClientsFailed(stuck) from next(iter(self.failures), None)
 
     def _start_clients(self) -> list[threading.Thread]:
         work = self.work
@@ -99,7 +111,10 @@ class Life:
             AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
-        threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in clients]
+        threads = [
+            threading.Thread(target=self._run, args=(client,), daemon=True, name=type(client).__name__)
+            for client in clients
+        ]
         for thread in threads:
             thread.start()
         return threads
