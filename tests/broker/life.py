@@ -2,8 +2,10 @@
 
 import base64
 import json
+import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -43,6 +45,13 @@ LONG_TIMEOUT_MS = 3_000_000
 SETTLE_SECONDS = 180
 OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
+
+
+def _place_of(thread: threading.Thread) -> str:
+    """The lines of clients' code that a thread is at."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    lines = traceback.extract_stack(frame) if frame else []
+    return " > ".join(f"{each.name}:{each.lineno}" for each in lines if "clients" in each.filename)
 
 
 Place = tuple[str, int, int]
@@ -95,7 +104,7 @@ class Life:
         deadline = time.monotonic() + JOIN_SECONDS
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
-        stuck = [thread.name for thread in threads if thread.is_alive()]
+        stuck = [f"{thread.name} {_place_of(thread)}" for thread in threads if thread.is_alive()]
         if self.failures or stuck:
             raise ClientsFailed(stuck) from next(iter(self.failures), None)
 
