@@ -22,6 +22,8 @@ QUIET = logging.getLogger("librdkafka")
 """Fenced producers are what is wanted here; librdkafka would tell of each."""
 QUIET.setLevel(logging.CRITICAL + 1)
 PATIENCE_SECONDS = 60.0
+LAST_SECONDS = 20.0
+"""Patience of who was told to stop: what it does not learn any more is unknown."""
 CALL_SECONDS = 10.0
 SHORT_TIMEOUT_MS = 2000
 
@@ -38,14 +40,15 @@ def _settings(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _patiently(call: Callable[[], Any]) -> None:
+def _patiently(work: Workplace, call: Callable[[], Any]) -> None:
     """`call` again while the client says that it may be tried again: the broker may be dead for a while."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
     while True:
         try:
             call()
         except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
+            patience = LAST_SECONDS if work.stopped.is_set() else PATIENCE_SECONDS
+            if not error.args[0].retriable() or time.monotonic() > began + patience:
                 raise
         else:
             return
@@ -82,7 +85,7 @@ class TransactionalClient:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 60000}
         producer = Producer(_settings(self.work, self.random.choice(CODECS), **settings))
         try:
-            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
         except KafkaException:
             return None
         return producer
@@ -94,7 +97,7 @@ class TransactionalClient:
             producer.begin_transaction()
             _send(producer, records, self.work, name)
             end = producer.commit_transaction if commits else producer.abort_transaction
-            _patiently(lambda: end(CALL_SECONDS))
+            _patiently(self.work, lambda: end(CALL_SECONDS))
         except (KafkaException, BufferError):
             self.work.journal.note(name, records, Outcome.UNKNOWN)
             return False
@@ -122,7 +125,7 @@ class ForgetfulClient:
         settings = {"transactional.id": name, "transaction.timeout.ms": self.timeout_ms}
         producer = Producer(_settings(self.work, "lz4", **settings))
         try:
-            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
             producer.begin_transaction()
             _send(producer, records, self.work, name)
             producer.flush(CALL_SECONDS)
@@ -149,11 +152,11 @@ class ZombieClient:
         first, second = self._producer(), self._producer()
         outcome = Outcome.UNKNOWN
         try:
-            _patiently(lambda: first.init_transactions(CALL_SECONDS))
+            _patiently(self.work, lambda: first.init_transactions(CALL_SECONDS))
             first.begin_transaction()
             _send(first, records, self.work, name)
             first.flush(CALL_SECONDS)
-            _patiently(lambda: second.init_transactions(CALL_SECONDS))
+            _patiently(self.work, lambda: second.init_transactions(CALL_SECONDS))
             first.commit_transaction(CALL_SECONDS)
         except KafkaException as error:
             is_fenced = error.args[0].code() in FENCED
@@ -212,7 +215,7 @@ class CopyingClient:
         """Until something goes wrong: then another consumer starts from the committed offsets."""
         consumer, producer = self._consumer(), self._producer()
         try:
-            _patiently(lambda: producer.init_transactions(CALL_SECONDS))
+            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
             number = 0
             while not self.work.stopped.is_set() and number < 8:
                 number += 1
@@ -235,9 +238,11 @@ class CopyingClient:
             _send(producer, records, self.work, name)
             positions = consumer.position(consumer.assignment())
             held = consumer.consumer_group_metadata()
-            _patiently(lambda: producer.send_offsets_to_transaction(_known(positions), held, CALL_SECONDS))
+            _patiently(
+                self.work, lambda: producer.send_offsets_to_transaction(_known(positions), held, CALL_SECONDS)
+            )
             end = producer.commit_transaction if commits else producer.abort_transaction
-            _patiently(lambda: end(CALL_SECONDS))
+            _patiently(self.work, lambda: end(CALL_SECONDS))
         except KafkaException:
             self.work.journal.note(name, records, Outcome.UNKNOWN)
             return False
