@@ -92,7 +92,7 @@ def test_a_run_whose_worker_is_killed_in_every_job_says_so_and_goes_on_from_ther
         else:
             break
 
-    assert len(said) == len(deadly.died_of) >= 5
+    assert 5 <= len(said) <= len(deadly.died_of)  # jobs that run beside each other die together
     assert all("a Python worker was killed or crashed" in words for words in said)
     assert _tree(tmp_path / "lake/runs") == _tree(tmp_path / "undisturbed/runs")
     assert [line.attempts for line in list_runs(place.lake)] == [len(said) + 1]

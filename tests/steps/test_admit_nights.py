@@ -60,11 +60,17 @@ def _log(nights: Sequence[AdmittedNight], partition: TopicPartition) -> bytes:
     return b"".join(log[name] for log in files for name in sorted(log) if name.endswith(".log"))
 
 
+def _leaves_no_time(row: BatchRow) -> bool:
+    """A control batch that ends nothing: its producer has no time, and the next night forgets it."""
+    return row.header.is_control and row.marker is None
+
+
 @settings(max_examples=12)
 @given(histories(), st.integers(0, 40), st.integers(1, 3))
 def test_a_night_cut_in_two_gives_the_verdicts_the_log_and_the_state_of_one(
     rows: list[BatchRow], cut: int, together: int
 ) -> None:
+    rows = [row for row in rows if not _leaves_no_time(row)]
     objects = [
         b"".join(map(batch_of, rows[start : start + together])) for start in range(0, len(rows), together)
     ]
