@@ -23,16 +23,16 @@ SECTIONS = (
     "floor",
     "onceover",
     "verdicts",
+    "growth",
+    "knobs",
+    "commits",
+    "kernels",
     "dump_log",
+    "live_broker",
     "duck",
     "plain_spark",
-    "live_broker",
-    "growth",
-    "commits",
-    "knobs",
-    "kernels",
 )
-"""In the order in which they run; each is a module here with `measure(room)`."""
+"""In the order in which they run, rivals last, for their memory stays; each is a module here."""
 
 
 def run_section(room: Room, section: str) -> Sequence[Row]:
