@@ -9,6 +9,7 @@ from spark_jobs.auditing.partitions import outputs_of
 from spark_jobs.auditing.transaction_facts import PublishedRange, TransactionTask
 from spark_jobs.config.settings import Publish, Settings
 from spark_jobs.flow import Step
+from spark_jobs.packing import pack
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.table_listing import read_listing
 from spark_jobs.tables.table_files import RECORDS, REPLAYED
@@ -43,7 +44,7 @@ def plan_tasks(
             bounds=bounds,
         )
         for topic, same in _by_topic(inputs)
-        for together in _packed(same, most)
+        for together in pack(same, cost=_cost, most=most)
     ]
 
 
@@ -81,19 +82,6 @@ def _record_files(folder: RunFolder, below: str) -> Mapping[str, tuple[str, ...]
 def _by_topic(inputs: Iterable[PartitionInputs]) -> Iterator[tuple[str, list[PartitionInputs]]]:
     for topic, same in groupby(inputs, lambda each: each.partition.topic):
         yield topic, list(same)
-
-
-def _packed(inputs: Iterable[PartitionInputs], most: int) -> Iterator[tuple[PartitionInputs, ...]]:
-    together: list[PartitionInputs] = []
-    total = 0
-    for each in inputs:
-        if together and total + _cost(each) > most:
-            yield tuple(together)
-            together, total = [], 0
-        together.append(each)
-        total += _cost(each)
-    if together:
-        yield tuple(together)
 
 
 def _cost(each: PartitionInputs) -> int:

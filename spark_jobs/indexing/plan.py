@@ -1,10 +1,10 @@
 """Which worker reads which bytes: small objects of a partition together, large ones in parts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.indexing.piece import Bin, Copy, Piece
+from spark_jobs.packing import pack
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
@@ -16,8 +16,6 @@ FILE_COST = 2**20
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 """Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
-
-Item = TypeVar("Item")
 
 
 def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]:
@@ -75,20 +73,6 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
             stop=min(start + length, entry.size),
             boundary=0 if start == 0 else None,
         )
-
-
-def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
-    """Neighbours together as long as they cost at most `most`."""
-    together: list[Item] = []
-    total = 0
-    for item in items:
-        if together and total + cost(item) > most:
-            yield tuple(together)
-            together, total = [], 0
-        together.append(item)
-        total += cost(item)
-    if together:
-        yield tuple(together)
 
 
 def _cost_of_piece(piece: Piece, range_bytes: int) -> int:

@@ -1,13 +1,13 @@
 """Which records become which file: neighbours of one topic together, whatever machine the run is on."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import TypeVar
 
 from spark_jobs.materialising.accounts import Account
 from spark_jobs.materialising.summaries import Chunk, FilePlan, PartitionPlan, Share
+from spark_jobs.packing import pack
 
 FILES_AT_LEAST = 8
 SMALLEST_FILE = 32 * 2**20
@@ -21,7 +21,6 @@ ACCOUNT_ROWS, ACCOUNT_COST = 1 << 20, 4096
 FILE_COST = 2**20
 """What finishing a file costs, in bytes that could be decoded meanwhile."""
 
-Item = TypeVar("Item")
 Piece = tuple[PartitionPlan, Chunk]
 
 
@@ -71,20 +70,6 @@ def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[Fi
     """Neighbouring files together: a few tasks per slot of Spark's, none too small to be worth its start."""
     share = sum(map(_cost, plans)) // (TASKS_PER_SLOT * parallelism)
     return pack(plans, cost=_cost, most=min(max(share, SMALLEST_TASK), LARGEST_TASK))
-
-
-def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
-    """Neighbours together as long as they cost at most `most`."""
-    together: list[Item] = []
-    total = 0
-    for item in items:
-        if together and total + cost(item) > most:
-            yield tuple(together)
-            together, total = [], 0
-        together.append(item)
-        total += cost(item)
-    if together:
-        yield tuple(together)
 
 
 def _cost_of_survey(plan: PartitionPlan) -> int:

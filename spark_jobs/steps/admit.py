@@ -1,6 +1,6 @@
 """`admit`: a verdict for every batch, an offset for every accepted one, the state for the next night."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -11,6 +11,7 @@ from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition,
 from spark_jobs.admitting.worker import admit_partitions
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
+from spark_jobs.packing import pack
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -98,22 +99,8 @@ def _tasks(
             folder=context.folder.key(Step.ADMIT),
             settings=context.settings,
         )
-        for number, together in enumerate(_packed(jobs))
+        for number, together in enumerate(pack(jobs, cost=lambda job: job.cost, most=COST_OF_TASKS))
     ]
-
-
-def _packed(jobs: Iterable[PartitionJob]) -> Iterator[tuple[PartitionJob, ...]]:
-    """Small partitions together, so that a task is worth its start; a large one has its own."""
-    together: list[PartitionJob] = []
-    cost = 0
-    for job in jobs:
-        if together and cost + job.cost > COST_OF_TASKS:
-            yield tuple(together)
-            together, cost = [], 0
-        together.append(job)
-        cost += job.cost
-    if together:
-        yield tuple(together)
 
 
 def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:

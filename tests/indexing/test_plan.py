@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.load import parse_settings
-from spark_jobs.indexing.plan import LARGEST_TASK, pack, pack_tasks, plan_bins
+from spark_jobs.indexing.plan import LARGEST_TASK, pack_tasks, plan_bins
+from spark_jobs.packing import pack
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 

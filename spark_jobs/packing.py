@@ -1,0 +1,20 @@
+"""Work for one task: small things together, so that a task is worth its start; large ones have their own."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> Iterator[tuple[Item, ...]]:
+    """Neighbours together as long as they cost at most `most`."""
+    together: list[Item] = []
+    total = 0
+    for item in items:
+        if together and total + cost(item) > most:
+            yield tuple(together)
+            together, total = [], 0
+        together.append(item)
+        total += cost(item)
+    if together:
+        yield tuple(together)
