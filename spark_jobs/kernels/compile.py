@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -21,6 +22,7 @@ _PACKAGE = Path(__file__).resolve().parent
 # Without the run time's reference counts a loop over many columns is nine times as fast; in return no kernel
 # allocates: the caller brings every array, which then also outlives the call.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_SETTING = RLock()
 
 
 def _source_digest() -> str:
@@ -62,14 +64,18 @@ CACHE_DIRECTORY = find_cache_directory()
 
 @contextmanager
 def _cached_in(folder: Path) -> Iterator[None]:
-    """Numba reads its setting when a function is decorated; other users of numba keep theirs."""
+    """Numba reads its setting when a function is decorated; other users of numba keep theirs.
+
+    Threads may import kernels at the same time, and none may take the setting away from another.
+    """
     settings = vars(config)
-    before = settings["CACHE_DIR"]
-    settings["CACHE_DIR"] = str(folder)
-    try:
-        yield
-    finally:
-        settings["CACHE_DIR"] = before
+    with _SETTING:
+        before = settings["CACHE_DIR"]
+        settings["CACHE_DIR"] = str(folder)
+        try:
+            yield
+        finally:
+            settings["CACHE_DIR"] = before
 
 
 _cached: list[Any] = []
