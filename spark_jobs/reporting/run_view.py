@@ -9,8 +9,8 @@ from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus, StepLine
 from spark_jobs.storage.run_folder import MANIFEST
 from spark_jobs.storage.staged import read_run_manifest
+from spark_jobs.tables.state_origins import ORIGINS
 
-ORIGINS = "origins.parquet"
 MESSAGES = "messages.json"
 MOST_ORIGINS = 300
 MOST_SET_ASIDE = 50

@@ -24,9 +24,8 @@ from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
 from spark_jobs.tables.carried_objects import CARRIED_OBJECTS
-from spark_jobs.tables.state_origins import STATE_ORIGINS
+from spark_jobs.tables.state_origins import ORIGINS, STATE_ORIGINS
 
-ORIGINS = "origins.parquet"
 CARRIED = "carried_objects.parquet"
 PARTITIONS_PER_TASK = 64
 DAY_MS = 86_400_000

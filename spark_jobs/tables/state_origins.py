@@ -6,6 +6,9 @@ import pyarrow as pa
 
 from spark_jobs.tables.contract import Column, Contract
 
+ORIGINS = "origins.parquet"
+"""The table's file in the folder of `rebuild`."""
+
 
 class StateOrigin(StrEnum):
     """What a partition's state was made of."""
