@@ -7,16 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.flow import Step
 from tests.broker import invariants
-from tests.broker.beliefs import (
-    BrokerFacts,
-    differing_decisions,
-    differing_offsets,
-    differing_producers,
-    differing_records,
-    differing_transactions,
-)
+from tests.broker.agreement import expect_agreement
+from tests.broker.beliefs import BrokerFacts, differing_records
 from tests.broker.nights import log_lake, today
 from tests.broker.promises import expect_none
 from tests.broker.upkeep import EXPIRATION_MS, Upkeep
@@ -46,12 +39,8 @@ def _read(path: Path) -> Rows:
 def _check_copy(life: Upkeep, name: str, facts: BrokerFacts, truth: Rows) -> None:
     lake = log_lake(life.place / f"lake-{name}", life.place / name)
     outcome = lake.run(today())
-    expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
-    resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
-    expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
-    expect_none(differing_producers(facts, _remembered(lake.rows("producers"))), f"producers of {name}")
-    expect_none(differing_transactions(facts, lake.rows("transactions")), f"transactions of {name}")
-    expect_none(differing_decisions(facts, lake.rows("transactions")), f"decisions of {name}")
+    producers = _remembered(lake.rows("producers"))
+    expect_agreement(lake, outcome, facts, truth, name=name, producers=producers)
     expect_none(invariants.misordered(lake.full_records()), f"offsets and sequences of {name} in order")
 
 

@@ -10,14 +10,8 @@ from typing import Any
 from spark_jobs.flow import Step
 from spark_jobs.run import RunOutcome
 from tests.broker import invariants
-from tests.broker.beliefs import (
-    BrokerFacts,
-    differing_decisions,
-    differing_offsets,
-    differing_producers,
-    differing_records,
-    differing_transactions,
-)
+from tests.broker.agreement import expect_agreement
+from tests.broker.beliefs import BrokerFacts, differing_records
 from tests.broker.clients.journal import Entry, Sent
 from tests.broker.copies import cut_at_snapshots, cut_behind
 from tests.broker.dump import write_dumps
@@ -68,13 +62,7 @@ def _check_copies(life: Life, facts: BrokerFacts, truth: Rows) -> Lake:
     for name in ("quiet", "data"):
         lake = log_lake(life.copy(f"lake-{name}"), life.copy(name))
         outcome = lake.run(today())
-        expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
-        expect_none(differing_producers(facts, lake.rows("producers")), f"producers of {name}")
-        resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
-        expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
-        transactions = lake.rows("transactions")
-        expect_none(differing_transactions(facts, transactions), f"transactions of {name}")
-        expect_none(differing_decisions(facts, transactions), f"decisions of {name}")
+        expect_agreement(lake, outcome, facts, truth, name=name, producers=lake.rows("producers"))
         expect_none(differing_groups(life.groups, lake.rows("consumer_offsets")), f"group offsets of {name}")
         expect_none(
             invariants.unaccounted_batches(lake.rows("batches"), _indexed(outcome)), "conservation of batches"

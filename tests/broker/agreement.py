@@ -1,0 +1,31 @@
+"""A night on a copy of a quiet broker's log, held against what the broker said."""
+
+from typing import Any
+
+from spark_jobs.flow import Step
+from spark_jobs.run import RunOutcome
+from tests.broker.beliefs import (
+    BrokerFacts,
+    differing_decisions,
+    differing_offsets,
+    differing_producers,
+    differing_records,
+    differing_transactions,
+)
+from tests.broker.nights import Lake
+from tests.broker.promises import expect_none
+
+Rows = list[dict[str, Any]]
+
+
+def expect_agreement(
+    lake: Lake, outcome: RunOutcome, facts: BrokerFacts, truth: Rows, *, name: str, producers: Rows
+) -> None:
+    """Records as a consumer got them; `producers`, offsets and transactions as the admin API tells them."""
+    expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
+    expect_none(differing_producers(facts, producers), f"producers of {name}")
+    resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
+    expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
+    transactions = lake.rows("transactions")
+    expect_none(differing_transactions(facts, transactions), f"transactions of {name}")
+    expect_none(differing_decisions(facts, transactions), f"decisions of {name}")
