@@ -28,8 +28,11 @@ class Visit:
         return self.page.locator(selector).first.inner_text()
 
     def table(self, caption: str) -> list[dict[str, str]]:
-        """The rows of the table whose caption begins like this, by the titles of its columns."""
-        found: list[dict[str, str]] = self.page.evaluate(READ_TABLE, caption)
+        """The rows of the table whose caption begins like this, by the titles of its columns.
+
+        Waits for it: a figure draws its table after it was opened, not while it is.
+        """
+        found: list[dict[str, str]] = self.page.wait_for_function(READ_TABLE, arg=caption).json_value()
         return found
 
     def go(self, url: str) -> None:
@@ -42,6 +45,7 @@ class Visit:
 READ_TABLE = """caption => {
   const table = [...document.querySelectorAll("table")].find(
     each => each.caption && each.caption.textContent.startsWith(caption));
+  if (!table) return null;
   const titles = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
   return [...table.tBodies[0].rows].map(
     row => Object.fromEntries([...row.cells].map((cell, i) => [titles[i], cell.innerText.trim()])));
