@@ -95,8 +95,9 @@ def _fails(nights: NightServer, fault: str, moments: list[tuple[int, int]]) -> I
 def test_a_run_killed_before_any_change_and_repeated_leaves_what_an_undisturbed_one_leaves(
     nights: NightServer,
 ) -> None:
-    for name, answer in _fails(nights, "left" if EVERY else "die", _moments(nights, NAMED)):
-        assert (name, answer.ended, answer.again, answer.different) == (name, -signal.SIGKILL, "", [])
+    tried = _fails(nights, "left" if EVERY else "die", _moments(nights, NAMED))
+    found = [(name, answer.ended, answer.again, answer.different) for name, answer in tried]
+    assert [one for one in found if one[1:] != (-signal.SIGKILL, "", [])] == []
 
 
 def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_leaves(
