@@ -1,17 +1,26 @@
-"""What all tests share: one Spark for those that need it; no example of Hypothesis is judged by the clock."""
+"""What all tests share: one Spark for those that need it; no example of Hypothesis is judged by the clock.
 
+A change is judged by the same examples everywhere; with ONCEOVER_EXPLORE=1 they are others each time.
+"""
+
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from spark_jobs.spark_session import Spark
 from tests.contacts import Contacts
 from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
 
-settings.register_profile("onceover", deadline=None)  # kernels compile on first use
+settings.register_profile(
+    "onceover",
+    deadline=None,  # kernels compile on first use
+    derandomize=not os.environ.get("ONCEOVER_EXPLORE"),
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of the test
+)
 settings.load_profile("onceover")
 
 
