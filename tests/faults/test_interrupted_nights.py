@@ -43,6 +43,8 @@ LONGEST_NIGHT_MS = 2500
 FULL_EVERY = 5
 """Each of these trials is two runs, so every moment would take an hour: these are 124 of them."""
 RANDOM_MOMENTS = 100 if EVERY else 3
+NIGHTS = (0, 1) if EVERY else (1,)
+"""Each is a test of its own, so that two processes can share them."""
 
 
 @dataclass
@@ -78,24 +80,26 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightServer]:
         yield server
 
 
-def _moments(nights: NightServer, named: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Night and number of the changes to try: the last of each kind, since more stands before it."""
+def _moments(changes: list[str], named: tuple[str, ...]) -> list[int]:
+    """Numbers of the changes to try: the last of each kind, since more stands before it."""
     if EVERY:
-        return [(night, number) for night in (0, 1) for number in range(len(nights.changes[night]))]
-    last = {kind_of(name): number for number, name in enumerate(nights.changes[1])}
-    return [(1, last[kind]) for kind in named]
+        return list(range(len(changes)))
+    last = {kind_of(name): number for number, name in enumerate(changes)}
+    return [last[kind] for kind in named]
 
 
-def _fails(nights: NightServer, fault: str, moments: list[tuple[int, int]]) -> Iterator[tuple[str, Answer]]:
-    for night, number in moments:
+def _fails(nights: NightServer, night: int, fault: str, moments: list[int]) -> Iterator[tuple[str, Answer]]:
+    for number in moments:
         name = f"night {night}, before change {number}: {nights.changes[night][number]}"
         yield name, nights.ask(Request(night=night, fault=fault, at=number))
 
 
+@pytest.mark.parametrize("night", NIGHTS)
 def test_a_run_killed_before_any_change_and_repeated_leaves_what_an_undisturbed_one_leaves(
-    nights: NightServer,
+    nights: NightServer, night: int
 ) -> None:
-    tried = _fails(nights, "left" if EVERY else "die", _moments(nights, NAMED))
+    moments = _moments(nights.changes[night], NAMED)
+    tried = _fails(nights, night, "left" if EVERY else "die", moments)
     found = [(name, answer.ended, answer.again, answer.different) for name, answer in tried]
     assert [one for one in found if one[1:] != (-signal.SIGKILL, "", [])] == []
 
@@ -111,8 +115,12 @@ def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_le
         assert (request, answer.again, answer.different) == (request, "", [])
 
 
-def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(nights: NightServer) -> None:
-    for name, answer in _fails(nights, "full", _moments(nights, WRITTEN)[:: FULL_EVERY if EVERY else 1]):
+@pytest.mark.parametrize("night", NIGHTS)
+def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(
+    nights: NightServer, night: int
+) -> None:
+    moments = _moments(nights.changes[night], WRITTEN)[:: FULL_EVERY if EVERY else 1]
+    for name, answer in _fails(nights, night, "full", moments):
         assert (name, answer.ended) == (name, FAILED), answer.said
         assert answer.said.startswith(("StoreFull: ", "ReportFailed: ")), (name, answer.said)
         assert answer.said.endswith("no space left on the device: free some and run again\n")
