@@ -12,6 +12,7 @@ from tests.broker.beliefs import (
     differing_records,
     differing_transactions,
 )
+from tests.broker.groups import GroupOffsets, differing_groups
 from tests.broker.nights import Lake
 from tests.broker.promises import expect_none
 
@@ -19,9 +20,16 @@ Rows = list[dict[str, Any]]
 
 
 def expect_agreement(
-    lake: Lake, outcome: RunOutcome, facts: BrokerFacts, truth: Rows, *, name: str, producers: Rows
+    lake: Lake,
+    outcome: RunOutcome,
+    facts: BrokerFacts,
+    truth: Rows,
+    *,
+    name: str,
+    producers: Rows,
+    groups: GroupOffsets,
 ) -> None:
-    """Records as a consumer got them; `producers`, offsets and transactions as the admin API tells them."""
+    """Records as a consumer got them; `producers`, offsets, transactions, `groups` as the admin API tells."""
     expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
     expect_none(differing_producers(facts, producers), f"producers of {name}")
     resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
@@ -29,3 +37,4 @@ def expect_agreement(
     transactions = lake.rows("transactions")
     expect_none(differing_transactions(facts, transactions), f"transactions of {name}")
     expect_none(differing_decisions(facts, transactions), f"decisions of {name}")
+    expect_none(differing_groups(groups, lake.rows("consumer_offsets")), f"group offsets of {name}")

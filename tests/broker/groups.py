@@ -25,6 +25,10 @@ class GroupOffset:
     is_pending: bool
 
 
+GroupOffsets = dict[GroupPartition, GroupOffset]
+"""Of every group and partition that has an offset, or waits for one."""
+
+
 def commit_plainly(address: str) -> None:
     """Offsets without a transaction; those of one group are forgotten again."""
     for group in (PLAIN, MIXED, FORGOTTEN):
@@ -55,8 +59,8 @@ def send_offsets(producer: Producer, address: str, group: str, number: int) -> N
     client.close()
 
 
-def ask_groups(address: str, partitions: Sequence[Tp]) -> dict[GroupPartition, GroupOffset]:
-    """What the admin API says of every group and partition that has an offset, or waits for one."""
+def ask_groups(address: str, partitions: Sequence[Tp]) -> GroupOffsets:
+    """What the admin API says."""
     client = admin(address)
     groups = [each.group_id for each in client.list_consumer_groups().result(SECONDS).valid]
     return {
@@ -91,11 +95,9 @@ def _listed(
     return list(asked[group].result(SECONDS).topic_partitions)
 
 
-def differing_groups(
-    theirs: dict[GroupPartition, GroupOffset], rows: Sequence[dict[str, Any]]
-) -> Iterator[str]:
+def differing_groups(theirs: GroupOffsets, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The admin API's answers against one night's rows of `consumer_offsets`."""
-    ours: dict[GroupPartition, GroupOffset] = {}
+    ours: GroupOffsets = {}
     for row in sorted(rows, key=lambda row: not row["pending"]):
         key = row["group"], row["topic"], row["partition"]
         before = ours.get(key)

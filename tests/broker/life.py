@@ -28,8 +28,7 @@ from tests.broker.copies import copy_live
 from tests.broker.groups import (
     MIXED,
     OPEN_ONLY,
-    GroupOffset,
-    GroupPartition,
+    GroupOffsets,
     ask_groups,
     commit_in_transactions,
     commit_plainly,
@@ -76,7 +75,7 @@ class Life:
     work: Workplace = field(init=False)
     failures: list[BaseException] = field(default_factory=list)
     hanging: int = 0
-    groups: dict[GroupPartition, GroupOffset] = field(default_factory=dict)
+    groups: GroupOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.broker = Broker((self.place / "broker").resolve(), OVERRIDES)

@@ -23,6 +23,15 @@ from tests.broker.beliefs import BrokerFacts, ask_broker
 from tests.broker.clients.java import JavaClient
 from tests.broker.clients.workplace import Workplace
 from tests.broker.copies import copy_live
+from tests.broker.groups import (
+    MIXED,
+    OPEN_ONLY,
+    GroupOffsets,
+    ask_groups,
+    commit_in_transactions,
+    commit_plainly,
+    send_offsets,
+)
 from tests.broker.judge import Broker, java_command
 from tests.broker.life import await_decisions
 from tests.broker.truth import admin, create_topics, write_truth
@@ -68,6 +77,7 @@ class Upkeep:
     broker: Broker = field(init=False)
     random: Random = field(init=False)
     work: Workplace = field(init=False)
+    groups: GroupOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -95,6 +105,7 @@ class Upkeep:
         self._await_cleaner()
         write_truth(self.broker.address, TOPICS, self.place)
         facts = ask_broker(connection, PARTITIONS)
+        self.groups = ask_groups(self.broker.address, PARTITIONS)
         copy_live(self.broker.data, self.place / "quiet")
         connection.close()
         self.broker.stop()
@@ -119,6 +130,8 @@ class Upkeep:
         self._transact(f"{phase}-transactional")
         self._send(f"{phase}-idempotent")
         self._return_forgotten(connection)
+        commit_plainly(self.broker.address)
+        commit_in_transactions(self.broker.address)
         JavaClient(self.work, f"{phase}-java", seconds=6.0).run()
 
     def _transact(self, name: str) -> None:
@@ -220,6 +233,8 @@ class Upkeep:
         producer.begin_transaction()
         self._fill(producer, "open", 40)
         producer.flush(SECONDS)
+        for group in (MIXED, OPEN_ONLY):
+            send_offsets(producer, self.broker.address, group, 23)
         return producer
 
     def _await_cleaner(self) -> None:

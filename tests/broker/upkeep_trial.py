@@ -29,7 +29,11 @@ def upkeep_trial(place: Path, seed: int) -> dict[str, int]:
     for name in ("quiet", "data"):
         _check_copy(life, name, facts, truth)
     _check_nights(life, early, truth)
-    return {"records": len(truth), "records before the upkeep": len(early)}
+    return {
+        "records": len(truth),
+        "records before the upkeep": len(early),
+        "group offsets": len(life.groups),
+    }
 
 
 def _read(path: Path) -> Rows:
@@ -40,7 +44,7 @@ def _check_copy(life: Upkeep, name: str, facts: BrokerFacts, truth: Rows) -> Non
     lake = log_lake(life.place / f"lake-{name}", life.place / name)
     outcome = lake.run(today())
     producers = _remembered(lake.rows("producers"))
-    expect_agreement(lake, outcome, facts, truth, name=name, producers=producers)
+    expect_agreement(lake, outcome, facts, truth, name=name, producers=producers, groups=life.groups)
     expect_none(invariants.misordered(lake.full_records()), f"offsets and sequences of {name} in order")
 
 

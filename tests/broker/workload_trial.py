@@ -15,7 +15,6 @@ from tests.broker.beliefs import BrokerFacts, differing_records
 from tests.broker.clients.journal import Entry, Sent
 from tests.broker.copies import cut_at_snapshots, cut_behind
 from tests.broker.dump import write_dumps
-from tests.broker.groups import differing_groups
 from tests.broker.life import Life, Place, place_of
 from tests.broker.nights import Lake, log_lake, today
 from tests.broker.promises import expect_none
@@ -62,8 +61,8 @@ def _check_copies(life: Life, facts: BrokerFacts, truth: Rows) -> Lake:
     for name in ("quiet", "data"):
         lake = log_lake(life.copy(f"lake-{name}"), life.copy(name))
         outcome = lake.run(today())
-        expect_agreement(lake, outcome, facts, truth, name=name, producers=lake.rows("producers"))
-        expect_none(differing_groups(life.groups, lake.rows("consumer_offsets")), f"group offsets of {name}")
+        producers = lake.rows("producers")
+        expect_agreement(lake, outcome, facts, truth, name=name, producers=producers, groups=life.groups)
         expect_none(
             invariants.unaccounted_batches(lake.rows("batches"), _indexed(outcome)), "conservation of batches"
         )
