@@ -17,7 +17,8 @@ import pytest
 from tests.maven import jars_of
 
 DEBIAN = Path("/usr/lib/postgresql")
-START_SECONDS = 60
+START_SECONDS = 240
+STOP_SECONDS = 120
 REST_SERVER = Path(__file__).parents[1] / "infra" / "iceberg" / "rest" / "LoopbackCatalog.java"
 
 
@@ -83,7 +84,7 @@ def running_rest_catalog(directory: Path, warehouse: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
-            process.wait(timeout=20)
+            process.wait(timeout=STOP_SECONDS)
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], address: str, log: Path) -> None:

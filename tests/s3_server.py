@@ -25,7 +25,8 @@ from infra.cluster.topology import VERSITYGW_PACKAGE, VERSITYGW_VERSION, s3_comm
 from spark_jobs.config.settings import S3Settings
 
 BUILD_SECONDS = 900
-START_SECONDS = 30
+START_SECONDS = 120
+STOP_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def running_s3_server(directory: Path) -> Iterator[S3Server]:
             yield S3Server(endpoint_url=f"http://127.0.0.1:{port}", files=files, environment=credentials)
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=STOP_SECONDS)
 
 
 def place_of_versitygw() -> Path:

@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.bench.onceover import accepted_log, committed_records
 from tests.bench.room import ROOT, Room, Row
 from tests.broker.adoption import adopt
-from tests.broker.judge import COPY_GOAL, Broker, JudgeUnavailableError, java_command, kafka_jars
+from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
+from tests.maven import GOAL
 
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 SPARK_POM = Path(__file__).with_name("spark_kafka_pom.xml")
@@ -69,7 +70,7 @@ def spark_jars() -> list[Path]:
     if not list(SPARK_JARS.glob("spark-sql-kafka*.jar")):
         if not shutil.which("mvn"):
             raise JudgeUnavailableError("Spark's Kafka source needs Maven on the PATH")
-        command = ["mvn", "-q", "-B", "-f", str(SPARK_POM), COPY_GOAL, f"-DoutputDirectory={SPARK_JARS}"]
+        command = ["mvn", "-q", "-B", "-f", str(SPARK_POM), GOAL, f"-DoutputDirectory={SPARK_JARS}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
             raise JudgeUnavailableError(f"Maven could not fetch Spark's Kafka source: {done.stdout[-300:]}")

@@ -9,10 +9,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.maven import JarsMissing, fetched_jars
+
 KAFKA_VERSION = "4.3.1"
-POM = Path(__file__).parents[2] / "infra" / "kafka" / "pom.xml"
-JARS = Path.home() / ".cache" / "onceover" / f"kafka-{KAFKA_VERSION}"
-COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 START_SECONDS = 240
 STOP_SECONDS = 120
 INTERNAL_PARTITIONS = 4
@@ -26,15 +25,10 @@ def kafka_jars() -> Path:
     """The folder with Kafka's jars, fetched through Maven the first time."""
     if not shutil.which("java"):
         raise JudgeUnavailableError("broker tests need Java on the PATH")
-    if (JARS / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        return JARS
-    if not shutil.which("mvn"):
-        raise JudgeUnavailableError("broker tests need Maven on the PATH, to fetch Kafka once")
-    command = ["mvn", "-q", "-B", "-f", str(POM), COPY_GOAL, f"-DoutputDirectory={JARS}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        raise JudgeUnavailableError(f"Maven could not fetch Kafka: {done.stdout[-500:]}{done.stderr[-500:]}")
-    return JARS
+    try:
+        return fetched_jars("kafka")
+    except JarsMissing as missing:
+        raise JudgeUnavailableError(str(missing)) from None
 
 
 def java_command(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:

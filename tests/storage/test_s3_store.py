@@ -21,7 +21,7 @@ def proxy(s3_server: S3Server) -> Iterator[FaultyS3]:
 def behind(s3_server: S3Server, proxy: FaultyS3) -> S3Store:
     """A store that reaches its server through the proxy only."""
     settings = s3_server.settings.model_copy(
-        update={"endpoint_url": proxy.endpoint_url, "read_timeout_s": 1, "part_bytes": 5 * 2**20}
+        update={"endpoint_url": proxy.endpoint_url, "read_timeout_s": 3, "part_bytes": 5 * 2**20}
     )
     return S3Store(f"s3://{s3_server.new_bucket()}", settings)
 
@@ -131,7 +131,7 @@ def test_a_body_that_always_breaks_off_is_never_taken_for_the_whole(behind: S3St
 
 def test_an_answer_that_takes_too_long_is_asked_for_again(behind: S3Store, proxy: FaultyS3) -> None:
     behind.put("a", b"bytes")
-    proxy.spoil_first(1, Spoiled(wait_s=3))
+    proxy.spoil_first(1, Spoiled(wait_s=5))
     assert behind.read("a") == b"bytes"
 
 
