@@ -25,7 +25,7 @@ from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night as run_plainly
 from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.storage.ledger import RunStatus, list_runs
+from spark_jobs.storage.ledger import LedgerLine, RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, Nights, running_airflow, until
 from tests.faults.processes import below, called_with, kill
@@ -67,12 +67,16 @@ def _killed_in(api: Api, night: date, step: Step, *, all_with_it: bool = False) 
     """A night that has come to `step` when its scheduler dies; its DAG run's id."""
     run_id = api.trigger(NIGHTLY, {"date": str(night)})
     lake = open_lake(load_settings(api.home.config))
-    until(lambda: [line for line in list_runs(lake) if line.day == night and line.steps[-1].step is step])
+    until(lambda: [line for line in list_runs(lake) if line.day == night and _is_at(line, step)])
     scheduler = running(api.home)[SCHEDULER]
     others = [*below(called_with(), scheduler), *_driver(api.home)] if all_with_it else []
     kill([scheduler, *others])
     assert api.run_state(NIGHTLY, run_id) == "running"
     return run_id
+
+
+def _is_at(line: LedgerLine, step: Step) -> bool:
+    return [each.step for each in line.steps[-1:]] == [step]
 
 
 def _driver(home: Home) -> list[int]:

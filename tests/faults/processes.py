@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ENDED = [b"Z", b"X"]
@@ -11,9 +12,10 @@ ENDED = [b"Z", b"X"]
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Ends them without a warning; returns when they have ended."""
+    """Ends them without a warning; returns when they have ended, by this or before."""
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         while (_fields(pid) or ENDED)[0] not in ENDED:
             time.sleep(0.01)
 
