@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.sample_lake import Shown, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
+from tests.browser.visit import PATIENCE_MS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -19,7 +20,9 @@ def browser() -> Iterator[Browser]:
     if found is None:
         pytest.skip("no Chromium here; install the package chromium (Debian: apt install chromium)")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox"], timeout=PATIENCE_MS
+        )
         yield launched
         launched.close()
 

@@ -151,7 +151,7 @@ def test_data_docs_are_one_click_away(browser: Browser, sample: Shown) -> None:
     with visit(browser, f"file://{sample.directory}/run.html#run={sample.run_ids[-1]}") as seen:
         seen.page.click("text=Data Docs of this audit")
         seen.page.wait_for_selector(f"h1:has-text('{sample.run_ids[-1]}')")
-        assert seen.page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
+        seen.expect("getComputedStyle(document.body).maxWidth != 'none'")
     assert seen.complaints == []
 
 
@@ -164,4 +164,4 @@ def test_another_run_can_be_chosen_and_the_keyboard_stays_where_it_is(
         seen.page.select_option("#chosen-run", sample.run_ids[0])
         seen.page.wait_for_selector(f"h1:has-text('{NIGHTS[0]}')")
         assert sample.run_ids[0] in seen.page.url
-        assert seen.page.evaluate("document.activeElement.id") == "chosen-run"
+        seen.expect("document.activeElement.id == 'chosen-run'")

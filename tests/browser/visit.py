@@ -8,6 +8,7 @@ from typing import Literal
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
 READY = "body[data-ready=true]"
+PATIENCE_MS = 180_000
 PAGES = ("index.html", "run.html", "topic.html", "producers.html", "transactions.html", "batches.html")
 Scheme = Literal["light", "dark"]
 
@@ -35,6 +36,10 @@ class Visit:
         found: list[dict[str, str]] = self.page.wait_for_function(READ_TABLE, arg=caption).json_value()
         return found
 
+    def expect(self, condition: str) -> None:
+        """Waits until this holds in the page: what a key or a click brings about may take a moment."""
+        self.page.wait_for_function(condition)
+
     def go(self, url: str) -> None:
         """Open another address, and wait until the page is drawn."""
         self.page.goto("about:blank")
@@ -56,6 +61,7 @@ READ_TABLE = """caption => {
 def visit(browser: Browser, url: str, *, width: int = 1280, scheme: Scheme = "light") -> Iterator[Visit]:
     """Open `url`, and leave it at the end."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE_MS)
     try:
         seen = Visit(context.new_page())
         page = seen.page
