@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import SystemRandom
 
 from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
@@ -13,6 +12,8 @@ from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
 
 SEED = "SEED"
+USUAL_SEED = 9
+"""Clients of all protocols, a broker that is killed, an operator; what others bring, `make soak` finds."""
 RECORDING = "recording"
 KEPT = Path(__file__).parents[2] / "build" / "broker"
 Trial = Callable[[Path, int], dict[str, int]]
@@ -25,8 +26,8 @@ TRIALS: dict[str, Trial] = {
 
 
 def chosen_seed() -> int:
-    """The one that the environment names, else a random one."""
-    return int(os.environ.get(SEED) or SystemRandom().randrange(1, 10**6))
+    """The one that the environment names, else always the same."""
+    return int(os.environ.get(SEED) or USUAL_SEED)
 
 
 @contextmanager
