@@ -26,12 +26,11 @@ def expect_agreement(
     truth: Rows,
     *,
     name: str,
-    producers: Rows,
     groups: GroupOffsets,
 ) -> None:
-    """Records as a consumer got them; `producers`, offsets, transactions, `groups` as the admin API tells."""
+    """Records as a consumer got them; producers, offsets, transactions, `groups` as the admin API tells."""
     expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
-    expect_none(differing_producers(facts, producers), f"producers of {name}")
+    expect_none(differing_producers(facts, lake.rows("producers")), f"producers of {name}")
     resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
     expect_none(differing_offsets(facts, resolved), f"offsets of {name}")
     transactions = lake.rows("transactions")

@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_jobs.protocol.records import read_records
 from tests.broker.captures import Captured, captured, write_capture
+from tests.broker.lives import lived
 from tests.broker.nights import Lake, alone_lake, today
 from tests.broker.promises import expect_none
 from tests.broker.recorder import record
@@ -30,7 +31,8 @@ def alone_trial(place: Path, seed: int, *, events: int = 400) -> dict[str, int]:
     recording.mkdir(parents=True)
     recorder = Recorder(recording.resolve(), "tv2", seed)
     try:
-        record(recorder, events, [])
+        with lived():
+            record(recorder, events, [])
     finally:
         recorder.broker.kill()
     batches = [each for each in captured(recording) if each.error is not None]

@@ -1,9 +1,11 @@
 """What Onceover believes about partitions, producers and transactions, beside what a broker says."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.protocol.producer_state_manager import PRODUCER_ID_EXPIRATION_MS
 from tests.broker.admin import (
     READ_COMMITTED,
     ActiveProducer,
@@ -54,8 +56,23 @@ def differing_producers(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str
         ours = {key[2]: _as_described(row) for key, row in newest.items() if key[:2] == tp}
         for producer_id in sorted({*theirs, *ours}):
             told, believed = theirs.get(producer_id), ours.get(producer_id)
-            if told != believed:
+            if _differ(told, believed):
                 yield f"{tp}: broker {told}, Onceover {believed}"
+
+
+def _differ(told: ActiveProducer | None, believed: ActiveProducer | None) -> bool:
+    """Who was idle for too long may be there or not: a clock makes a broker forget (facts §2.10).
+
+    A log brings such a producer back, unless a snapshot stands behind its last batch.
+    """
+    if told is None or believed is None:
+        return not all(each is None or _is_idle(each) for each in (told, believed))
+    return told != believed
+
+
+def _is_idle(producer: ActiveProducer) -> bool:
+    age_ms = time.time() * 1000 - producer.last_timestamp
+    return producer.txn_first_offset < 0 and age_ms >= PRODUCER_ID_EXPIRATION_MS
 
 
 def _as_described(row: Row) -> ActiveProducer:

@@ -13,6 +13,7 @@ from tests.broker.beliefs import ask_broker, differing_offsets, differing_produc
 from tests.broker.captures import Captured, captured, write_capture
 from tests.broker.dump import DUMPED, complaints, dump
 from tests.broker.judge import Broker
+from tests.broker.lives import lived
 from tests.broker.next_batches import expected_errors, send_next
 from tests.broker.nights import Lake, capture_lake, today
 from tests.broker.promises import expect_none
@@ -51,7 +52,8 @@ def _record(recording: Path, mode: str, seed: int, events: int) -> None:
     recording.mkdir(parents=True)
     recorder = Recorder(recording.resolve(), mode, seed)
     try:
-        record(recorder, events, [])
+        with lived():
+            record(recorder, events, [])
     finally:
         recorder.broker.kill()
 

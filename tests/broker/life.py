@@ -14,10 +14,10 @@ from typing import Any
 from tests.broker.admin import ActiveProducer, CoordinatorState, Tp, abort_hanging, producers
 from tests.broker.beliefs import OPEN_STATE, BrokerFacts, ask_broker, states
 from tests.broker.clients.aio import AioClient
+from tests.broker.clients.copying import CopyingProcess
 from tests.broker.clients.java import JavaClient, has_compiler
 from tests.broker.clients.journal import Entry, Outcome, Sent
 from tests.broker.clients.librdkafka import (
-    CopyingClient,
     ForgetfulClient,
     IdempotentClient,
     TransactionalClient,
@@ -35,6 +35,7 @@ from tests.broker.groups import (
     send_offsets,
 )
 from tests.broker.judge import Broker
+from tests.broker.lives import LifeFailed
 from tests.broker.truth import create_topics, wait_for_leaders, write_truth
 from tests.broker.wire import Connection
 
@@ -55,13 +56,6 @@ def _place_of(thread: threading.Thread) -> str:
 
 Place = tuple[str, int, int]
 """A record by topic, partition and offset."""
-
-
-class ClientsFailed(Exception):
-    """A client gave up, or did not stop in time: such a life tells nothing about Onceover."""
-
-    def __init__(self, stuck: list[str]) -> None:
-        super().__init__(f"clients gave up, or did not stop in {JOIN_SECONDS} s: {', '.join(stuck)}")
 
 
 @dataclass
@@ -104,8 +98,10 @@ class Life:
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
         stuck = [f"{thread.name} {_place_of(thread)}" for thread in threads if thread.is_alive()]
-        if self.failures or stuck:
-            raise ClientsFailed(stuck) from next(iter(self.failures), None)
+        for failure in self.failures:
+            raise LifeFailed(f"a client gave up: {failure!r}") from failure
+        if stuck:
+            raise LifeFailed(f"clients did not stop in {JOIN_SECONDS} s: {', '.join(stuck)}")
 
     def _start_clients(self) -> list[threading.Thread]:
         work = self.work
@@ -115,7 +111,7 @@ class Life:
             IdempotentClient(work, "idem"),
             ForgetfulClient(work, "late"),
             ZombieClient(work, "zombie"),
-            CopyingClient(work, "copier"),
+            CopyingProcess(work, "copier"),
             AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]

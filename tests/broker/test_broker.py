@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.broker.life import ClientsFailed
+from tests.broker.lives import LifeFailed
 from tests.broker.trials import run_trial
 
 pytestmark = [
@@ -14,21 +14,26 @@ pytestmark = [
 ]
 
 
+def _try(name: str, seed: int) -> dict[str, int]:
+    try:
+        return run_trial(name, seed)
+    except LifeFailed as failure:
+        pytest.skip(
+            f"the broker's own clients did not get along with it, so there is nothing to compare: {failure}"
+        )
+
+
 def test_captured_requests_get_the_brokers_answers_and_their_log_lives_on_in_a_broker(seed: int) -> None:
-    assert run_trial("capture", seed)["batches"] > 0
+    assert _try("capture", seed)["batches"] > 0
 
 
 def test_captured_transactions_without_their_markers_give_all_that_consumers_got(seed: int) -> None:
-    assert run_trial("alone", seed)["batches"] > 0
+    assert _try("alone", seed)["batches"] > 0
 
 
 def test_a_broker_that_compacts_deletes_forgets_and_is_upgraded_gives_what_consumers_got(seed: int) -> None:
-    assert run_trial("upkeep", seed)["records"] > 0
+    assert _try("upkeep", seed)["records"] > 0
 
 
 def test_tables_of_copies_hold_what_consumers_got_and_keep_every_promise(seed: int) -> None:
-    try:
-        compared = run_trial("workload", seed)
-    except ClientsFailed as failure:
-        pytest.skip(f"the broker's own clients did not get along with its restart: {failure!r}")
-    assert compared["records"] > 0
+    assert _try("workload", seed)["records"] > 0

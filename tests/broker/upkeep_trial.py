@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from tests.broker import invariants
 from tests.broker.agreement import expect_agreement
 from tests.broker.beliefs import BrokerFacts, differing_records
+from tests.broker.lives import lived
 from tests.broker.nights import log_lake, today
 from tests.broker.promises import expect_none
-from tests.broker.upkeep import EXPIRATION_MS, Upkeep
+from tests.broker.upkeep import Upkeep
 from tests.materialising.truth import in_order
 
 Rows = list[dict[str, Any]]
@@ -22,7 +22,8 @@ def upkeep_trial(place: Path, seed: int) -> dict[str, int]:
     """Everything in `place`; returns what was compared, raises `BrokenPromise` at the first difference."""
     life = Upkeep(place, seed)
     try:
-        facts = life.live()
+        with lived():
+            facts = life.live()
     finally:
         life.broker.kill()
     truth, early = _read(place / "truth.jsonl"), _read(place / "early-truth" / "truth.jsonl")
@@ -43,15 +44,8 @@ def _read(path: Path) -> Rows:
 def _check_copy(life: Upkeep, name: str, facts: BrokerFacts, truth: Rows) -> None:
     lake = log_lake(life.place / f"lake-{name}", life.place / name)
     outcome = lake.run(today())
-    producers = _remembered(lake.rows("producers"))
-    expect_agreement(lake, outcome, facts, truth, name=name, producers=producers, groups=life.groups)
+    expect_agreement(lake, outcome, facts, truth, name=name, groups=life.groups)
     expect_none(invariants.misordered(lake.full_records()), f"offsets and sequences of {name} in order")
-
-
-def _remembered(producers: Rows) -> Rows:
-    """Without those that a broker forgets by its clock; a log and a restart bring them back (facts §2.10)."""
-    oldest = time.time() * 1000 - EXPIRATION_MS
-    return [row for row in producers if row["last_timestamp"] is None or row["last_timestamp"] >= oldest]
 
 
 def _check_nights(life: Upkeep, early: Rows, truth: Rows) -> None:

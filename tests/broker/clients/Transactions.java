@@ -1,5 +1,5 @@
 // A transactional producer of the Java client, which bumps its epoch with every transaction (TV2).
-// Usage: java -cp kafka's jars Transactions.java ADDRESS NAME SEED; ends when its input ends.
+// Usage: java -cp kafka's jars Transactions.java NAME ADDRESS SEED; ends when its input ends.
 // Prints what became of each transaction: outcome, name, then topic, partition and value of each record.
 
 import java.util.ArrayList;
@@ -22,7 +22,7 @@ public final class Transactions {
         Random random = new Random(Long.parseLong(arguments[2]));
         int number = 0;
         while (!stopped) {
-            number = life(arguments[0], arguments[1], random, number);
+            number = life(arguments[1], arguments[0], random, number);
         }
     }
 

@@ -1,7 +1,7 @@
 """What clients sent and what became of it, as far as they were told."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -47,3 +47,25 @@ class Journal:
     def note(self, name: str, values: Iterable[Sent], outcome: Outcome) -> None:
         with self.lock:
             self.entries.append(Entry(name=name, values=tuple(values), outcome=outcome))
+
+
+class PrintedJournal(Journal):
+    """Of a client in a process of its own: a line for each entry."""
+
+    def note(self, name: str, values: Iterable[Sent], outcome: Outcome) -> None:
+        sent = (f"{topic} {partition} {value.decode()}" for topic, partition, value in values)
+        with self.lock:
+            print("\t".join([outcome, name, *sent]), flush=True)
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[Entry]:
+    """The entries that were printed; a killed client may have left the last one unfinished."""
+    for line in lines:
+        if line.endswith("\n"):
+            outcome, name, *sent = line.removesuffix("\n").split("\t")
+            yield Entry(name=name, values=tuple(map(_sent, sent)), outcome=Outcome(outcome))
+
+
+def _sent(text: str) -> Sent:
+    topic, partition, value = text.split(" ", 2)
+    return topic, int(partition), value.encode()

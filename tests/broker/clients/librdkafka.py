@@ -1,17 +1,15 @@
-"""Clients by confluent-kafka: transactions (TV1), idempotence, zombies, timeouts, read-process-write."""
+"""Clients by confluent-kafka: transactions (TV1), idempotence, zombies, timeouts."""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
-from tests.broker.clients.journal import Outcome, Sent, copy_of
+from tests.broker.clients.journal import Outcome, Sent
 from tests.broker.clients.workplace import (
     CODECS,
-    INPUTS,
-    TOPICS,
     Workplace,
     some_headers,
     some_key,
@@ -28,7 +26,7 @@ CALL_SECONDS = 10.0
 SHORT_TIMEOUT_MS = 2000
 
 
-def _settings(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
+def settings_of(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": work.address,
         "enable.idempotence": True,
@@ -40,7 +38,7 @@ def _settings(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _patiently(work: Workplace, call: Callable[[], Any]) -> None:
+def patiently(work: Workplace, call: Callable[[], Any]) -> None:
     """`call` again while the client says that it may be tried again: the broker may be dead for a while."""
     began = time.monotonic()
     while True:
@@ -54,7 +52,7 @@ def _patiently(work: Workplace, call: Callable[[], Any]) -> None:
             return
 
 
-def _send(producer: Producer, records: Sequence[Sent], work: Workplace, name: str) -> None:
+def send(producer: Producer, records: Sequence[Sent], work: Workplace, name: str) -> None:
     random = work.random(name)
     for topic, partition, value in records:
         producer.produce(
@@ -83,9 +81,9 @@ class TransactionalClient:
     def _begin_life(self) -> Producer | None:
         """None if the broker did not answer for too long, as on a machine with much else to do."""
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 60000}
-        producer = Producer(_settings(self.work, self.random.choice(CODECS), **settings))
+        producer = Producer(settings_of(self.work, self.random.choice(CODECS), **settings))
         try:
-            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
+            patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
         except KafkaException:
             return None
         return producer
@@ -95,9 +93,9 @@ class TransactionalClient:
         records, commits = some_records(self.random, name), self.random.random() < self.commits
         try:
             producer.begin_transaction()
-            _send(producer, records, self.work, name)
+            send(producer, records, self.work, name)
             end = producer.commit_transaction if commits else producer.abort_transaction
-            _patiently(self.work, lambda: end(CALL_SECONDS))
+            patiently(self.work, lambda: end(CALL_SECONDS))
         except (KafkaException, BufferError):
             self.work.journal.note(name, records, Outcome.UNKNOWN)
             return False
@@ -123,11 +121,11 @@ class ForgetfulClient:
         name = f"{self.name}.{number}"
         records = some_records(self.work.random(name), name)
         settings = {"transactional.id": name, "transaction.timeout.ms": self.timeout_ms}
-        producer = Producer(_settings(self.work, "lz4", **settings))
+        producer = Producer(settings_of(self.work, "lz4", **settings))
         try:
-            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
+            patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
             producer.begin_transaction()
-            _send(producer, records, self.work, name)
+            send(producer, records, self.work, name)
             producer.flush(CALL_SECONDS)
         except KafkaException:
             pass
@@ -152,11 +150,11 @@ class ZombieClient:
         first, second = self._producer(), self._producer()
         outcome = Outcome.UNKNOWN
         try:
-            _patiently(self.work, lambda: first.init_transactions(CALL_SECONDS))
+            patiently(self.work, lambda: first.init_transactions(CALL_SECONDS))
             first.begin_transaction()
-            _send(first, records, self.work, name)
+            send(first, records, self.work, name)
             first.flush(CALL_SECONDS)
-            _patiently(self.work, lambda: second.init_transactions(CALL_SECONDS))
+            patiently(self.work, lambda: second.init_transactions(CALL_SECONDS))
             first.commit_transaction(CALL_SECONDS)
         except KafkaException as error:
             is_fenced = error.args[0].code() in FENCED
@@ -164,7 +162,7 @@ class ZombieClient:
         self.work.journal.note(name, records, outcome)
 
     def _producer(self) -> Producer:
-        return Producer(_settings(self.work, "zstd", **{"transactional.id": self.name}))
+        return Producer(settings_of(self.work, "zstd", **{"transactional.id": self.name}))
 
 
 FENCED = {-144, 47, 90}
@@ -179,7 +177,7 @@ class IdempotentClient:
         self.random = work.random(name)
 
     def run(self) -> None:
-        producer = Producer(_settings(self.work, self.random.choice(CODECS)))
+        producer = Producer(settings_of(self.work, self.random.choice(CODECS)))
         number = 0
         while not self.work.stopped.is_set():
             number += 1
@@ -196,79 +194,3 @@ class IdempotentClient:
             self.work.journal.note(self.name, [sent], outcome)
 
         return note
-
-
-class CopyingClient:
-    """Reads the inputs, writes each record on, and commits its offsets in the same transaction."""
-
-    def __init__(self, work: Workplace, name: str) -> None:
-        self.work, self.name = work, name
-        self.random = work.random(name)
-
-    def run(self) -> None:
-        number = 0
-        while not self.work.stopped.is_set():
-            number += 1
-            self._life(number)
-
-    def _life(self, life: int) -> None:
-        """Until something goes wrong: then another consumer starts from the committed offsets."""
-        consumer, producer = self._consumer(), self._producer()
-        try:
-            _patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
-            number = 0
-            while not self.work.stopped.is_set() and number < 8:
-                number += 1
-                if not self._copy(consumer, producer, f"{self.name}.{life}.{number}"):
-                    return
-        except KafkaException:
-            return
-        finally:
-            consumer.close()
-
-    def _copy(self, consumer: Consumer, producer: Producer, name: str) -> bool:
-        """Whether to go on: after an abort the positions are back at the committed ones."""
-        messages = [each for each in consumer.consume(20, timeout=1.0) if not each.error()]
-        if not messages:
-            return True
-        records = [_copied(each, name) for each in messages]
-        commits = self.random.random() < 0.8
-        try:
-            producer.begin_transaction()
-            _send(producer, records, self.work, name)
-            positions = consumer.position(consumer.assignment())
-            held = consumer.consumer_group_metadata()
-            _patiently(
-                self.work, lambda: producer.send_offsets_to_transaction(_known(positions), held, CALL_SECONDS)
-            )
-            end = producer.commit_transaction if commits else producer.abort_transaction
-            _patiently(self.work, lambda: end(CALL_SECONDS))
-        except KafkaException:
-            self.work.journal.note(name, records, Outcome.UNKNOWN)
-            return False
-        self.work.journal.note(name, records, Outcome.COMMITTED if commits else Outcome.ABORTED)
-        return commits
-
-    def _consumer(self) -> Consumer:
-        settings = {
-            "bootstrap.servers": self.work.address,
-            "group.id": self.name,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "logger": QUIET,
-        }
-        consumer = Consumer(settings)
-        consumer.subscribe(list(INPUTS))
-        return consumer
-
-    def _producer(self) -> Producer:
-        return Producer(_settings(self.work, "gzip", **{"transactional.id": self.name}))
-
-
-def _copied(message: Any, name: str) -> Sent:
-    return "out", message.partition() % TOPICS["out"][0], copy_of(message.value(), name)
-
-
-def _known(positions: list[TopicPartition]) -> list[TopicPartition]:
-    return [position for position in positions if position.offset >= 0]

@@ -1,0 +1,36 @@
+"""A client in a process of its own: it ends with its input, and prints what became of its transactions."""
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import IO
+
+from tests.broker.clients.journal import read_lines
+from tests.broker.clients.workplace import Workplace
+
+END_SECONDS = 60
+
+
+class ClientFailed(Exception):
+    """Its process ended by itself, and not well."""
+
+
+def run_client(work: Workplace, command: Sequence[str], *, seconds: float | None = None) -> None:
+    """Until it is told to stop, or for so long. One that then does not end is killed, as clients may be."""
+    with tempfile.TemporaryFile("w+") as printed:  # a pipe that nobody reads would fill, and stop the client
+        _run(work, command, printed, seconds)
+        printed.seek(0)
+        work.journal.entries.extend(read_lines(printed))
+
+
+def _run(work: Workplace, command: Sequence[str], printed: IO[str], seconds: float | None) -> None:
+    address = [work.address, str(work.seed)]
+    with subprocess.Popen([*command, *address], stdin=subprocess.PIPE, stdout=printed) as process:
+        work.stopped.wait(seconds)
+        try:
+            process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return
+    if process.returncode:
+        raise ClientFailed(f"{command[-1]} ended with {process.returncode}")
