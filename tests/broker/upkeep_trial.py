@@ -14,7 +14,8 @@ from tests.broker.beliefs import BrokerFacts, differing_records
 from tests.broker.lives import lived
 from tests.broker.nights import log_lake, today
 from tests.broker.promises import expect_none
-from tests.broker.upkeep import COMPACTED, Upkeep
+from tests.broker.upkeep import Upkeep
+from tests.broker.upkeep_clients import COMPACTED
 from tests.materialising.truth import in_order
 
 Rows = list[dict[str, Any]]
