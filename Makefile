@@ -47,8 +47,8 @@ soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=â€
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 
-faults: setup  ## every fault at every moment of two nights (an hour or two)
-	@ONCEOVER_EVERY_FAULT=1 $(BIN)/python -m pytest -q tests/faults
+faults: setup  ## every fault at every moment of two nights (up to an hour)
+	@ONCEOVER_EVERY_FAULT=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/faults
 
 audit-deps: setup  ## look for changed packages and known vulnerabilities (needs a network, or ADVISORIES=â€¦)
 	@$(BIN)/python infra/setup/audit_deps.py $(if $(ADVISORIES),--advisories $(ADVISORIES))

@@ -43,8 +43,8 @@ LONGEST_NIGHT_MS = 2500
 FULL_EVERY = 5
 """Each of these trials is two runs, so every moment would take an hour: these are 124 of them."""
 RANDOM_MOMENTS = 100 if EVERY else 3
-NIGHTS = (0, 1) if EVERY else (1,)
-"""Each is a test of its own, so that two processes can share them."""
+NIGHTS = (0, pytest.param(1, marks=pytest.mark.xdist_group("faults"))) if EVERY else (1,)
+"""Each is a test of its own, in a group of its own, so that two processes can share them."""
 
 
 @dataclass
