@@ -22,6 +22,14 @@ from tests.steps.nights import CAPTURE, Place, day, place_at
 
 CONFIG = CAPTURE + "limits: {range_bytes: 4096}\nspark: {master: 'local[2]'}\n"
 PATIENCE_S = 300
+NEVER_DONE = (
+    "import time; from spark_jobs.cli import main; from spark_jobs.flow import Step;"
+    "from spark_jobs.storage.run_folder import RunFolder; finish = RunFolder.finish\n"
+    "def wait(self, step, **result):\n"
+    "    return time.sleep(3600) if step is Step.INDEX else finish(self, step, **result)\n"
+    "RunFolder.finish = wait; main()"
+)
+"""The command, which waits for its end before it calls `index` done: however late the kill, it is in time."""
 
 
 def _night(directory: Path, lake: str = "lake", batches: int = 200) -> Place:
@@ -60,10 +68,10 @@ def _wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> 
         time.sleep(0.02)
 
 
-def _start(place: Place) -> subprocess.Popen[bytes]:
-    """The command itself, in a process that can be killed."""
+def _start(place: Place, *program: str) -> subprocess.Popen[bytes]:
+    """The command itself, or a `program` that takes its arguments, in a process that can be killed."""
     arguments = ["--config", str(_config_file(place)), "--date", "2024-05-01", "--until", "index"]
-    command = [sys.executable, "-m", "spark_jobs", "run", *arguments]
+    command = [sys.executable, *(program or ("-m", "spark_jobs")), "run", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -103,7 +111,7 @@ def test_a_run_killed_in_index_and_repeated_gives_the_bytes_of_an_undisturbed_on
 ) -> None:
     expected = _run(_night(tmp_path, "undisturbed", batches=3000), spark)
     killed, runs = _night(tmp_path, "killed"), tmp_path / "killed/runs"
-    process = _start(killed)
+    process = _start(killed, "-c", NEVER_DONE)
     try:
         _wait_until(lambda: any(runs.glob("*/index/*/*/*.parquet")), process)
     finally:
