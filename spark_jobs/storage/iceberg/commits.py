@@ -19,7 +19,8 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.datetime import date_to_days
 
-from spark_jobs.storage.errors import PublishedDiffers, PublishFailed
+from spark_jobs.storage.damage import RESTORE
+from spark_jobs.storage.errors import Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.storage.iceberg.footers import footers_of
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
@@ -100,7 +101,16 @@ def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[st
     """The table's files of a run date by address, as of a snapshot or now."""
     of_date = EqualTo(term=Reference(RUN_DATE.name), value=DateLiteral(date_to_days(day)))
     scan = table.scan(row_filter=of_date, snapshot_id=snapshot_id)
-    return {task.file.file_path: task.file for task in scan.plan_files()}
+    try:
+        return {task.file.file_path: task.file for task in scan.plan_files()}
+    except Exception as error:  # Iceberg's reader of Avro raises whatever the damaged bytes lead it to
+        name = ".".join(table.name())
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise PublishFailed(f"{name}: its manifests cannot be read now: {error}") from error
+        raise Damaged(
+            f"{name}: its manifests in {table.location()}/metadata are damaged or gone "
+            f"({type(error).__name__}: {error}); {RESTORE}"
+        ) from error
 
 
 def change_to(table: Table, target: TableTarget, day: date) -> Change:

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.storage.errors import CatalogUnfit, PublishedDiffers, PublishFailed
+from spark_jobs.storage.errors import CatalogUnfit, Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.storage.iceberg.catalog import catalog_properties, open_catalog
 from spark_jobs.storage.iceberg.commits import publish_table
 from spark_jobs.tables.contract import Column
@@ -181,3 +181,20 @@ def test_other_catalogs_are_a_matter_of_configuration(tmp_path: Path) -> None:
         "uri": "https://catalog",
         "oauth2-server-uri": "x",
     }
+
+
+@pytest.mark.parametrize("kept", ["nothing", "half", "other bytes", "no file"])
+@pytest.mark.parametrize("kind", ["snap-*.avro", "*-m0.avro"])
+def test_damaged_manifests_are_named_with_what_to_do(
+    kind: str, kept: str, catalog: Catalog, settings: Settings
+) -> None:
+    stamp = stamp_of("r1")
+    target = target_of(settings, stamp, [1, 2])
+    publish_table(catalog, target, stamp)
+    for path in Path(settings.lake).rglob(kind):
+        data = path.read_bytes()
+        path.write_bytes({"half": data[: len(data) // 2], "other bytes": bytes(len(data))}.get(kept, b""))
+        if kept == "no file":
+            path.unlink()
+    with pytest.raises(Damaged, match=r"topics\.things: its manifests .* restore it from a copy"):
+        publish_table(catalog, target, stamp)
