@@ -11,14 +11,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.admitting.copy_chunks import CopyRules, leader_epochs_of, merged_copies
-from spark_jobs.admitting.job import AdmittedPartition, PartitionJob
+from spark_jobs.admitting.copy_chunks import CopyRules, count_misplaced, leader_epochs_of, merged_copies
+from spark_jobs.admitting.job import AdmittedPartition, MisplacedBatches, PartitionJob
 from spark_jobs.admitting.judging import Judged, PartitionMemory
 from spark_jobs.admitting.partition import PartitionNight, TaskFiles
 from spark_jobs.admitting.shared_file import gaps_table
 from spark_jobs.admitting.verdict_file import SourceOf, VerdictFile
-from spark_jobs.config.settings import CleanupPolicy
-from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.replica_copies import CopySettler
 from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
@@ -27,6 +25,7 @@ from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.storage.index_rows import is_problem, labels, values
+from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state
 
@@ -44,7 +43,8 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
     )
     rules, memory = CopyRules(settler), PartitionMemory(state, REPLAY)
     epochs = LeaderEpochs(entries=state.leader_epochs)
-    has_holes = _has_holes_by_design(job, files)
+    misplaced: MisplacedBatches | None = None
+    has_holes = has_holes_by_design(job.partition.topic, files.task.settings)
     with VerdictFile(lake, job.partition, _source_of(job)) as batches:
         night = PartitionNight(job, files, batches)
         for rows, copy in merged_copies(lake, job.copies):
@@ -54,8 +54,9 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
             night.gaps += 0 if has_holes else _keep_gaps(job, files, judged, gaps)
             night.staged_end_offset = max(night.staged_end_offset, _end_of(judged))
             epochs = _follow(epochs, judged)
+            misplaced = count_misplaced(misplaced, rows)
         after = _state_after(state, memory, epochs, rules.end_offset)
-        return night.finish(state, after, memory, ())
+        return replace(night.finish(state, after, memory, ()), misplaced=misplaced)
 
 
 def _checkpointed(job: PartitionJob, files: TaskFiles) -> Iterator[EpochEntry]:
@@ -78,13 +79,6 @@ def _end_of(judged: Judged) -> int:
     """The offset after the last batch, whatever became of it; what is no batch has none."""
     last = values(judged.rows, "base_offset") + values(judged.rows, "last_offset_delta")
     return int(np.where(is_problem(judged.rows), -1, last).max()) + 1
-
-
-def _has_holes_by_design(job: PartitionJob, files: TaskFiles) -> bool:
-    """Compacted topics have them (facts §8.2), so that only damage says that something is missing."""
-    topic = job.partition.topic
-    policy = files.task.settings.topic(topic).cleanup_policy
-    return topic in INTERNAL_TOPICS or policy is CleanupPolicy.COMPACT
 
 
 def _keep_gaps(job: PartitionJob, files: TaskFiles, judged: Judged, gaps: Rows) -> int:

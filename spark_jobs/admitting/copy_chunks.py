@@ -1,20 +1,24 @@
 """The copies of a broker's log merged by offset, with the verdicts that follow from the copies alone."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_jobs.admitting.job import MisplacedBatches
 from spark_jobs.admitting.judging import ACCEPTED, CORRUPT, OPEN, OVERLAP, Chunk, Codes
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
 from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.protocol.errors import MisplacedBatch
 from spark_jobs.protocol.record_batch import CODEC_MASK, MAGIC_V2
 from spark_jobs.storage.index_files import IndexedCopy
-from spark_jobs.storage.index_rows import chosen, concatenate, is_problem, iter_index, take, values
+from spark_jobs.storage.index_rows import chosen, concatenate, is_problem, take, values
+from spark_jobs.storage.log_rows import PLACE_COLUMNS, iter_log
 from spark_jobs.storage.object_store import ObjectStore
 
 Int64s = npt.NDArray[np.int64]
@@ -41,7 +45,7 @@ class _CopyReader:
     """One copy, read as far as the merge has come."""
 
     def __init__(self, lake: ObjectStore, copy: IndexedCopy) -> None:
-        self._pieces = _pieces(iter_index(lake, copy.keys), copy.number)
+        self._pieces = _pieces(iter_log(lake, copy), copy.number)
         self.held = next(self._pieces, None)
 
     def take_until(self, offset: int) -> Iterator[_Piece]:
@@ -138,6 +142,24 @@ def _is_wrapper(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     return wrapper
 
 
+def count_misplaced(before: MisplacedBatches | None, rows: pa.RecordBatch) -> MisplacedBatches | None:
+    """Those before, and those among `rows`."""
+    problems = rows.column("problem")
+    if problems.null_count == rows.num_rows:
+        return before
+    places = np.flatnonzero(
+        pc.starts_with(problems, MisplacedBatch.problem).fill_null(False).to_numpy(zero_copy_only=False)
+    )
+    if not len(places) or before is not None:
+        return None if before is None else replace(before, count=before.count + len(places))
+    return MisplacedBatches(
+        count=len(places),
+        object_order=int(values(rows, "object_order")[places[0]]),
+        position=int(values(rows, "position")[places[0]]),
+        reason=problems[int(places[0])].as_py(),
+    )
+
+
 def unused_chunk(rows: pa.RecordBatch, copy: int) -> Chunk:
     """Rows of a copy that has no say: the partition's word is the capture's."""
     preset = np.where(is_problem(rows), CORRUPT, OVERLAP).astype(np.int8)
@@ -162,7 +184,7 @@ def leader_epochs_of(
 
 def _epochs_in(lake: ObjectStore, copy: IndexedCopy) -> Iterator[EpochEntry]:
     """Each epoch of the copy's batches with its first offset, for every chunk."""
-    for rows in iter_index(lake, copy.keys, columns=["base_offset", "partition_leader_epoch", "problem"]):
+    for rows in iter_log(lake, copy, columns=[*PLACE_COLUMNS, "partition_leader_epoch"]):
         good = chosen(rows, ~is_problem(rows))
         epochs, offsets = values(good, "partition_leader_epoch"), values(good, "base_offset")
         known, index = np.unique(epochs, return_inverse=True)

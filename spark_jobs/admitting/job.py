@@ -62,6 +62,16 @@ class AdmitTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MisplacedBatches:
+    """How many batches of a broker's log stand at offsets that cannot be theirs, and the first of them."""
+
+    count: int
+    object_order: int
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedPartition:
     """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
 
@@ -87,6 +97,7 @@ class AdmittedPartition:
     state: str
     batches: str
     outputs: tuple[OutputFile, ...] = ()
+    misplaced: MisplacedBatches | None = None
 
     @property
     def rows(self) -> int:

@@ -55,8 +55,7 @@ def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
     partition = TopicPartition(entry.topic, entry.partition)
     if entry.role is ObjectRole.CAPTURE:
         return partition, "", ""
-    beside = f"/{entry.role}" if entry.role is ObjectRole.SWAP else ""
-    return partition, entry.source, entry.directory + beside
+    return partition, entry.source, entry.copy_directory
 
 
 def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:

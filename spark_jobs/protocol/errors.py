@@ -81,6 +81,12 @@ class ZeroFilledTail(BadLength):
     problem = "zero-filled tail"
 
 
+class MisplacedBatch(CorruptData):
+    """A base offset that the batches around it leave no room for; no checksum covers it (facts §1.3)."""
+
+    problem = "misplaced batch"
+
+
 class BadMagic(CorruptData):
     """A magic byte that no Kafka version writes."""
 

@@ -14,14 +14,15 @@ from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.rebuilding.job import Provenance, RebuildJob, RebuildTask
 from spark_jobs.rebuilding.snapshots import is_expired, newest_snapshot, offset_of, open_transactions_of
 from spark_jobs.storage.index_files import IndexedCopy
-from spark_jobs.storage.index_rows import batches_of, is_problem, iter_index, values
+from spark_jobs.storage.index_rows import batches_of, is_problem, values
+from spark_jobs.storage.log_rows import PLACE_COLUMNS, iter_log
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState
 from spark_jobs.tables.state_origins import StateOrigin
 
 REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
-OFFSETS = ["base_offset", "last_offset_delta", "partition_leader_epoch", "problem"]
+OFFSETS = [*PLACE_COLUMNS, "partition_leader_epoch"]
 
 
 def state_from_seed(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState, Provenance]:
@@ -63,7 +64,7 @@ def state_from_seed(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState,
 def _reach(lake: ObjectStore, copy: IndexedCopy) -> tuple[int, int]:
     """(newest leader epoch, end offset) of what an unclean recovery would keep of the copy."""
     epoch, end_offset = -1, 0
-    for rows in _until_problem(iter_index(lake, copy.keys, columns=OFFSETS)):
+    for rows in _until_problem(iter_log(lake, copy, columns=OFFSETS)):
         epoch = max(epoch, int(values(rows, "partition_leader_epoch").max()))
         end_offset = int(values(rows, "base_offset")[-1] + values(rows, "last_offset_delta")[-1]) + 1
     return epoch, end_offset
@@ -71,7 +72,7 @@ def _reach(lake: ObjectStore, copy: IndexedCopy) -> tuple[int, int]:
 
 def _tail(lake: ObjectStore, copy: IndexedCopy, offset: int) -> Iterator[pa.RecordBatch]:
     """The batches from the one that holds `offset` on (facts §2.12)."""
-    for rows in _until_problem(iter_index(lake, copy.keys)):
+    for rows in _until_problem(iter_log(lake, copy)):
         last = values(rows, "base_offset") + values(rows, "last_offset_delta")
         start = int(np.searchsorted(last, offset))
         if start < rows.num_rows:

@@ -11,7 +11,9 @@ from spark_jobs.kernels.rules import ACCEPTED
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.leader_epochs import UNDEFINED_EPOCH
 from spark_jobs.resolving.log_records import COLUMNS
-from spark_jobs.storage.index_rows import is_problem, iter_index, values
+from spark_jobs.storage.index_files import IndexedCopy
+from spark_jobs.storage.index_rows import is_problem, values
+from spark_jobs.storage.log_rows import iter_log
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.tables.index import INDEX
 
@@ -21,9 +23,9 @@ _SCHEMA = pa.schema([INDEX.schema.field(name) for name in _READ])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCopy:
-    """One copy of a log: keys of its index files in order, and what its checkpoint says of leaders."""
+    """One copy of a log, and what its checkpoint says of leaders."""
 
-    keys: tuple[str, ...]
+    indexed: IndexedCopy
     leader_epochs: tuple[EpochEntry, ...] = ()
 
 
@@ -63,7 +65,7 @@ def rows_of_log(
 
 
 def _good_rows(lake: ObjectStore, copy: LogCopy) -> Iterator[pa.RecordBatch]:
-    for rows in iter_index(lake, copy.keys, columns=_READ):
+    for rows in iter_log(lake, copy.indexed, columns=_READ):
         yield rows.filter(pa.array(~is_problem(rows)))
 
 

@@ -125,7 +125,7 @@ def _log_copy(staged: StagedObjects, found: NightPartition, copy: IndexedCopy) -
     own = (entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS)
     same = [entry for entry in own if (entry.source, entry.directory) == (copy.source, copy.directory)]
     return LogCopy(
-        keys=copy.keys, leader_epochs=tuple(chain.from_iterable(_epochs(staged, each) for each in same))
+        indexed=copy, leader_epochs=tuple(chain.from_iterable(_epochs(staged, each) for each in same))
     )
 
 

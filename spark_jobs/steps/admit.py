@@ -60,7 +60,7 @@ def run(context: RunContext) -> StepResult:
         ),
         counts=_counts(admitted),
         state=digest_of_states(after),
-        messages=tuple(islice(_messages(admitted), MOST_MESSAGES)),
+        messages=tuple(islice(chain(_misplaced(context, admitted), _messages(admitted)), MOST_MESSAGES)),
     )
 
 
@@ -176,13 +176,28 @@ def _counts(admitted: Sequence[AdmittedPartition]) -> dict[str, int]:
     verdicts = {
         verdict.value: sum(each.verdicts.get(verdict, 0) for each in admitted) for verdict in VERDICTS
     }
+    misplaced = sum(each.misplaced.count for each in admitted if each.misplaced is not None)
     return {
         "partitions": len(admitted),
         "batches": sum(each.rows for each in admitted),
         **{name: count for name, count in verdicts.items() if count},
         "gaps": sum(each.gaps for each in admitted),
         "critical": sum(each.critical for each in admitted),
+        **({"misplaced": misplaced} if misplaced else {}),
     }
+
+
+def _misplaced(context: RunContext, admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
+    """Where batches stand at offsets that cannot be theirs."""
+    objects = {entry.order: entry for entry in context.manifest.batches}
+    for each in admitted:
+        if (found := each.misplaced) is not None:
+            entry = objects[found.object_order]
+            where = f"{entry.source}/{entry.path} at byte {found.position}"
+            yield (
+                f"{each.partition} holds {found.count} batches at offsets that cannot be theirs, set aside "
+                f"as corrupt; the first stands in {where}: {found.reason}"
+            )
 
 
 def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.log_segments import SegmentPlace
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import RunFolder
 
@@ -15,7 +16,10 @@ INDEX_FILE_TABLE = "files.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedCopy:
-    """One copy of a partition's log: keys of its index files in arrival order, and their rows in all."""
+    """One copy of a partition's log: keys of its index files in arrival order, and their rows in all.
+
+    `segments` are those of a broker's log.
+    """
 
     partition: TopicPartition
     number: int
@@ -23,6 +27,7 @@ class IndexedCopy:
     directory: str
     keys: tuple[str, ...]
     rows: int
+    segments: tuple[SegmentPlace, ...] = ()
 
 
 def read_index_files(folder: RunFolder) -> dict[TopicPartition, tuple[IndexedCopy, ...]]:

@@ -95,6 +95,11 @@ class ManifestEntry:
         return self.path.rpartition("/")[0]
 
     @property
+    def copy_directory(self) -> str:
+        """What tells the copies of a partition's log apart: a segment on its way in is one of its own."""
+        return f"{self.directory}/{self.role}" if self.role is ObjectRole.SWAP else self.directory
+
+    @property
     def log_directory(self) -> str:
         """The broker's log directory around it: one per replica."""
         return self.directory if self.partition == NO_PARTITION else self.directory.rpartition("/")[0]

@@ -1,14 +1,18 @@
 """The partitions that a night brings something to: where from, and which copies have a say."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import SourceKind
+from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
+from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.index_files import IndexedCopy, read_index_files
-from spark_jobs.storage.manifest import NO_PARTITION, Manifest, ManifestEntry
+from spark_jobs.storage.log_segments import segment_places
+from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry
 from spark_jobs.storage.run_folder import RunFolder
+from spark_jobs.storage.staged import StagedObjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +37,44 @@ def night_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) 
     """Every partition with index files, by topic and number."""
     entries = _by_partition(manifest.entries)
     found = read_index_files(folder)
+    cleaned = read_checkpoints(manifest, StagedObjects(settings), CLEANER_OFFSET_CHECKPOINT)
     return tuple(
-        _night_partition(partition, copies, tuple(entries[partition]), settings)
+        _night_partition(
+            partition,
+            _with_segments(copies, entries[partition], _dense_from(partition, settings, cleaned)),
+            tuple(entries[partition]),
+            settings,
+        )
         for partition, copies in sorted(found.items())
+    )
+
+
+def has_holes_by_design(topic: str, settings: Settings) -> bool:
+    """Compacted topics have them (facts §8.2), so that only damage says that something is missing."""
+    return topic in INTERNAL_TOPICS or settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
+
+
+def _dense_from(
+    partition: TopicPartition, settings: Settings, cleaned: dict[TopicPartition, int]
+) -> int | None:
+    """From where on no cleaner has been, None if nobody knows."""
+    return cleaned.get(partition, None if has_holes_by_design(partition.topic, settings) else 0)
+
+
+def _with_segments(
+    copies: Iterable[IndexedCopy], entries: Iterable[ManifestEntry], dense_from: int | None
+) -> tuple[IndexedCopy, ...]:
+    """The copies, those of brokers' logs with their segments."""
+    found: dict[tuple[str, str], list[ManifestEntry]] = {}
+    for entry in entries:
+        if entry.role in SEGMENT_ROLES:
+            found.setdefault((entry.source, entry.copy_directory), []).append(entry)
+    return tuple(
+        replace(
+            copy,
+            segments=segment_places(found.get((copy.source, copy.directory), ()), dense_from=dense_from),
+        )
+        for copy in copies
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from spark_jobs.flow import Step
 from spark_jobs.protocol.batch_builder import seal
 from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.protocol.record_batch import HEADER_SIZE, TimestampType, read_header, set_max_timestamp
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -82,7 +83,8 @@ def test_replicated_cases_end_as_their_tables_say(tmp_path: Path) -> None:
     place = place_at(tmp_path, LOGS)
     for number, case in enumerate(cases):
         data = b"".join(batch_of(step.row) for step in case.steps)
-        place.arrive(f"cases-{number}/{FIRST_LOG}", data)
+        first = case.steps[0].row.header.base_offset
+        place.arrive(f"cases-{number}/{segment_file_name(first, LogFileKind.LOG)}", data)
 
     night = admit(place, 1)
 

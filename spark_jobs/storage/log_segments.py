@@ -1,0 +1,47 @@
+"""The segments behind a copy of a broker's log, as their names tell: where each begins, where it ends."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_jobs.protocol.log_files import MAX_OFFSET, parse_file_name
+from spark_jobs.protocol.log_order import OFFSETS_PER_SEGMENT
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlace:
+    """A segment: all its offsets should lie in `start` to `end` (excluded).
+
+    `is_dense` if no cleaner has been there and nothing follows: then none of its offsets is missing, and its
+    batches alone say where it ends.
+    """
+
+    object_order: int
+    start: int
+    end: int
+    is_dense: bool = False
+
+
+def segment_places(entries: Iterable[ManifestEntry], *, dense_from: int | None) -> tuple[SegmentPlace, ...]:
+    """The segments of one copy; from `dense_from` on no cleaner has been there, None if that is unknown."""
+    named = sorted((_start_of(entry), entry.order, entry.role) for entry in entries)
+    following = [*(start for start, _, _ in named), MAX_OFFSET][1:]
+    return tuple(
+        SegmentPlace(
+            object_order=order,
+            start=start,
+            end=min(after, start + OFFSETS_PER_SEGMENT),
+            is_dense=(
+                after == MAX_OFFSET
+                and role is ObjectRole.LOG
+                and dense_from is not None
+                and start >= dense_from
+            ),
+        )
+        for (start, order, role), after in zip(named, following, strict=True)
+    )
+
+
+def _start_of(entry: ManifestEntry) -> int:
+    file = parse_file_name(entry.name)
+    return 0 if file is None else file.offset

@@ -1,0 +1,77 @@
+"""`admit` on brokers' logs in which a base offset changed: that batch is set aside, what follows is taken."""
+
+import json
+from pathlib import Path
+
+from spark_jobs.flow import Step
+from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.run import MESSAGES
+from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.batches import batch, marker
+from tests.steps.nights import place_at
+
+LOGS = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
+COMPACTED = LOGS + "topics: {orders: {cleanup_policy: compact}}\n"
+FIRST_LOG = "00000000000000000000.log"
+FAR = 2**40
+
+
+def night_of(tmp_path: Path, *logs: bytes, config: str = LOGS) -> AdmittedNight:
+    """The night of orders-0, of which each of `logs` is a replica's copy."""
+    place = place_at(tmp_path, config)
+    for replica, log in enumerate(logs):
+        place.arrive(f"replica-{replica}/orders-0/{FIRST_LOG}", log)
+    return admit(place, 1)
+
+
+def said(night: AdmittedNight) -> list[str]:
+    messages: list[str] = json.loads(night.lake.read(night.key(Step.ADMIT, MESSAGES)))
+    return messages
+
+
+def test_a_batch_out_of_place_is_corrupt_and_those_behind_it_are_taken(tmp_path: Path) -> None:
+    night = night_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + FAR) + batch(3, count=3, at=3))
+    assert night.verdicts() == ["accepted", "corrupt", "accepted"]
+    assert night.offsets() == [0, None, 3]
+    assert night.gaps() == [(2, 2)]
+    assert night.state().end_offset == 6
+
+
+def test_where_it_stands_and_what_there_is_room_for_is_told(tmp_path: Path) -> None:
+    first = batch(0, count=2, at=0)
+    night = night_of(tmp_path, first + batch(2, at=2 + FAR) + batch(3, at=3))
+    reason = f"misplaced batch: expected base offset 2, found {2 + FAR}"
+    assert night.batches()[1]["reason"] == reason
+    where = f"kafka/replica-0/orders-0/{FIRST_LOG} at byte {len(first)}"
+    assert any(where in message and reason in message for message in said(night))
+
+
+def test_the_last_batch_of_a_log_is_known_by_those_before_it(tmp_path: Path) -> None:
+    night = night_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + 4))
+    assert night.verdicts() == ["accepted", "corrupt"]
+    assert night.state().end_offset == 2
+
+
+def test_a_marker_out_of_place_leaves_its_transaction_to_no_later_marker(tmp_path: Path) -> None:
+    data = batch(0, txn=True, at=0) + marker(ControlType.ABORT, at=1 + FAR)
+    night = night_of(tmp_path, data + batch(1, txn=True, at=2) + marker(at=3))
+    assert night.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
+    (transaction,) = night.transactions()
+    assert (transaction["first_offset"], transaction["gap_first_offset"]) == (0, 1)
+
+
+def test_in_a_compacted_log_damage_is_where_the_batch_is_missing(tmp_path: Path) -> None:
+    data = batch(0, txn=True, at=4) + marker(ControlType.ABORT, at=9 + FAR)
+    night = night_of(tmp_path, data + batch(1, txn=True, at=12) + marker(at=20), config=COMPACTED)
+    assert night.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
+    (transaction,) = night.transactions()
+    assert transaction["gap_first_offset"] == 5
+
+
+def test_another_replica_has_the_batch_where_it_belongs(tmp_path: Path) -> None:
+    first, second, third = (batch(n, at=n, leader_epoch=1) for n in range(3))
+    # A leader that began where this one says would have overwritten all the others.
+    changed = batch(1, at=0, leader_epoch=2)
+    night = night_of(tmp_path, first + changed + third, first + second + third)
+    assert sorted(night.verdicts()) == ["accepted"] * 3 + ["corrupt"] + ["overlap"] * 2
+    assert night.gaps() == []
