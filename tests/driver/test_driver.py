@@ -35,7 +35,7 @@ from spark_jobs.storage.lock import lake_lock
 from tests.indexing.objects import plain_object
 from tests.steps.nights import CAPTURE, place_at
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 @pytest.fixture(autouse=True)

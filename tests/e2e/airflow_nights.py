@@ -20,7 +20,13 @@ from spark_jobs.sample.nights import CONFIG, write_sample
 from spark_jobs.sample.story import NIGHTS
 
 DAG_FILES = Path(__file__).parent / "dag_files"
-PATIENCE_S = 300
+PATIENCE_S = 900
+UNHURRIED = {
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
+}
+"""On a machine with much else to do nobody is taken for dead, and no file for one that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def airflow_nights(directory: Path) -> Iterator[Nights]:
 @contextmanager
 def running_airflow(directory: Path, config: Path, settings: Mapping[str, str]) -> Iterator[Api]:
     """An Airflow that is ready; nothing of it lives beyond the block."""
-    settings = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2", **settings}  # looks more often
+    settings = {**UNHURRIED, "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2", **settings}
     home = Home(directory / "airflow", free_port(), config, dags=DAG_FILES, settings=settings)
     prepare(home)
     start(home)

@@ -9,14 +9,16 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 240_000
 
 
 def look(chromium: str, url: str, token: str) -> dict[str, Any]:
     """Goes to the entry in the navigation, as somebody who has logged in, and on to a run."""
     complaints: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE_MS
+        )
         context = browser.new_context()
         context.set_default_timeout(PATIENCE_MS)
         context.add_cookies([{"name": "_token", "value": token, "url": url}])

@@ -35,7 +35,7 @@ from tests.in_process import InProcess
 SCHEDULER = "scheduler"
 ENDED = {"success", "failed"}
 SETTINGS = {
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
 }
 """Airflow's own way to find out that a scheduler has died, sooner than by default."""

@@ -136,7 +136,7 @@ def test_a_textfile_is_replaced_whole_and_can_be_read_by_the_collector(
 def test_statsd_gets_the_same_numbers_in_packets_that_fit(published: Settings) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(60)
         address = Address(host="127.0.0.1", port=server.getsockname()[1])
         settings = published.model_copy(update={"metrics": MetricsSettings(statsd=address)})
         first = list_runs(open_lake(published))[0].run_id
