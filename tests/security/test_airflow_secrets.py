@@ -154,7 +154,10 @@ def _start(stack: ExitStack, directory: Path) -> Postgres:
 def _failed(api: Api) -> str:
     """The second night up to its first try to publish; the log of that."""
     run_id = api.trigger(NIGHTLY, {"date": str(NIGHTS[1])})
-    until(lambda: [task for task in api.tasks(NIGHTLY, run_id) if task["state"] == "up_for_retry"])
+    awaited = ("publish", "up_for_retry")
+    until(
+        lambda: [task for task in api.tasks(NIGHTLY, run_id) if (task["task_id"], task["state"]) == awaited]
+    )
     api.patch(f"dags/{NIGHTLY}/dagRuns/{quote(run_id)}", {"state": "failed"})
     [log] = (api.home.directory / "logs").glob(f"*/run_id={run_id}/task_id=publish/attempt=1.log")
     return log.read_text()
