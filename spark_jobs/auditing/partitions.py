@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.auditing.accepted_sequences import NEVER
 from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
-from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -17,6 +17,7 @@ from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.index_files import read_index_files
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest
+from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
@@ -92,7 +93,6 @@ def _inputs(
     resolved, admitted = accounts.resolved.get(partition, {}), accounts.admitted.get(partition, {})
     earlier = accounts.earlier.get(partition, {})
     is_internal = partition.topic in INTERNAL_TOPICS
-    policy = settings.topic(partition.topic).cleanup_policy
     return PartitionInputs(
         partition=partition,
         indexed=accounts.indexed.get(partition, 0),
@@ -106,7 +106,7 @@ def _inputs(
         held=tuple(resolved.get("held", ())),
         late=() if is_internal else tuple(resolved.get("late", ())),
         gaps=accounts.gaps if admitted.get("gaps") else (),
-        is_compacted=is_internal or policy is CleanupPolicy.COMPACT,
+        is_compacted=has_holes_by_design(partition.topic, settings),
         forgotten_before=_forgotten_before(folder, settings)
         if admitted.get("kind") == SourceKind.BROKER_LOG
         else NEVER,

@@ -8,8 +8,6 @@ import pyarrow as pa
 from spark_jobs.admitting.capture_judge import judge_night
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
-from spark_jobs.protocol.checkpoint import read_offsets
-from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
@@ -18,7 +16,8 @@ from spark_jobs.rebuilding.worker import rebuild_partitions
 from spark_jobs.resolving.captures import mark_all
 from spark_jobs.resolving.coordinators import fold_coordinators
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.storage.manifest import SEGMENT_ROLES, ManifestEntry, ObjectRole
+from spark_jobs.storage.broker_checkpoints import OffsetsByDirectory, read_by_directory
+from spark_jobs.storage.manifest import SEGMENT_ROLES, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
@@ -31,9 +30,6 @@ PARTITIONS_PER_TASK = 64
 DAY_MS = 86_400_000
 MOST_MESSAGES = 20
 MOST_NAMES = 5
-
-LogStarts = dict[tuple[str, str], dict[TopicPartition, int]]
-"""Log start offsets by source and log directory."""
 
 
 def run(context: RunContext) -> StepResult:
@@ -68,7 +64,10 @@ def run(context: RunContext) -> StepResult:
 def _rebuild_all(
     context: RunContext, night: Sequence[NightPartition], run_id: str, before: dict[TopicPartition, str]
 ) -> tuple[Rebuilt, ...]:
-    log_starts = _read_log_starts(context)
+    # Where a checkpoint cannot be read, a broker takes the first segment's base, and so do we.
+    log_starts = read_by_directory(
+        context.manifest, StagedObjects(context.settings), LOG_START_OFFSET_CHECKPOINT
+    )
     jobs = [
         _job(context, each, run_id if each.partition in before else "", before, log_starts) for each in night
     ]
@@ -89,7 +88,7 @@ def _job(
     found: NightPartition,
     run_id: str,
     before: dict[TopicPartition, str],
-    log_starts: LogStarts,
+    log_starts: OffsetsByDirectory,
 ) -> RebuildJob:
     segments = [offset_of(entry) for entry in found.entries if entry.role in SEGMENT_ROLES]
     starts = [
@@ -108,24 +107,6 @@ def _job(
         seeds=tuple(copy for copy in found.others if context.settings.source(copy.source).seed),
         snapshots=tuple(entry for entry in found.entries if entry.role is ObjectRole.SNAPSHOT),
     )
-
-
-def _read_log_starts(context: RunContext) -> LogStarts:
-    """Of every staged log directory, from where on its partitions still promise their records."""
-    staged = StagedObjects(context.settings)
-    return {
-        (entry.source, entry.log_directory): dict(_read_log_start(staged, entry))
-        for entry in context.manifest.entries
-        if entry.role is ObjectRole.LOG_DIRECTORY and entry.name == LOG_START_OFFSET_CHECKPOINT
-    }
-
-
-def _read_log_start(staged: StagedObjects, entry: ManifestEntry) -> Iterator[tuple[TopicPartition, int]]:
-    try:
-        found = read_offsets(staged.read(entry), source=f"{entry.source}/{entry.path}")
-    except CorruptCheckpoint:
-        return  # a broker takes the first segment's base then, and so do we
-    yield from ((TopicPartition(each.topic, each.partition), each.offset) for each in found)
 
 
 def _origins_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
