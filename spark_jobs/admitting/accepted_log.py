@@ -1,23 +1,19 @@
 """The log that a captured partition becomes: segments, snapshots, aborted transactions, leader epochs.
 
 A night begins a new segment at the partition's log end, and rolls as a broker does: before a batch that finds
-no room, whatever becomes of that batch (facts §2.3).
+no room, whatever becomes of that batch (facts §2.3). Segments are planned here, from headers; `materialise`,
+which has to read their batches, writes them.
 """
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.admitting.aborted import aborted_transactions
-from spark_jobs.admitting.batch_bytes import BatchCopier
 from spark_jobs.admitting.judging import OPEN, Chunk, Judged, PartitionMemory
 from spark_jobs.admitting.lineage import Lineage
-from spark_jobs.admitting.segment_file import SegmentFile
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.snapshots import write_snapshot
 from spark_jobs.protocol.checkpoint import EpochEntry, write_leader_epochs
@@ -26,7 +22,34 @@ from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET
 from spark_jobs.protocol.txn_index import AbortedTxn, write_txn_index
 from spark_jobs.storage.index_rows import values
 from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.planned_segments import PlannedSegment, Segments
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.segment_digest import SegmentDigest
+
+
+class _Segment:
+    """One segment while batches find room in it."""
+
+    def __init__(self, base_offset: int, first_row: int) -> None:
+        self.base_offset, self.size, self.digest = base_offset, 0, SegmentDigest()
+        self._first_row = self._stop_row = first_row
+
+    def add(self, accepted: Judged, stop_row: int) -> None:
+        """Batches that are all accepted; the last of them is the row before `stop_row`."""
+        sizes, crc = values(accepted.rows, "size"), values(accepted.rows, "crc")
+        self.digest.add(base_offset=accepted.decisions.base_offset, size=sizes, crc=crc)
+        self.size += int(sizes.sum())
+        self._stop_row = stop_row
+
+    def finish(self, leader_epoch: int) -> PlannedSegment:
+        return PlannedSegment(
+            base_offset=self.base_offset,
+            leader_epoch=leader_epoch,
+            size=self.size,
+            digest=self.digest.under(leader_epoch),
+            first_row=self._first_row,
+            stop_row=self._stop_row,
+        )
 
 
 class AcceptedLog:
@@ -39,27 +62,17 @@ class AcceptedLog:
         directory: str,
         *,
         memory: PartitionMemory,
-        copier: BatchCopier,
         lineage: Lineage,
         segment_bytes: int,
     ) -> None:
         """`directory` is the partition's, below the key `folder`."""
         self._lake, self._folder, self._directory = lake, folder, directory
-        self._memory, self._copier, self._segment_bytes = memory, copier, segment_bytes
-        self._lineage = lineage
-        self._segment: SegmentFile | None = None
+        self._memory, self._segment_bytes, self._lineage = memory, segment_bytes, lineage
+        self._segment: _Segment | None = None
+        self._segments: list[PlannedSegment] = []
         self._aborted: list[AbortedTxn] = []
         self._outputs: list[OutputFile] = []
         self._roll()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._segment is not None:
-            self._segment.__exit__(kind, error, trace)
 
     def fitting(self, chunk: Chunk) -> Iterator[Chunk]:
         """`chunk` in parts that find room in one segment each; between them the log has rolled.
@@ -83,21 +96,27 @@ class AcceptedLog:
             )
             start += count
 
-    def append(self, judged: Judged, closed: Rows) -> None:
-        """The accepted batches of a part, and the transactions that it closed."""
+    def append(self, judged: Judged, closed: Rows, *, first_row: int) -> None:
+        """The accepted batches of a part, and the transactions that it closed.
+
+        The part begins at row `first_row` of the partition's verdicts.
+        """
         aborted = list(aborted_transactions(closed, self._memory.transactions))
-        for piece in self._pieces(judged):
-            copier = replace(self._copier, leader_epoch=self._lineage.epoch_at(self._base_offset))
-            for data in copier.copy(piece):
-                if self._segment is None:
-                    self._segment = self._begin()
-                self._segment.append(data)
+        for start, piece in self._pieces(judged):
+            self._add(piece, first_row + start)
             end_offset = int(piece.decisions.last_offset[piece.is_accepted].max(initial=-1)) + 1
             self._aborted += [entry for entry in aborted if entry.last_offset < end_offset]
             aborted = [entry for entry in aborted if entry.last_offset >= end_offset]
 
-    def _pieces(self, judged: Judged) -> Iterator[Judged]:
-        """`judged` whole, unless batches that had waited came in with it and are too many for the segment.
+    def _add(self, piece: Judged, first_row: int) -> None:
+        places = np.flatnonzero(piece.is_accepted)
+        if places.size:
+            if self._segment is None:
+                self._segment = self._begin(first_row + int(places[0]))
+            self._segment.add(piece.take(places), first_row + int(places[-1]) + 1)
+
+    def _pieces(self, judged: Judged) -> Iterator[tuple[int, Judged]]:
+        """`judged` in parts, each with its first row; one, unless batches that had waited find no room.
 
         Then segments begin in between without a snapshot; a broker finds the state from the one before.
         """
@@ -110,22 +129,22 @@ class AcceptedLog:
                 self._base_offset, self._snapshot = self._next_offset(judged, start), b""
                 continue
             count = max(count, 1)  # a batch of a night when segments could be larger has one for itself
-            yield judged.part(start, start + count)
+            yield start, judged.part(start, start + count)
             start += count
 
     def _next_offset(self, judged: Judged, start: int) -> int:
         accepted = np.flatnonzero(judged.is_accepted[start:])
         return int(judged.decisions.base_offset[start + accepted[0]])
 
-    def finish(self) -> tuple[tuple[OutputFile, ...], tuple[EpochEntry, ...]]:
-        """The files of the night, and the partition's leader epochs after it."""
+    def finish(self) -> tuple[Segments, tuple[OutputFile, ...], tuple[EpochEntry, ...]]:
+        """The segments of the night, its other files, and the partition's leader epochs after it."""
         self._end_segment()
         end_offset = self._memory.producers.end_offset
         leader_epochs = self._lineage.finish(end_offset)
-        if self._outputs:
+        if self._segments:
             self._put_snapshot(end_offset, write_snapshot(self._memory.producers.canonical()))
             self._put(LEADER_EPOCH_CHECKPOINT, write_leader_epochs(leader_epochs))
-        return tuple(self._outputs), leader_epochs
+        return tuple(self._segments), tuple(self._outputs), leader_epochs
 
     def _room(
         self,
@@ -145,20 +164,17 @@ class AcceptedLog:
         self._base_offset = self._memory.producers.end_offset
         self._snapshot = write_snapshot(self._memory.producers.canonical())
 
-    def _begin(self) -> SegmentFile:
+    def _begin(self, first_row: int) -> _Segment:
         if self._base_offset and self._snapshot:
             self._put_snapshot(self._base_offset, self._snapshot)
-        return SegmentFile(self._lake, self._base_offset)
+        return _Segment(self._base_offset, first_row)
 
     def _end_segment(self) -> None:
         if self._segment is None:
             return
         base_offset = self._segment.base_offset
-        written = self._lineage.epoch_at(base_offset)
-        settled = self._lineage.settle(base_offset, self._segment.sha256)
-        if settled != written:
-            self._segment.restamp(settled)
-        self._outputs.append(self._segment.finish(self._folder, self._directory))
+        written = self._segment.digest.under(self._lineage.epoch_at(base_offset))
+        self._segments.append(self._segment.finish(self._lineage.settle(base_offset, written)))
         if self._aborted:
             name = segment_file_name(self._segment.base_offset, LogFileKind.TXN_INDEX)
             self._put(name, write_txn_index(self._aborted))
@@ -170,4 +186,4 @@ class AcceptedLog:
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._directory}/{name}"
         self._lake.put(f"{self._folder}/{path}", data, lasting=False)
-        self._outputs.append(OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest()))
+        self._outputs.append(OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest()))

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from spark_jobs.admitting.accepted_log import AcceptedLog
-from spark_jobs.admitting.batch_bytes import BatchCopier
 from spark_jobs.admitting.capture_chunks import CaptureObjects, with_markers
 from spark_jobs.admitting.capture_judge import CaptureJudge
 from spark_jobs.admitting.copy_chunks import unused_chunk
@@ -27,14 +26,13 @@ from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state
 
 NO_TRANSACTIONS = np.empty(0, dtype=TRANSACTION)
 
 
 def admit_capture(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
-    """Judges the batches in arrival order, gives offsets to those that it takes, and writes the log."""
+    """Judges the batches in arrival order, gives offsets to those that it takes, and plans the log."""
     with ExitStack() as stack:
         return _Capture(job, files, stack).admit()
 
@@ -55,7 +53,7 @@ class _Capture:
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
         self._night = PartitionNight(job, files, stack.enter_context(batches))
         self._night.carried = len(self._waiting)
-        self._log = stack.enter_context(self._open_log())
+        self._log = self._open_log()
 
     def _waiting_before(self) -> Rows:
         """The batches that earlier nights left waiting; in memory `object` is their object's order."""
@@ -66,17 +64,11 @@ class _Capture:
         return rows
 
     def _open_log(self) -> AcceptedLog:
-        copier = BatchCopier(
-            objects=self._objects,
-            staged=StagedObjects(self._task.settings),
-            leader_epoch=self._state.leader_epoch,
-        )
         return AcceptedLog(
             self._task.lake,
             self._task.folder,
             f"log/{self._job.partition}",
             memory=self._memory,
-            copier=copier,
             lineage=Lineage(self._state, self._job.truncation),
             segment_bytes=self._task.settings.limits.segment_bytes,
         )
@@ -93,13 +85,14 @@ class _Capture:
         for copy in job.unused:
             for rows in iter_index(lake, copy.keys):
                 self._night.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
-        outputs, leader_epochs = self._log.finish()
+        segments, outputs, leader_epochs = self._log.finish()
         after = replace(_state_after(self._state, self._memory, parked), leader_epochs=leader_epochs)
         self._night.staged_end_offset = after.end_offset
-        return self._night.finish(self._state, after, self._memory, outputs)
+        admitted = self._night.finish(self._state, after, self._memory, outputs)
+        return replace(admitted, segments=segments)
 
     def _keep(self, judged: Judged, closed: Rows) -> None:
-        self._log.append(judged, closed)
+        self._log.append(judged, closed, first_row=self._night.rows)
         self._night.keep(judged, closed)
 
     def _end(self) -> str:

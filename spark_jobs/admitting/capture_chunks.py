@@ -9,6 +9,7 @@ import pyarrow as pa
 from spark_jobs.admitting.judging import CORRUPT, INVALID_RECORD, OPEN, Chunk, Codes
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import OnGap
+from spark_jobs.kernels.log_bytes import MARKER_SIZE, marker_checksums
 from spark_jobs.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -23,9 +24,6 @@ from spark_jobs.storage.index_rows import concatenate, is_problem, labels, take,
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.tables.batches import MARKER_OBJECT
 from spark_jobs.tables.index import INDEX
-
-MARKER_SIZE = 78
-"""Bytes of a marker's batch (facts §1.5)."""
 
 
 class CaptureObjects:
@@ -107,6 +105,8 @@ def marker_rows(markers: pa.Table) -> pa.RecordBatch:
     """Markers as rows of the index; they stand in no object."""
     count = markers.num_rows
     timestamp = markers["timestamp"].to_numpy()
+    names = ("producer_id", "producer_epoch", "control_type", "coordinator_epoch")
+    given = {name: markers[name].to_numpy() for name in names}
     known = {
         "object_order": np.full(count, MARKER_OBJECT),
         "position": -1 - np.arange(count),
@@ -118,10 +118,8 @@ def marker_rows(markers: pa.Table) -> pa.RecordBatch:
         "base_sequence": np.full(count, -1),
         "record_count": np.ones(count),
         "problem": pa.nulls(count, pa.string()),
-        **{
-            name: markers[name].to_numpy()
-            for name in ("producer_id", "producer_epoch", "control_type", "coordinator_epoch")
-        },
+        "crc": marker_checksums({**given, "max_timestamp": timestamp}),
+        **given,
     }
     columns = {name: known.get(name, np.zeros(count)) for name in INDEX.schema.names}
     return INDEX.cast(pa.table(columns)).combine_chunks().to_batches()[0]

@@ -9,23 +9,22 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.manifest import ManifestEntry, Truncation
 from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.planned_segments import Segments
 from spark_jobs.storage.run_folder import OutputFile
 
 PARTITION_COST = 4096
 """What opening a partition and writing its files costs, in batches that could be judged meanwhile."""
-BATCH_COST = 256
-"""Bytes that go into the accepted log while one batch could be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionJob:
     """One partition: its state file at the start, the copies to judge, and copies that have no say.
 
-    `unused` are brokers' logs of a captured partition. `objects` are the staged objects behind a capture,
-    from which accepted batches are copied; those of earlier nights have negative orders. `checkpoints` hold
-    the leader epochs of a broker's log. `markers` is the key of a file of the table `markers`, empty if the
-    capture brings its own or nobody knows any. `truncation` is the log of a capture that another run wrote.
-    `is_cleaned` if a broker noted that its cleaner was there.
+    `unused` are brokers' logs of a captured partition. `objects` are the staged objects behind a capture;
+    those of earlier nights have negative orders. `checkpoints` hold the leader epochs of a broker's log.
+    `markers` is the key of a file of the table `markers`, empty if the capture brings its own or nobody
+    knows any. `truncation` is the log of a capture that another run wrote. `is_cleaned` if a broker noted
+    that its cleaner was there.
     """
 
     partition: TopicPartition
@@ -42,8 +41,7 @@ class PartitionJob:
     @property
     def cost(self) -> int:
         """What admitting it takes, in batches that could be judged meanwhile."""
-        copied = sum(entry.size for entry in self.objects)
-        return PARTITION_COST + sum(copy.rows for copy in (*self.copies, *self.unused)) + copied // BATCH_COST
+        return PARTITION_COST + sum(copy.rows for copy in (*self.copies, *self.unused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,8 @@ class AdmittedPartition:
     """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
 
     Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log. A
-    broker's log was staged up to `staged_end_offset`; for a capture that is its log end.
+    broker's log was staged up to `staged_end_offset`; for a capture that is its log end. `segments` are those
+    of a capture's accepted log that are still to be written.
     """
 
     partition: TopicPartition
@@ -98,6 +97,7 @@ class AdmittedPartition:
     batches: str
     outputs: tuple[OutputFile, ...] = ()
     misplaced: MisplacedBatches | None = None
+    segments: Segments = ()
 
     @property
     def rows(self) -> int:

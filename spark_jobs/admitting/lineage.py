@@ -26,11 +26,11 @@ class Lineage:
         known = [epoch for epoch, start_offset in old if start_offset <= base_offset]
         return max([self._latest, *known[-1:]])
 
-    def settle(self, base_offset: int, sha256: str) -> int:
+    def settle(self, base_offset: int, digest: str) -> int:
         """The epoch that the finished segment has to have: its own, or the new one if the old log ends."""
         if self._old is None:
             return self._latest
-        if self._segments.pop(base_offset, None) == sha256:
+        if self._segments.pop(base_offset, None) == digest:
             self._epochs = self._epochs.assign(self.epoch_at(base_offset), base_offset)
         else:
             self._cut_off(self._old, base_offset)

@@ -32,6 +32,11 @@ class PartitionNight:
         self._transactions = 0
         self.gaps = self.critical = self.markers = self.carried = self.staged_end_offset = 0
 
+    @property
+    def rows(self) -> int:
+        """Verdicts so far."""
+        return self._batches.rows
+
     def keep(self, judged: Judged, closed: Rows) -> None:
         """A chunk's verdicts, and the transactions that it closed."""
         self.markers += int(np.count_nonzero(values(judged.rows, "object_order") == MARKER_OBJECT))

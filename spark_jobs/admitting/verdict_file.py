@@ -52,6 +52,10 @@ class VerdictFile:
         return f"batches/{self._partition}.parquet"
 
     @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    @property
     def verdicts(self) -> dict[Verdict, int]:
         """How often each verdict was given, none that was not."""
         return {VERDICTS[code]: int(count) for code, count in enumerate(self.counts) if count}

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from spark_jobs.flow import Step
 from spark_jobs.storage.layout import run_key
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
+from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.run_folder import DONE, EXPIRED, INPUTS, MANIFEST
 
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
@@ -14,7 +15,7 @@ VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
 KEPT_NAMES = frozenset(
     {DONE, "partitions.parquet", "state.parquet", "folds.parquet", "files.parquet", "messages.json"}
 )
-KEPT_BELOW = f"{Step.ADMIT}/log/"
+KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")
 """The accepted log of captured partitions: Onceover is their broker."""
 
 

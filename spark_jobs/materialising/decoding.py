@@ -1,11 +1,12 @@
 """Committed batches → the records of a table, in Arrow, a bounded piece at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kernels.arrow import RECORD_SCHEMA
@@ -28,6 +29,8 @@ ReadBytes = Callable[[int, int, int], bytes]
 """(object order, start, length) → bytes of a staged object."""
 NameObject = Callable[[int], str]
 """Object order → a name for messages."""
+ShowRows = Callable[[BatchRows], npt.NDArray[np.bool_]]
+"""Which batches are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,44 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring batches of one object, and its bytes from `start` on."""
+
+    rows: BatchRows
+    buffer: bytes
+    start: int
+
+    def shown(self, shows: ShowRows) -> "Stretch":
+        """Only the batches that are shown, in the same bytes."""
+        return replace(self, rows=self.rows.take(shows(self.rows)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Stretches that are decoded together, several only where they are small.
+
+    `stop` is the number of rows up to its last one, among all that are read.
+    """
+
+    stretches: tuple[Stretch, ...]
+    stop: int
+
+    def shown(self, shows: ShowRows) -> "Reading":
+        """Only what is shown, and of the stretches those that hold any of it."""
+        shown = (stretch.shown(shows) for stretch in self.stretches)
+        return replace(self, stretches=tuple(stretch for stretch in shown if stretch.rows.rows))
+
+    def joined(self) -> tuple[bytes, BatchRows]:
+        """All bytes as one, and all batches with positions that count there."""
+        if len(self.stretches) == 1:
+            [stretch] = self.stretches
+            return stretch.buffer, stretch.rows.move(-stretch.start)
+        ends = accumulate((len(stretch.buffer) for stretch in self.stretches), initial=0)
+        moved = [each.rows.move(at - each.start) for each, at in zip(self.stretches, ends, strict=False)]
+        return b"".join(stretch.buffer for stretch in self.stretches), join_rows(moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
     """Reads staged objects; a batch that is not what `index` saw ends the run, an unreadable one does not."""
 
@@ -54,41 +95,48 @@ class Decoder:
 
     def decode(self, rows: BatchRows) -> Iterator[Piece]:
         """The records of `rows` in order."""
+        return chain.from_iterable(map(self.pieces, self.readings(rows)))
+
+    def readings(self, rows: BatchRows) -> Iterator[Reading]:
+        """The bytes of `rows`, in order, as much at a time as is decoded at once."""
         for neighbours in gather_reads(rows, plan_reads(rows)):
-            stretches = [rows.take(stretch) for stretch in neighbours]
-            buffers = [self._read(stretch) for stretch in stretches]
-            pieces = self._together(stretches, buffers) if len(stretches) > 1 else ()
-            yield from pieces or chain.from_iterable(map(self._alone, stretches, buffers))
+            stretches = tuple(self._read(rows.take(stretch)) for stretch in neighbours)
+            yield Reading(stretches=stretches, stop=neighbours[-1].stop)
 
-    def _read(self, stretch: BatchRows) -> bytes:
-        start, end = stretch.span
-        return self.read(int(stretch.object_order[0]), start, end - start)
+    def pieces(self, reading: Reading) -> Iterator[Piece]:
+        """The records of what was read."""
+        pieces = self._together(reading) if len(reading.stretches) > 1 else ()
+        yield from pieces or chain.from_iterable(map(self._alone, reading.stretches))
 
-    def _alone(self, stretch: BatchRows, buffer: bytes) -> Iterator[Piece]:
-        """One stretch; what is wrong with it is said with its place."""
-        start, _ = stretch.span
-        moved = stretch.move(-start)
-        if not find_intact(buffer, moved.headers).all():
-            name = self.name(int(stretch.object_order[0]))
+    def check(self, stretch: Stretch) -> None:
+        """Raises `ObjectChanged` unless the batches are those that were indexed."""
+        if not find_intact(stretch.buffer, stretch.rows.move(-stretch.start).headers).all():
+            name = self.name(int(stretch.rows.object_order[0]))
             raise ObjectChanged(f"{name}: its batches are not those that were indexed")
+
+    def _read(self, rows: BatchRows) -> Stretch:
+        start, end = rows.span
+        buffer = self.read(int(rows.object_order[0]), start, end - start)
+        return Stretch(rows=rows, buffer=buffer, start=start)
+
+    def _alone(self, stretch: Stretch) -> Iterator[Piece]:
+        """One stretch; what is wrong with it is said with its place."""
+        self.check(stretch)
+        moved = stretch.rows.move(-stretch.start)
         kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
         for alike in moved.parts(kinds):
-            yield from self._pieces(alike, buffer, start)
+            yield from self._pieces(alike, stretch.buffer, stretch.start)
 
-    def _together(self, stretches: Sequence[BatchRows], buffers: Sequence[bytes]) -> tuple[Piece, ...]:
+    def _together(self, reading: Reading) -> tuple[Piece, ...]:
         """Many small stretches as one; none if anything about them is unusual: then each has its turn."""
-        rows = join_rows(stretches)
-        sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
-        starts = np.array([stretch.span[0] for stretch in stretches], dtype=np.int64)
-        shift = np.repeat(np.cumsum(sizes) - sizes - starts, [stretch.rows for stretch in stretches])
-        headers = rows.headers._replace(position=rows.headers.position + shift)
-        buffer = b"".join(buffers)
-        if (headers.magic < MAGIC_V2).any() or not find_intact(buffer, headers).all():
+        buffer, moved = reading.joined()
+        if (moved.headers.magic < MAGIC_V2).any() or not find_intact(buffer, moved.headers).all():
             return ()
         limit = self.limits.decompressed_bytes
-        decoded = tuple(decode_batches(buffer, headers, limit=limit, budget=PIECE_BYTES))
+        decoded = tuple(decode_batches(buffer, moved.headers, limit=limit, budget=PIECE_BYTES))
         if any(each.problems for each in decoded):
             return ()
+        rows = join_rows([stretch.rows for stretch in reading.stretches])
         return tuple(Piece(rows=rows, records=each.records, problems=()) for each in decoded)
 
     def _pieces(self, rows: BatchRows, buffer: bytes, origin: int) -> Iterator[Piece]:

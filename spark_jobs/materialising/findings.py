@@ -15,6 +15,7 @@ from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.own_tables import OWN_TABLES
 from spark_jobs.tables.quarantine import QuarantineKind
 
@@ -42,11 +43,12 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """Collects rows of the table `unreadable`, writes rows of `quarantine`, and counts."""
+    """Collects rows of the table `unreadable` and segments, writes rows of `quarantine`, and counts."""
 
     quarantine: TableFiles
     run_date: date
     unreadable: list[Row] = field(default_factory=list)
+    segments: list[OutputFile] = field(default_factory=list)
     decoded: int = 0
     legacy: int = 0
     unfit: int = 0

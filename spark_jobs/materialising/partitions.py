@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spark_jobs.config.settings import Settings
@@ -12,6 +13,7 @@ from spark_jobs.materialising.summaries import ObjectPlace, PartitionPlan, Writt
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.planned_segments import read_segments
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
 
@@ -24,8 +26,9 @@ Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
 def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, ...]:
     """Every partition ever seen, those of Kafka's own topics too, whether it has news or not."""
     table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
-    rows = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist()
-    return tuple(_plan(folder, row, places) for row in rows)
+    rows, segments = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist(), read_segments(folder)
+    plans = (_plan(folder, row, places) for row in rows)
+    return tuple(replace(plan, segments=segments.get(plan.partition, ())) for plan in plans)
 
 
 def read_accounts(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate, groupby
 from operator import itemgetter
 
@@ -38,13 +39,13 @@ def plan_files(
 
 
 def divide(pieces: Sequence[Piece], file_bytes: int) -> Iterator[list[Piece]]:
-    """The pieces of a topic, in order and in shares as equal as pieces allow.
+    """The pieces of a topic, in order and in shares as equal as pieces allow; a segment is one piece.
 
     Were files filled one after the other, the last would be a rest that one worker does while others wait.
     """
-    ends = list(accumulate(chunk.bytes for _, chunk in pieces))
+    ends = list(accumulate(chunk.cost for _, chunk in pieces))
     count = number_of_files(ends[-1] if ends else 0, file_bytes)
-    middles = (2 * end - chunk.bytes for end, (_, chunk) in zip(ends, pieces, strict=True))
+    middles = (2 * end - chunk.cost for end, (_, chunk) in zip(ends, pieces, strict=True))
     shares = [middle * count // max(2 * ends[-1], 1) for middle in middles]
     for _, share in groupby(zip(shares, pieces, strict=True), key=itemgetter(0)):
         yield [piece for _, piece in share]
@@ -77,14 +78,20 @@ def _cost_of_survey(plan: PartitionPlan) -> int:
 
 
 def _cost(plan: FilePlan) -> int:
-    return FILE_COST + plan.bytes
+    return FILE_COST + plan.cost
 
 
 def _shares(pieces: Iterable[Piece]) -> Iterator[Share]:
     for _, group in groupby(pieces, key=lambda piece: piece[0].partition):
         together = list(group)
-        plan, chunks = together[0][0], tuple(chunk for _, chunk in together)
+        plan, chunks = together[0][0], tuple(_joined(chunk for _, chunk in together))
         yield Share(plan=_with_needed_objects(plan, chunks), chunks=chunks)
+
+
+def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Chunks of the same rows as one: planning needs small ones, reading large ones."""
+    for _, group in groupby(chunks, key=lambda chunk: (chunk.held, chunk.segment)):
+        yield reduce(Chunk.join, group)
 
 
 def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> PartitionPlan:
@@ -92,4 +99,5 @@ def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> Partit
     tonight = [chunk for chunk in chunks if not chunk.held]
     first = min((chunk.first_object for chunk in tonight), default=0)
     last = max((chunk.last_object for chunk in tonight), default=-1)
-    return replace(plan, objects=tuple(place for place in plan.objects if first <= place.order <= last))
+    objects = tuple(place for place in plan.objects if first <= place.order <= last)
+    return replace(plan, objects=objects, segments=())

@@ -14,6 +14,7 @@ from spark_jobs.kernels.columns import HeaderColumns, concatenate
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.tables.batches import MARKER_OBJECT
 
 NONE = -1
 """Stands for a null offset."""
@@ -44,6 +45,12 @@ class BatchRows:
         """Whether a batch holds records rather than a marker."""
         is_control = (self.headers.attributes & CONTROL_FLAG).astype(np.bool_)
         return ~is_control | (self.headers.magic < MAGIC_V2)
+
+    @property
+    def is_given_marker(self) -> npt.NDArray[np.bool_]:
+        """Whether a batch is a marker that the coordinator's log gave: it stands in no object."""
+        given: npt.NDArray[np.bool_] = self.object_order == MARKER_OBJECT
+        return given
 
     @property
     def last_offset(self) -> npt.NDArray[np.int64]:

@@ -1,11 +1,12 @@
 """What workers of `materialise` are asked and what they answer: small values that travel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.planned_segments import PlannedSegment, Segments
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.table_files import RECORDS, REPLAYED
 from spark_jobs.tables.table_names import table_name
@@ -34,7 +35,8 @@ class PartitionPlan:
 
     `batches` and `outcomes` are keys in the lake, empty without any; `held` names files of carried rows, by
     ascending offset. `late` are first offsets of transactions whose held rows are published though they lie
-    before `first_offset`. `objects` are those that `batches` may speak of.
+    before `first_offset`. `objects` are those that `batches` may speak of, `segments` those of the accepted
+    log that `batches` fill.
     """
 
     partition: TopicPartition
@@ -45,6 +47,7 @@ class PartitionPlan:
     held: tuple[str, ...] = ()
     late: tuple[int, ...] = ()
     objects: tuple[ObjectPlace, ...] = ()
+    segments: Segments = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class Chunk:
     """Neighbouring rows of a partition, and what the committed ones among them hold.
 
     The rows are those of a file of carried rows that `held` names, or of the table `batches`. Objects are a
-    range of orders.
+    range of orders. Of a capture, a chunk is a whole `segment` of the accepted log.
     """
 
     held: str
@@ -63,6 +66,24 @@ class Chunk:
     bytes: int
     first_object: int
     last_object: int
+    segment: PlannedSegment | None = None
+
+    @property
+    def cost(self) -> int:
+        """Bytes that are read for it."""
+        return self.segment.size if self.segment is not None else self.bytes
+
+    def join(self, later: "Chunk") -> "Chunk":
+        """Both, and the rows between them, of which none is shown."""
+        return replace(
+            self,
+            stop_row=later.stop_row,
+            batches=self.batches + later.batches,
+            records=self.records + later.records,
+            bytes=self.bytes + later.bytes,
+            first_object=min(self.first_object, later.first_object),
+            last_object=max(self.last_object, later.last_object),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +125,9 @@ class FilePlan:
         return f"quarantine/{self.name}-{part:03d}.parquet"
 
     @property
-    def bytes(self) -> int:
-        return sum(chunk.bytes for share in self.shares for chunk in share.chunks)
+    def cost(self) -> int:
+        """Bytes that are read for it."""
+        return sum(chunk.cost for share in self.shares for chunk in share.chunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +154,7 @@ class Written:
 
     `quarantine` are files of that table, about `unfit` records and batches of earlier nights. `hidden` counts
     records before the first offset to publish, in a batch that reaches beyond it, `legacy` those of the older
-    formats, whose number no header says.
+    formats, whose number no header says. `segments` are files of accepted logs.
     """
 
     plan: FilePlan
@@ -143,6 +165,7 @@ class Written:
     unfit: int
     hidden: int
     legacy: int
+    segments: tuple[OutputFile, ...] = ()
 
     @property
     def records(self) -> int:

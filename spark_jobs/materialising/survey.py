@@ -1,7 +1,7 @@
 """How much of a partition is to be published, in chunks that files can be planned with."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,9 +11,12 @@ from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.materialising.sources import held_rows, rows_of_night
 from spark_jobs.materialising.summaries import Chunk, PartitionPlan
 from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.planned_segments import PlannedSegment
 
 CHUNK_BYTES = 8 * 2**20
 """Committed bytes of one chunk: what planning files is exact to."""
+NO_OBJECT = 2**31 - 1
+"""Beyond every object's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +36,42 @@ def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
     view = view_of(lake, plan)
     for held in plan.held:
         yield from chunks_of(held_rows(lake, held), view, first_row=0, held=held)
+    if plan.segments:
+        yield from (_segment_chunk(lake, plan, view, segment) for segment in plan.segments)
+        return
     first_row = 0
     for rows in rows_of_night(lake, plan):
         yield from chunks_of(rows, view, first_row=first_row)
         first_row += rows.rows
+
+
+def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> Chunk:
+    """A segment of the accepted log is written whole, whatever of it is shown."""
+    chunk = Chunk(
+        held="",
+        first_row=segment.first_row,
+        stop_row=segment.stop_row,
+        batches=0,
+        records=0,
+        bytes=0,
+        first_object=NO_OBJECT,
+        last_object=-NO_OBJECT,
+        segment=segment,
+    )
+    for rows in rows_of_night(lake, plan, segment.first_row, segment.stop_row):
+        shown = np.flatnonzero(view.shows(rows))
+        logged = rows.object_order[rows.is_accepted & ~rows.is_given_marker]
+        chunk = chunk.join(
+            replace(
+                chunk,
+                batches=shown.size,
+                records=int(np.maximum(rows.headers.record_count[shown], 0).sum()),
+                bytes=int(rows.headers.size[shown].sum()),
+                first_object=int(logged.min(initial=NO_OBJECT)),
+                last_object=int(logged.max(initial=-NO_OBJECT)),
+            )
+        )
+    return chunk
 
 
 def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[Chunk]:

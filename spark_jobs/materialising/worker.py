@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `materialise`: committed batches in, files of records out."""
+"""What runs in a Spark task of `materialise`: batches in, files of committed records and the log out."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,11 +11,15 @@ from spark_jobs.materialising.decoding import Decoder, Piece
 from spark_jobs.materialising.findings import QUARANTINE_SCHEMA, Findings, Place
 from spark_jobs.materialising.json_values import ValueSchema
 from spark_jobs.materialising.outcome_files import view_of
+from spark_jobs.materialising.outcomes import View
 from spark_jobs.materialising.record_table import RECORD_OPTIONS, RecordTable
+from spark_jobs.materialising.rows import BatchRows
+from spark_jobs.materialising.segment_file import SegmentFile, logged
 from spark_jobs.materialising.sources import rows_and_objects
-from spark_jobs.materialising.summaries import FilePlan, Share, TableFile, Workshop, Written
+from spark_jobs.materialising.summaries import FilePlan, PartitionPlan, Share, TableFile, Workshop, Written
 from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.planned_segments import PlannedSegment
 from spark_jobs.storage.topic_contract import topic_contract
 from spark_jobs.tables.unreadable import UNREADABLE
 
@@ -57,28 +61,52 @@ def write_records(
         unfit=findings.unfit,
         hidden=findings.decoded - findings.unfit - sum(file.rows for file in files),
         legacy=findings.legacy,
+        segments=tuple(findings.segments),
     )
 
 
 def _planned(workshop: Workshop, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
     for share in plan.shares:
-        yield from _records(workshop, share, findings)
+        view = view_of(workshop.lake, share.plan)
+        yield from _Partition(workshop=workshop, plan=share.plan, view=view, findings=findings).records(share)
 
 
-def _records(workshop: Workshop, share: Share, findings: Findings) -> Iterator[pa.Table]:
-    """The rows of the table for one partition, in order of offsets."""
-    plan, view = share.plan, view_of(workshop.lake, share.plan)
-    records = RecordTable(partition=plan.partition.partition, view=view, run_date=workshop.run_date)
-    values = value_schema(workshop.settings.topic(plan.partition.topic))
-    for chunk in share.chunks:
-        objects, parts = rows_and_objects(workshop.lake, workshop.settings, plan, chunk)
-        place = Place(partition=plan.partition, held=chunk.held, objects=objects)
-        decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
-        for rows in parts:
-            for piece in decoder.decode(rows.take(view.shows(rows))):
-                findings.add(place, piece)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partition:
+    """One partition's share of a file."""
+
+    workshop: Workshop
+    plan: PartitionPlan
+    view: View
+    findings: Findings
+
+    def records(self, share: Share) -> Iterator[pa.Table]:
+        """The rows of the table, in order of offsets."""
+        workshop, partition = self.workshop, self.plan.partition
+        records = RecordTable(partition=partition.partition, view=self.view, run_date=workshop.run_date)
+        values = value_schema(workshop.settings.topic(partition.topic))
+        for chunk in share.chunks:
+            objects, parts = rows_and_objects(workshop.lake, workshop.settings, self.plan, chunk)
+            place = Place(partition=partition, held=chunk.held, objects=objects)
+            decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
+            for piece in self._pieces(decoder, chunk.segment, parts):
+                self.findings.add(place, piece)
                 table = records.rows_of(piece)
-                yield table if values is None else fitting(table, values, place, piece, findings)
+                yield table if values is None else fitting(table, values, place, piece, self.findings)
+
+    def _pieces(
+        self, decoder: Decoder, segment: PlannedSegment | None, parts: Iterator[BatchRows]
+    ) -> Iterator[Piece]:
+        """The records that are shown; a segment of the accepted log is written on the way."""
+        if segment is None:
+            for rows in parts:
+                yield from decoder.decode(rows.take(self.view.shows(rows)))
+            return
+        with SegmentFile(self.workshop.lake, self.plan.partition, segment) as file:
+            for rows in parts:
+                for reading in logged(decoder, file, rows.take(rows.is_accepted)):
+                    yield from decoder.pieces(reading.shown(self.view.shows))
+            self.findings.segments.append(file.finish(self.workshop.folder))
 
 
 def value_schema(topic: TopicSettings) -> ValueSchema | None:

@@ -22,6 +22,7 @@ from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states
 from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
@@ -55,6 +56,7 @@ def run(context: RunContext) -> StepResult:
         outputs=(
             listing,
             put_states(context.folder, Step.ADMIT, after),
+            put_segments(context.folder, ((each.partition, each.segments) for each in admitted)),
             *chain.from_iterable(summary.outputs for summary in summaries),
             *chain.from_iterable(each.outputs for each in admitted),
         ),

@@ -1,8 +1,12 @@
-"""`materialise`: committed batches → files of records, not yet visible to anyone; no record meets the JVM."""
+"""`materialise`: committed batches → files of records, not yet visible to anyone; no record meets the JVM.
+
+The accepted log of captures is written here, too: its batches are in hand.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, groupby
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
@@ -34,9 +38,10 @@ def run(context: RunContext) -> StepResult:
     places = find_places(context.folder, context.manifest, context.settings)
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
+    internal = [plan for plan in plans if plan.partition.topic in INTERNAL_TOPICS]
     with ThreadPoolExecutor(1) as beside:
         relayed = beside.submit(relay, context, workshop)
-        surveyed = survey(context, topics)
+        surveyed = survey(context, (*topics, *map(_unshown, internal)))
         written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
         own = {**account(context, workshop, plans, written), **relayed.result()}
     entries = (*topic_entries(context, topics, written), *own_entries(context, own))
@@ -61,9 +66,14 @@ def workshop_of(context: RunContext) -> Workshop:
     )
 
 
+def _unshown(plan: PartitionPlan) -> PartitionPlan:
+    """A partition of Kafka's own: nothing of it is published, but it may have a log to write."""
+    return replace(plan, first_offset=0, end_offset=0, held=(), late=())
+
+
 def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
-    """How much each partition has to publish, for those that have anything."""
-    promising = [plan for plan in plans if plan.first_offset < plan.end_offset or plan.late]
+    """How much each partition has to publish or to log, for those that have anything."""
+    promising = [plan for plan in plans if plan.first_offset < plan.end_offset or plan.late or plan.segments]
     packed = pack_surveys(promising, context.spark.parallelism) if promising else ()
     tasks = [SurveyTask(plans=together, lake=context.lake) for together in packed]
     found = chain.from_iterable(context.run_tasks(survey_partitions, tasks))
@@ -166,6 +176,7 @@ def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
     """Everything that workers wrote."""
     for each in written:
         yield from (file.output for file in each.files)
+        yield from each.segments
         if each.unreadable is not None:
             yield each.unreadable.output
 

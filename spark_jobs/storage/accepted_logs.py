@@ -4,7 +4,6 @@ What comes out is a broker's log directory without indexes: a broker rebuilds th
 linked, since a broker goes on writing to the last segment.
 """
 
-import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.errors import BrokenChain, BrokenRun
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.run_folder import OutputFile, RunFolder, read_inputs
-
-LOG = "log/"
+from spark_jobs.storage.planned_segments import LOG
+from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone, read_inputs
+from spark_jobs.storage.segment_digest import content_digest, segment_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +59,25 @@ def accepted_logs(
 def log_parts(lake: ObjectStore, run_id: str) -> Iterator[LogPart]:
     """The files that one run added to the accepted logs."""
     folder = RunFolder(lake, read_inputs(lake, run_id))
-    done = folder.done(Step.ADMIT)
-    if done is None:
-        raise BrokenRun(f"{run_id}: is final, but its step {Step.ADMIT} is not there any more")
+    for step in (Step.ADMIT, Step.MATERIALISE):
+        done = folder.done(step)
+        if done is None:
+            raise BrokenRun(
+                f"{run_id}: its accepted log is not whole: its step {step} is not done, or is gone; "
+                "run its night again, at least until materialise"
+            )
+        yield from _parts_of(folder, done)
+
+
+def _parts_of(folder: RunFolder, done: StepDone) -> Iterator[LogPart]:
     for output in done.outputs:
         if output.path.startswith(LOG):
             directory, _, name = output.path.removeprefix(LOG).rpartition("/")
             found = parse_partition_dir(directory)
             if found is not None:
                 partition = TopicPartition(found.topic, found.partition)
-                yield LogPart(
-                    partition=partition, name=name, key=folder.key(Step.ADMIT, output.path), output=output
-                )
+                key = folder.key(done.step, output.path)
+                yield LogPart(partition=partition, name=name, key=key, output=output)
 
 
 def write_log(lake: ObjectStore, parts: PartitionParts, directory: Path) -> int:
@@ -81,11 +87,10 @@ def write_log(lake: ObjectStore, parts: PartitionParts, directory: Path) -> int:
 
 
 def _copy(lake: ObjectStore, part: LogPart, target: Path) -> int:
-    digest = hashlib.sha256()
     with target.open("wb") as file:
         for chunk in lake.chunks(part.key):
             file.write(chunk)
-            digest.update(chunk)
-    if digest.hexdigest() != part.output.sha256:
-        raise BrokenRun(f"{lake.url_of(part.key)}: is not what its run wrote: its SHA-256 is another one")
+    digest = segment_digest if part.base_offset is not None else content_digest
+    if digest(target) != part.output.digest:
+        raise BrokenRun(f"{lake.url_of(part.key)}: is not what its run wrote: its digest is another one")
     return part.output.size

@@ -74,7 +74,7 @@ class ParquetOutput:
             file, *_ = self._open()
         self.forget()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
-        return OutputFile(path=path, size=file.size, sha256=file.sha256)
+        return OutputFile(path=path, size=file.size, digest=file.sha256)
 
     def _open(self) -> tuple[HashedFile, pa.NativeFile, pq.ParquetWriter]:
         if self._output is None:

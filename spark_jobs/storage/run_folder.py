@@ -51,11 +51,14 @@ class RunInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFile:
-    """One file that a step wrote; `path` is relative to the step's folder."""
+    """One file that a step wrote; `path` is relative to the step's folder.
+
+    `digest` is its SHA-256, but of a segment of the accepted log what `SegmentDigest` makes of its batches.
+    """
 
     path: str
     size: int
-    sha256: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class RunFolder:
     def put(self, step: Step, path: str, data: bytes) -> OutputFile:
         """Writes one small output of `step`."""
         self.lake.put(self.key(step, path), data, lasting=False)
-        return OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        return OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest())
 
     def begin(self, step: Step) -> None:
         """Clears what an interrupted attempt at `step` left behind, its mark first."""

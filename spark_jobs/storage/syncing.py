@@ -3,6 +3,7 @@
 import ctypes
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,11 +21,26 @@ def sync(path: Path) -> None:
 
 
 def begin_sync(path: Path) -> None:
-    """The disk begins with a large file now, not in half a minute; where this cannot be said, nothing."""
+    """The disk begins with a large file now, not in half a minute; where this cannot be said, nothing.
+
+    A thread says it: a disk that has enough to do lets whoever speaks to it wait.
+    """
     send = _sync_file_range()
     if send is not None and path.stat().st_size >= LARGE_BYTES:
-        with _opened(path) as file:
-            send(file, 0, 0, _WRITE)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        _speaker().submit(_send_off, send, file)
+
+
+def _send_off(send: Callable[..., int], file: int) -> None:
+    try:
+        send(file, 0, 0, _WRITE)
+    finally:
+        os.close(file)
+
+
+@cache
+def _speaker() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="sync")
 
 
 @cache

@@ -15,12 +15,13 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.checkpoint import read_leader_epochs
 from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.accepted_logs import LogPart, log_parts
 from spark_jobs.storage.chain import Chain, EntryKind
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Truncation
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.planned_segments import LOG, Segments, read_segments
+from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import states_before
 
@@ -49,10 +50,11 @@ def truncations(lake: ObjectStore, chain: Chain, day: date) -> tuple[Truncation,
         used = _by_partition(others)
         starts = dict(readers.map(lambda each: _start(lake, *each), _states(lake, chain, day, used)))
         free = _free_epochs(used, starts)
-        written = _written(lake, chain, day) if free else {}
+        folder = _last_run(lake, chain, day) if free else None
+        written = read_segments(folder) if folder is not None else {}
 
         def truncation(partition: TopicPartition) -> Truncation:
-            return _truncation(lake, partition, free[partition], written.get(partition, []))
+            return _truncation(folder, partition, free[partition], written.get(partition, ()))
 
         return tuple(readers.map(truncation, sorted(free)))
 
@@ -113,31 +115,27 @@ def _collides(end: LogEnd, start: LogEnd) -> bool:
     return end.end_offset > start.end_offset and end.leader_epoch >= start.leader_epoch
 
 
-def _written(lake: ObjectStore, chain: Chain, day: date) -> dict[TopicPartition, list[LogPart]]:
-    """What the last run of the date has written, whether it still speaks or not."""
+def _last_run(lake: ObjectStore, chain: Chain, day: date) -> RunFolder | None:
+    """The last run of the date, whether it still speaks or not, if what it wrote is still there."""
     runs = [entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN and entry.day == day]
     if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, PARTITIONS)) is None:
-        return {}
-    found: dict[TopicPartition, list[LogPart]] = {}
-    for part in log_parts(lake, runs[-1]):
-        found.setdefault(part.partition, []).append(part)
-    return found
+        return None
+    return RunFolder(lake, read_inputs(lake, runs[-1]))
 
 
 def _truncation(
-    lake: ObjectStore, partition: TopicPartition, leader_epoch: int, parts: list[LogPart]
+    folder: RunFolder | None, partition: TopicPartition, leader_epoch: int, segments: Segments
 ) -> Truncation:
-    epochs = [each for part in parts if part.name == LEADER_EPOCH_CHECKPOINT for each in _epochs(lake, part)]
-    segments = [(part.base_offset, part.output.sha256) for part in parts if part.base_offset is not None]
     return Truncation(
         topic=partition.topic,
         partition=partition.partition,
         leader_epoch=leader_epoch,
-        epochs=tuple(epochs),
-        segments=tuple(sorted(segments)),
+        epochs=tuple(_epochs(folder, partition)) if folder is not None and segments else (),
+        segments=tuple((segment.base_offset, segment.digest) for segment in segments),
     )
 
 
-def _epochs(lake: ObjectStore, part: LogPart) -> Iterator[tuple[int, int]]:
-    found = read_leader_epochs(lake.read(part.key), source=lake.url_of(part.key))
+def _epochs(folder: RunFolder, partition: TopicPartition) -> Iterator[tuple[int, int]]:
+    key = folder.key(Step.ADMIT, f"{LOG}{partition}", LEADER_EPOCH_CHECKPOINT)
+    found = read_leader_epochs(folder.lake.read(key), source=folder.lake.url_of(key))
     return ((entry.epoch, entry.start_offset) for entry in found)

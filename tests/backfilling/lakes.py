@@ -15,7 +15,6 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
-from spark_jobs.storage.accepted_logs import accepted_logs, write_log
 from spark_jobs.storage.chain import Chain, read_chain
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from tests.in_process import InProcess
@@ -77,9 +76,13 @@ def run_tree(place: Place, run_id: str) -> dict[str, str]:
 def log_directory(place: Place, target: Path) -> dict[TopicPartition, Path]:
     """The accepted log of every partition, written out as a broker's directory."""
     found = {}
-    for partition, parts in accepted_logs(place.lake, chain_of(place)).items():
-        write_log(place.lake, parts, target / str(partition))
-        found[partition] = target / str(partition)
+    for entry in chain_of(place).current.values():
+        of_night = AdmittedNight(place, entry.run_id)
+        for partition in of_night.partitions():
+            found[partition] = target / str(partition)
+            found[partition].mkdir(parents=True, exist_ok=True)
+            for name, data in of_night.log(partition).items():
+                (found[partition] / name).write_bytes(data)
     return found
 
 

@@ -18,7 +18,7 @@ DEATHS = (
     ("^staging/", 1, "after"),
     ("^runs/2024-05-02.*/inputs.json", 1, "after"),
     ("^runs/2024-05-02.*/index/_done.json", 1, "before"),
-    ("^runs/2024-05-02.*/log/orders-0/.*log$", 1, "after"),
+    ("^runs/2024-05-02.*/admit/segments", 1, "after"),
     ("^runs/2024-05-02.*/admit/_done.json", 1, "after"),
     ("^chain/", 1, "before"),
     ("^chain/", 1, "after"),

@@ -63,7 +63,7 @@ class Lake:
     def outputs(self, outcome: RunOutcome) -> dict[str, str]:
         """The digest of every file that a run wrote before it published."""
         return {
-            f"{done.step}/{output.path}": output.sha256
+            f"{done.step}/{output.path}": output.digest
             for done in outcome.done
             if done.step is not Step.PUBLISH
             for output in done.outputs

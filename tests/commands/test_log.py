@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_jobs.cli import app
+from spark_jobs.flow import Step
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
 from spark_jobs.protocol import snapshot
@@ -38,8 +39,8 @@ def nights(tmp_path: Path) -> tuple[Place, AdmittedNight]:
     place.arrive("dt=2024-05-01/payments-3/a", batch(0))
     second = batch(0, pid=3, txn=True) + marker(ControlType.ABORT, pid=2, epoch=1) + batch(12, value=LARGE)
     place.arrive("dt=2024-05-02/orders-0/c", second)
-    admit(place, 1)
-    return place, admit(place, 2)
+    admit(place, 1, until=Step.MATERIALISE)
+    return place, admit(place, 2, until=Step.MATERIALISE)
 
 
 def test_the_directory_holds_what_a_broker_needs(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
@@ -113,11 +114,11 @@ def test_a_file_that_was_changed_in_the_lake_is_not_handed_out(
     nights: tuple[Place, AdmittedNight], tmp_path: Path
 ) -> None:
     place, _ = nights
-    [path] = (place.directory / "lake/runs").glob("*/admit/log/payments-3/*.log")
+    [path] = (place.directory / "lake/runs").glob("*/materialise/log/payments-3/*.log")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     result = _call(place, tmp_path / "out")
     assert result.exit_code == 1
-    assert "SHA-256" in result.stderr
+    assert "is not what its run wrote" in result.stderr
 
 
 def test_kafkas_own_dump_tool_reads_every_file(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:

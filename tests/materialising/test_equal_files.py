@@ -1,8 +1,11 @@
 """A topic's files: as equal as pieces allow, none above what a file may hold."""
 
-from spark_jobs.materialising.plan import SMALLEST_FILE, divide, number_of_files
+from dataclasses import replace
+
+from spark_jobs.materialising.plan import SMALLEST_FILE, divide, number_of_files, plan_files
 from spark_jobs.materialising.summaries import Chunk, PartitionPlan
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.planned_segments import PlannedSegment
 
 MIB = 2**20
 PLAN = PartitionPlan(partition=TopicPartition("orders", 0), first_offset=0, end_offset=1)
@@ -17,6 +20,24 @@ def chunk(size: int) -> Chunk:
 def sizes(pieces: list[int], file_bytes: int = 256 * MIB) -> list[int]:
     files = divide([(PLAN, chunk(size)) for size in pieces], file_bytes)
     return [sum(each.bytes for _, each in file) for file in files]
+
+
+def test_what_counts_of_a_segment_is_what_is_read_not_what_is_shown() -> None:
+    segment = PlannedSegment(base_offset=0, leader_epoch=0, size=40 * MIB, digest="", first_row=0, stop_row=1)
+    pieces = [(PLAN, replace(chunk(shown), segment=segment)) for shown in (0, 40 * MIB, MIB, 0)]
+
+    assert [len(file) for file in divide(pieces, 256 * MIB)] == [1, 1, 1, 1]
+
+
+def test_small_chunks_of_one_file_are_read_as_one() -> None:
+    chunks = [replace(chunk(MIB), first_row=row, stop_row=row + 2, last_object=row) for row in (0, 3, 7)]
+
+    [file] = plan_files([(PLAN, chunks)], file_bytes=256 * MIB)
+
+    [[joined]] = [share.chunks for share in file.shares]
+    assert (joined.first_row, joined.stop_row) == (0, 9)
+    assert (joined.bytes, joined.batches, joined.records) == (3 * MIB, 3, 3)
+    assert (joined.first_object, joined.last_object) == (0, 7)
 
 
 def test_no_file_is_a_rest() -> None:

@@ -19,6 +19,8 @@ from tests.recordings.compare_truth import consume
 from tests.resolving.capture_lake import CaptureLake, capture_lake
 from tests.resolving.night_lake import Batch, Resolved
 from tests.resolving.test_resolve_cases import at_night, cluster_at, send, started
+from tests.steps.admitted import AdmittedNight
+from tests.steps.nights import Place
 
 COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
 FIRST, SECOND, _ = PARTITIONS
@@ -35,8 +37,8 @@ def night(lake: CaptureLake, cluster: Cluster, number: int = 0) -> tuple[Resolve
 
 def log_files(lake: CaptureLake, found: Resolved, partition: TopicPartition) -> dict[str, bytes]:
     """The accepted log of the night."""
-    store, folder = lake.nights.lake, step_key(found.run_id, Step.ADMIT, "log", str(partition))
-    return {file.key.rpartition("/")[2]: store.read(file.key) for file in store.list(folder)}
+    place = Place(lake.nights.directory, lake.nights.settings)
+    return AdmittedNight(place, found.run_id).log(partition)
 
 
 @pytest.mark.parametrize("version", [TV0, TV2])

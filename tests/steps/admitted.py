@@ -7,12 +7,20 @@ import pyarrow as pa
 from rich.console import Console
 
 from spark_jobs.flow import Step
+from spark_jobs.materialising.partitions import find_places
+from spark_jobs.materialising.plan import plan_files
+from spark_jobs.materialising.summaries import PartitionPlan, Workshop
+from spark_jobs.materialising.survey import SurveyTask, survey_partitions
+from spark_jobs.materialising.worker import DecodeTask, decode_files
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.planned_segments import read_segments
+from spark_jobs.storage.run_folder import RunFolder, read_inputs
+from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.storage.states import read_states
 from tests.in_process import InProcess
@@ -22,12 +30,14 @@ from tests.steps.nights import day as day_of
 ORDERS = TopicPartition("orders", 0)
 
 
-def admit(place: Place, day: int | date, *, spark: Spark | None = None) -> "AdmittedNight":
-    """The night of that day, up to `admit`; in this process unless told otherwise."""
+def admit(
+    place: Place, day: int | date, *, spark: Spark | None = None, until: Step = Step.ADMIT
+) -> "AdmittedNight":
+    """The night of that day, up to `admit` and in this process unless told otherwise."""
     outcome = run_night(
         place.settings,
         day_of(day) if isinstance(day, int) else day,
-        until=Step.ADMIT,
+        until=until,
         spark=spark or InProcess(),
         narrator=Narrator(Console(quiet=True)),
     )
@@ -38,7 +48,7 @@ class AdmittedNight:
     """What a run left behind."""
 
     def __init__(self, place: Place, run_id: str) -> None:
-        self.lake, self.run_id = place.lake, run_id
+        self.lake, self.settings, self.run_id = place.lake, place.settings, run_id
 
     def key(self, step: Step, *parts: str) -> str:
         return step_key(self.run_id, step, *parts)
@@ -78,6 +88,32 @@ class AdmittedNight:
         return get_state(self.lake, self.states()[partition])
 
     def log(self, partition: TopicPartition = ORDERS) -> dict[str, bytes]:
-        """The files of the accepted log, by name."""
+        """The files of the accepted log, by name; segments as `materialise` would write them."""
         found = self.lake.list(self.key(Step.ADMIT, "log", str(partition)))
-        return {each.key.rpartition("/")[2]: self.lake.read(each.key) for each in found}
+        files = {each.key.rpartition("/")[2]: self.lake.read(each.key) for each in found}
+        return dict(sorted((files | self._segments(partition)).items()))
+
+    def _segments(self, partition: TopicPartition) -> dict[str, bytes]:
+        folder = RunFolder(self.lake, read_inputs(self.lake, self.run_id))
+        segments = read_segments(folder).get(partition, ())
+        if not segments:
+            return {}
+        places = find_places(folder, read_run_manifest(self.lake, self.run_id), self.settings)
+        plan = PartitionPlan(
+            partition=partition,
+            first_offset=0,
+            end_offset=0,
+            batches=self.key(Step.ADMIT, f"batches/{partition}.parquet"),
+            objects=tuple(places.get(partition, ())),
+            segments=segments,
+        )
+        [chunks] = survey_partitions(SurveyTask(plans=(plan,), lake=self.lake))
+        workshop = Workshop(
+            lake=self.lake, folder=f"logs/{self.run_id}", settings=self.settings, run_date=folder.inputs.day
+        )
+        plans = tuple(plan_files([(plan, chunks)], file_bytes=2**30))
+        written = decode_files(DecodeTask(plans=plans, workshop=workshop))
+        outputs = [output for each in written for output in each.segments]
+        return {
+            each.path.rpartition("/")[2]: self.lake.read(f"{workshop.folder}/{each.path}") for each in outputs
+        }

@@ -16,6 +16,7 @@ from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.run_folder import EMPTY_STATE, MANIFEST, RunFolder, RunInputs
 from spark_jobs.storage.state_file import PartitionState, put_state
 from spark_jobs.storage.stores import open_lake
@@ -63,7 +64,10 @@ def resolved_run(
     admitted = pa.Table.from_pylist(judged, schema=_nullable(ADMITTED_PARTITIONS.schema))
     folder.finish(
         Step.ADMIT,
-        outputs=[put_table(lake, folder.key(Step.ADMIT), "partitions.parquet", admitted)],
+        outputs=[
+            put_table(lake, folder.key(Step.ADMIT), "partitions.parquet", admitted),
+            put_segments(folder, ()),
+        ],
     )
     resolved = put_table(lake, folder.key(Step.RESOLVE), "partitions.parquet", table)
     folder.finish(Step.RESOLVE, outputs=[resolved], state="resolved")

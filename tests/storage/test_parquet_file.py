@@ -24,7 +24,7 @@ def test_an_output_says_its_size_and_digest(store: ObjectStore) -> None:
 
     data = store.read("folder/table.parquet")
     assert (output.path, output.size) == ("table.parquet", len(data))
-    assert output.sha256 == hashlib.sha256(data).hexdigest()
+    assert output.digest == hashlib.sha256(data).hexdigest()
 
 
 def test_rows_come_in_order_and_in_bounded_parts(store: ObjectStore) -> None:

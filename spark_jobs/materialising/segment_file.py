@@ -1,0 +1,88 @@
+"""One segment of the accepted log in the making: its batches as they were sent, stamped (facts §1.3)."""
+
+import secrets
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from spark_jobs.kernels.log_bytes import marker_batches, place_batches
+from spark_jobs.materialising.decoding import Decoder, Reading
+from spark_jobs.materialising.rows import BatchRows
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.errors import BrokenRun
+from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.planned_segments import PlannedSegment, segment_path
+from spark_jobs.storage.run_folder import OutputFile
+
+
+class SegmentFile:
+    """The `.log` file of `segment`; nothing is visible in the lake before `finish`."""
+
+    def __init__(self, lake: ObjectStore, partition: TopicPartition, segment: PlannedSegment) -> None:
+        self._lake, self._segment, self._size = lake, segment, 0
+        self._key = segment_path(partition, segment)
+        self._path = lake.scratch() / f"{secrets.token_hex(8)}.log"
+        self._file = self._path.open("wb")
+        self._room = np.empty(0, dtype=np.uint8)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._close()
+        finally:  # where there is no space, closing fails once more
+            self._path.unlink(missing_ok=True)
+
+    def append(self, rows: BatchRows, reading: Reading | None) -> None:
+        """The next batches: those of `reading`, and between them markers, which stand in no object."""
+        ends, is_marker = np.cumsum(rows.headers.size), rows.is_given_marker
+        at, target = ends - rows.headers.size, self._space(int(ends[-1]))
+        if reading is not None:
+            buffer, found = reading.joined()
+            place_batches(target, at[~is_marker], buffer, found.headers, self._segment.leader_epoch)
+        if is_marker.any():
+            markers = rows.take(is_marker).headers
+            made = markers._replace(position=np.cumsum(markers.size) - markers.size)
+            source = marker_batches(markers._asdict())
+            place_batches(target, at[is_marker], source, made, self._segment.leader_epoch)
+        with translated(str(self._path)):
+            self._file.write(target.data)
+        self._size += target.size
+
+    def finish(self, folder: str) -> OutputFile:
+        """Put the segment below the key `folder`."""
+        self._close()
+        if self._size != self._segment.size:
+            raise BrokenRun(f"{self._key}: expected {self._segment.size} bytes, found {self._size}")
+        self._lake.adopt(self._path, f"{folder}/{self._key}", lasting=False)
+        return OutputFile(path=self._key, size=self._size, digest=self._segment.digest)
+
+    def _space(self, size: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+        if self._room.size < size:
+            self._room = np.empty(size, dtype=np.uint8)
+        return self._room[:size]
+
+    def _close(self) -> None:
+        with translated(str(self._path)):
+            self._file.close()
+
+
+def logged(decoder: Decoder, segment: SegmentFile, rows: BatchRows) -> Iterator[Reading]:
+    """The bytes of `rows`, which are all accepted, once they stand in the segment."""
+    data = np.flatnonzero(~rows.is_given_marker)
+    done = 0
+    for reading in decoder.readings(rows.take(data)):
+        for stretch in reading.stretches:
+            decoder.check(stretch)
+        stop = int(data[reading.stop]) if reading.stop < data.size else rows.rows
+        segment.append(rows.take(slice(done, stop)), reading)
+        yield reading
+        done = stop
+    if done < rows.rows:
+        segment.append(rows.take(slice(done, rows.rows)), None)
