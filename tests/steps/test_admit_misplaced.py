@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.run import MESSAGES
@@ -75,3 +77,13 @@ def test_another_replica_has_the_batch_where_it_belongs(tmp_path: Path) -> None:
     night = night_of(tmp_path, first + changed + third, first + second + third)
     assert sorted(night.verdicts()) == ["accepted"] * 3 + ["corrupt"] + ["overlap"] * 2
     assert night.gaps() == []
+
+
+@pytest.mark.parametrize(("cleaned", "verdict"), [("0\n0\n", "corrupt"), ("0\n1\norders 0 3\n", "accepted")])
+def test_the_last_batch_of_a_compacted_log_is_known_where_its_cleaner_has_not_been(
+    cleaned: str, verdict: str, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path, COMPACTED)
+    place.arrive("replica/cleaner-offset-checkpoint", cleaned.encode())
+    place.arrive(f"replica/orders-0/{FIRST_LOG}", batch(0, count=2, at=0) + batch(2, at=2 + 4))
+    assert admit(place, 1).verdicts() == ["accepted", verdict]
