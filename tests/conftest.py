@@ -27,7 +27,9 @@ settings.load_profile("onceover")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Spark]:
     """The one session of this process; nothing starts before a test runs a task."""
-    shared = Spark("local[2]", {"spark.driver.memory": "1g"})
+    # A busy machine may need more than the 15 s in which a result has to be fetched.
+    patience = {"spark.python.authenticate.socketTimeout": "600s"}
+    shared = Spark("local[2]", {"spark.driver.memory": "1g", **patience})
     yield shared
     shared.stop()
 

@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import SystemRandom
 
 from tests.maven import JarsMissing, fetched_jars
 
@@ -15,6 +17,8 @@ KAFKA_VERSION = "4.3.1"
 START_SECONDS = 240
 STOP_SECONDS = 120
 INTERNAL_PARTITIONS = 4
+FIRST_PORT = 10_000
+GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class JudgeUnavailableError(Exception):
@@ -45,9 +49,16 @@ def java_command(main_class: str, *arguments: str, heap: str = "512m") -> list[s
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens at, apart from those that the system gives to whoever asks for any.
+
+    Clients go on knocking at the door of a broker that is gone: no other server shall move in behind it.
+    """
+    given = int(GIVEN_PORTS.read_text().split()[0])
+    while True:
+        port = SystemRandom().randrange(FIRST_PORT, max(given, 2 * FIRST_PORT))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def server_properties(log_dir: Path, port: int, controller_port: int, overrides: dict[str, str]) -> str:
