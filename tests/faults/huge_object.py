@@ -7,6 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 from rich.console import Console
 
 from spark_jobs.flow import Step
@@ -18,6 +19,8 @@ from tests.steps.nights import CAPTURE, Place, day, place_at
 
 MIB = 1 << 20
 HUGE_BYTES, SPARE_BYTES = 768 * MIB, 320 * MIB
+THREADS = 2
+"""However many cores there are: every thread has a stack, which counts."""
 CONFIG = CAPTURE + "    immutable: true\nlimits: {worker_memory: 64MiB, range_bytes: 16MiB}\n"
 
 
@@ -30,6 +33,8 @@ def _night(place: Place, number: int) -> dict[str, dict[str, int]]:
 
 
 def main(directory: Path) -> None:
+    pa.set_cpu_count(THREADS)
+    pa.set_io_thread_count(THREADS)
     place = place_at(directory, CONFIG)
     place.arrive("dt=2024-05-01/orders-0/small", batch(0))
     _night(place, 1)
