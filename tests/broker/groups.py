@@ -1,16 +1,29 @@
 """What consumer groups have committed: committed here in every way, asked of a broker, beside the table."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from tests.broker.admin import Tp
 from tests.broker.truth import admin
 
 SECONDS = 30.0
+COORDINATOR_BUSY = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 PLAIN, MIXED, FORGOTTEN, OPEN_ONLY = "plain", "mixed", "forgotten", "open-only"
 GroupPartition = tuple[str, str, int]
 
@@ -33,12 +46,26 @@ def commit_plainly(address: str) -> None:
     """Offsets without a transaction; those of one group are forgotten again."""
     for group in (PLAIN, MIXED, FORGOTTEN):
         client = _consumer(address, group)
-        client.commit(offsets=[_at("pay", 0, 5, "früh"), _at("lat", 0, 1, "")], asynchronous=False)
-        client.commit(offsets=[_at("pay", 0, 7, "später")], asynchronous=False)
+        _commit(client, [_at("pay", 0, 5, "früh"), _at("lat", 0, 1, "")])
+        _commit(client, [_at("pay", 0, 7, "später")])
         client.close()
     operator = admin(address)  # held: without its client no answer comes
     for future in operator.delete_consumer_groups([FORGOTTEN]).values():
         future.result(SECONDS)
+
+
+def _commit(client: Consumer, offsets: list[TopicPartition]) -> None:
+    """Again while the group's coordinator is only about to be one: its topic may be new."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            client.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def commit_in_transactions(address: str) -> None:

@@ -14,15 +14,10 @@ from typing import Any
 from tests.broker.admin import ActiveProducer, CoordinatorState, Tp, abort_hanging, producers
 from tests.broker.beliefs import OPEN_STATE, BrokerFacts, ask_broker, states
 from tests.broker.clients.aio import AioClient
-from tests.broker.clients.copying import CopyingProcess
 from tests.broker.clients.java import JavaClient, has_compiler
 from tests.broker.clients.journal import Entry, Outcome, Sent
-from tests.broker.clients.librdkafka import (
-    ForgetfulClient,
-    IdempotentClient,
-    TransactionalClient,
-    ZombieClient,
-)
+from tests.broker.clients.librdkafka import ForgetfulClient
+from tests.broker.clients.process import ClientProcess
 from tests.broker.clients.workplace import TOPICS, Workplace
 from tests.broker.copies import copy_live
 from tests.broker.groups import (
@@ -106,17 +101,17 @@ class Life:
     def _start_clients(self) -> list[threading.Thread]:
         work = self.work
         clients: list[Any] = [
-            TransactionalClient(work, "rd-1"),
-            TransactionalClient(work, "rd-2", commits=0.5),
-            IdempotentClient(work, "idem"),
-            ForgetfulClient(work, "late"),
-            ZombieClient(work, "zombie"),
-            CopyingProcess(work, "copier"),
+            ClientProcess(work, "transactional", "rd-1"),
+            ClientProcess(work, "undecided", "rd-2"),
+            ClientProcess(work, "idempotent", "idem"),
+            ClientProcess(work, "forgetful", "late"),
+            ClientProcess(work, "zombie", "zombie"),
+            ClientProcess(work, "copying", "copier"),
             AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
         threads = [
-            threading.Thread(target=self._run, args=(client,), daemon=True, name=type(client).__name__)
+            threading.Thread(target=self._run, args=(client,), daemon=True, name=client.name)
             for client in clients
         ]
         for thread in threads:

@@ -1,34 +1,21 @@
-"""A client by confluent-kafka that reads, processes and writes, in a process of its own."""
+"""A client by confluent-kafka that reads, processes and writes."""
 
-import sys
-import threading
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.broker.clients.journal import Outcome, PrintedJournal, Sent, copy_of
+from tests.broker.clients.journal import Outcome, Sent, copy_of
 from tests.broker.clients.librdkafka import CALL_SECONDS, QUIET, patiently, send, settings_of
-from tests.broker.clients.process import run_client
 from tests.broker.clients.workplace import INPUTS, TOPICS, Workplace
 
 TIMEOUT_MS = 30000
-
-
-class CopyingProcess:
-    """Starts it, and reads what it printed."""
-
-    def __init__(self, work: Workplace, name: str) -> None:
-        self.work, self.name = work, name
-
-    def run(self) -> None:
-        run_client(self.work, [sys.executable, "-m", "tests.broker.clients.copying", self.name])
 
 
 class CopyingClient:
     """Reads the inputs, writes each record on, and commits its offsets in the same transaction.
 
     Librdkafka can wait for a group's coordinator for good, whatever time it is given
-    (https://github.com/confluentinc/librdkafka/issues/5456): so this client lives where it can be killed.
+    (https://github.com/confluentinc/librdkafka/issues/5456): then this client is killed.
     """
 
     def __init__(self, work: Workplace, name: str) -> None:
@@ -103,18 +90,3 @@ def _copied(message: Any, name: str) -> Sent:
 
 def _known(positions: list[TopicPartition]) -> list[TopicPartition]:
     return [position for position in positions if position.offset >= 0]
-
-
-def main(name: str, address: str, seed: str) -> None:
-    work = Workplace(address=address, seed=int(seed), journal=PrintedJournal())
-    threading.Thread(target=_await_end, args=(work,), daemon=True).start()
-    CopyingClient(work, name).run()
-
-
-def _await_end(work: Workplace) -> None:
-    sys.stdin.read()
-    work.stopped.set()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -186,7 +186,7 @@ class IdempotentClient:
                 producer.produce(topic, partition=partition, value=value, on_delivery=self._noting(sent))
             producer.poll(0.05)
             self.work.stopped.wait(0.1)
-        producer.flush(PATIENCE_SECONDS)
+        producer.flush(LAST_SECONDS)
 
     def _noting(self, sent: Sent) -> Callable[[Any, Any], None]:
         def note(error: Any, _message: Any) -> None:

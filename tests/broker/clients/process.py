@@ -1,6 +1,7 @@
 """A client in a process of its own: it ends with its input, and prints what became of its transactions."""
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from typing import IO
@@ -12,7 +13,17 @@ END_SECONDS = 60
 
 
 class ClientFailed(Exception):
-    """Its process ended by itself, and not well."""
+    """Its process ended with an error; one that a signal ended is a client that died, as clients may."""
+
+
+class ClientProcess:
+    """Runs one of the kinds of `__main__`: librdkafka can wait for good, and abort the process it is in."""
+
+    def __init__(self, work: Workplace, kind: str, name: str) -> None:
+        self.work, self.kind, self.name = work, kind, name
+
+    def run(self) -> None:
+        run_client(self.work, [sys.executable, "-m", "tests.broker.clients", self.kind, self.name])
 
 
 def run_client(work: Workplace, command: Sequence[str], *, seconds: float | None = None) -> None:
@@ -32,5 +43,5 @@ def _run(work: Workplace, command: Sequence[str], printed: IO[str], seconds: flo
         except subprocess.TimeoutExpired:
             process.kill()
             return
-    if process.returncode:
+    if process.returncode > 0:
         raise ClientFailed(f"{command[-1]} ended with {process.returncode}")
