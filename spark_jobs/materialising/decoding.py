@@ -64,11 +64,13 @@ class Stretch:
 class Reading:
     """Stretches that are decoded together, several only where they are small.
 
-    `stop` is the number of rows up to its last one, among all that are read.
+    `stop` is the number of rows up to its last one, among all that are read. `is_checked` means: the batches
+    are known to be those that were indexed.
     """
 
     stretches: tuple[Stretch, ...]
     stop: int
+    is_checked: bool = False
 
     def shown(self, shows: ShowRows) -> "Reading":
         """Only what is shown, and of the stretches those that hold any of it."""
@@ -105,11 +107,19 @@ class Decoder:
 
     def pieces(self, reading: Reading) -> Iterator[Piece]:
         """The records of what was read."""
-        pieces = self._together(reading) if len(reading.stretches) > 1 else ()
-        yield from pieces or chain.from_iterable(map(self._alone, reading.stretches))
+        checked = reading if reading.is_checked else self.check(reading)
+        pieces = self._together(checked) if len(checked.stretches) > 1 else ()
+        yield from pieces or chain.from_iterable(map(self._alone, checked.stretches))
 
-    def check(self, stretch: Stretch) -> None:
-        """Raises `ObjectChanged` unless the batches are those that were indexed."""
+    def check(self, reading: Reading) -> Reading:
+        """The same, checked; raises `ObjectChanged` if a batch is not the one that was indexed."""
+        buffer, moved = reading.joined()
+        if not find_intact(buffer, moved.headers).all():
+            for stretch in reading.stretches:
+                self._check_alone(stretch)
+        return replace(reading, is_checked=True)
+
+    def _check_alone(self, stretch: Stretch) -> None:
         if not find_intact(stretch.buffer, stretch.rows.move(-stretch.start).headers).all():
             name = self.name(int(stretch.rows.object_order[0]))
             raise ObjectChanged(f"{name}: its batches are not those that were indexed")
@@ -121,7 +131,6 @@ class Decoder:
 
     def _alone(self, stretch: Stretch) -> Iterator[Piece]:
         """One stretch; what is wrong with it is said with its place."""
-        self.check(stretch)
         moved = stretch.rows.move(-stretch.start)
         kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
         for alike in moved.parts(kinds):
@@ -130,7 +139,7 @@ class Decoder:
     def _together(self, reading: Reading) -> tuple[Piece, ...]:
         """Many small stretches as one; none if anything about them is unusual: then each has its turn."""
         buffer, moved = reading.joined()
-        if (moved.headers.magic < MAGIC_V2).any() or not find_intact(buffer, moved.headers).all():
+        if (moved.headers.magic < MAGIC_V2).any():
             return ()
         limit = self.limits.decompressed_bytes
         decoded = tuple(decode_batches(buffer, moved.headers, limit=limit, budget=PIECE_BYTES))

@@ -1,6 +1,7 @@
 """What became of the transactions of one partition, ready to be looked up by where they began."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def names_of(names: "pa.Array[Any]", indices: npt.NDArray[np.int64]) -> "pa.Arra
     return names.take(taken)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """What a run publishes of one partition: committed records from `first_offset` to before `end_offset`.
 
@@ -75,5 +76,10 @@ class View:
         )
         chosen = rows.is_accepted & rows.is_data & in_range
         indices = self.outcomes.index_of(np.where(chosen, rows.txn_first_offset, NONE))
-        committed: npt.NDArray[np.bool_] = np.append(self.outcomes.are(COMMITTED), True)[indices]
+        committed: npt.NDArray[np.bool_] = self._is_committed[indices]
         return chosen & committed
+
+    @cached_property
+    def _is_committed(self) -> npt.NDArray[np.bool_]:
+        """Of each transaction, and at `NONE`, the last place, of what needs none."""
+        return np.append(self.outcomes.are(COMMITTED), True)

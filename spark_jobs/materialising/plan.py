@@ -52,8 +52,12 @@ def divide(pieces: Sequence[Piece], file_bytes: int) -> Iterator[list[Piece]]:
 
 
 def number_of_files(total: int, file_bytes: int) -> int:
-    """How many files a topic with `total` bytes of batches has."""
-    return -(-total // min(max(-(-total // FILES_AT_LEAST), SMALLEST_FILE), file_bytes))
+    """How many files a topic with `total` bytes of batches has.
+
+    More than a few are a multiple of those: workers that share them end together.
+    """
+    count = -(-total // min(max(-(-total // FILES_AT_LEAST), SMALLEST_FILE), file_bytes))
+    return count if count <= FILES_AT_LEAST else -(-count // FILES_AT_LEAST) * FILES_AT_LEAST
 
 
 def pack_surveys(plans: Sequence[PartitionPlan], parallelism: int) -> Iterator[tuple[PartitionPlan, ...]]:

@@ -11,6 +11,7 @@ from spark_jobs.kernels.log_bytes import marker_batches, place_batches
 from spark_jobs.materialising.decoding import Decoder, Reading
 from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.direct_file import DirectFile
 from spark_jobs.storage.errors import BrokenRun
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.object_store import ObjectStore
@@ -22,11 +23,11 @@ class SegmentFile:
     """The `.log` file of `segment`; nothing is visible in the lake before `finish`."""
 
     def __init__(self, lake: ObjectStore, partition: TopicPartition, segment: PlannedSegment) -> None:
-        self._lake, self._segment, self._size = lake, segment, 0
+        self._lake, self._segment = lake, segment
         self._key = segment_path(partition, segment)
         self._path = lake.scratch() / f"{secrets.token_hex(8)}.log"
-        self._file = self._path.open("wb")
-        self._room = np.empty(0, dtype=np.uint8)
+        with translated(str(self._path)):  # what is yet to be uploaded will be read again
+            self._file = DirectFile(self._path, cached=lake.local_path(self._key) is None)
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +43,7 @@ class SegmentFile:
     def append(self, rows: BatchRows, reading: Reading | None) -> None:
         """The next batches: those of `reading`, and between them markers, which stand in no object."""
         ends, is_marker = np.cumsum(rows.headers.size), rows.is_given_marker
-        at, target = ends - rows.headers.size, self._space(int(ends[-1]))
+        at, target = ends - rows.headers.size, self._file.room(int(ends[-1]))
         if reading is not None:
             buffer, found = reading.joined()
             place_batches(target, at[~is_marker], buffer, found.headers, self._segment.leader_epoch)
@@ -52,21 +53,15 @@ class SegmentFile:
             source = marker_batches(markers._asdict())
             place_batches(target, at[is_marker], source, made, self._segment.leader_epoch)
         with translated(str(self._path)):
-            self._file.write(target.data)
-        self._size += target.size
+            self._file.push()
 
     def finish(self, folder: str) -> OutputFile:
         """Put the segment below the key `folder`."""
         self._close()
-        if self._size != self._segment.size:
-            raise BrokenRun(f"{self._key}: expected {self._segment.size} bytes, found {self._size}")
+        if self._file.size != self._segment.size:
+            raise BrokenRun(f"{self._key}: expected {self._segment.size} bytes, found {self._file.size}")
         self._lake.adopt(self._path, f"{folder}/{self._key}", lasting=False)
-        return OutputFile(path=self._key, size=self._size, digest=self._segment.digest)
-
-    def _space(self, size: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
-        if self._room.size < size:
-            self._room = np.empty(size, dtype=np.uint8)
-        return self._room[:size]
+        return OutputFile(path=self._key, size=self._file.size, digest=self._segment.digest)
 
     def _close(self) -> None:
         with translated(str(self._path)):
@@ -77,9 +72,7 @@ def logged(decoder: Decoder, segment: SegmentFile, rows: BatchRows) -> Iterator[
     """The bytes of `rows`, which are all accepted, once they stand in the segment."""
     data = np.flatnonzero(~rows.is_given_marker)
     done = 0
-    for reading in decoder.readings(rows.take(data)):
-        for stretch in reading.stretches:
-            decoder.check(stretch)
+    for reading in map(decoder.check, decoder.readings(rows.take(data))):
         stop = int(data[reading.stop]) if reading.stop < data.size else rows.rows
         segment.append(rows.take(slice(done, stop)), reading)
         yield reading

@@ -32,7 +32,7 @@ from tests.bench.room import Room, Row
 
 WINDOW_BYTES = 16 * 2**20
 PIECE_BYTES = 4 * 2**20
-OPTIONS = {"compression": "zstd", "store_schema": False, **RECORD_OPTIONS}
+OPTIONS = {"compression": "zstd", "store_schema": False, "write_page_checksum": True, **RECORD_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
