@@ -24,8 +24,8 @@ def is_clean(data: Path, tp: Tp, stable: int) -> bool:
     """Whether it came to the segment that it may not enter: the last, or that of an open transaction."""
     files = (data / f"{tp[0]}-{tp[1]}").glob("*.log")
     bases = sorted(int(path.stem) for path in files)
-    closed = max(base for base in bases if base <= min(stable, bases[-1]))
-    return checkpoint_offsets(data, CLEANER_OFFSET_CHECKPOINT).get(tp, -1) >= closed
+    closed = [base for base in bases if base <= min(stable, bases[-1])]  # none while files change places
+    return bool(closed) and checkpoint_offsets(data, CLEANER_OFFSET_CHECKPOINT).get(tp, -1) >= closed[-1]
 
 
 def while_it_rests(data: Path, topic: str, take: Callable[[], None]) -> None:
