@@ -40,8 +40,6 @@ NAMED = (
 """Where a run hands something over: between two steps, two tables, two nights."""
 WRITTEN = (NAMED[1], NAMED[4], NAMED[7], NAMED[10])
 LONGEST_NIGHT_MS = 2500
-FULL_EVERY = 5
-"""Each of these trials is two runs, so every moment would take an hour: these are 124 of them."""
 RANDOM_MOMENTS = 100 if EVERY else 3
 NIGHTS = (0, pytest.param(1, marks=pytest.mark.xdist_group("faults"))) if EVERY else (1,)
 """Each is a test of its own, in a group of its own, so that two processes can share them."""
@@ -119,8 +117,7 @@ def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_le
 def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(
     nights: NightServer, night: int
 ) -> None:
-    moments = _moments(nights.changes[night], WRITTEN)[:: FULL_EVERY if EVERY else 1]
-    for name, answer in _fails(nights, night, "full", moments):
+    for name, answer in _fails(nights, night, "full", _moments(nights.changes[night], WRITTEN)):
         assert (name, answer.ended) == (name, FAILED), answer.said
         assert answer.said.startswith(("StoreFull: ", "ReportFailed: ")), (name, answer.said)
         assert answer.said.endswith("no space left on the device: free some and run again\n")
