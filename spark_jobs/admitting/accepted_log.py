@@ -34,11 +34,18 @@ class _Segment:
         self.base_offset, self.size, self.digest = base_offset, 0, SegmentDigest()
         self._first_row = self._stop_row = first_row
 
-    def add(self, accepted: Judged, stop_row: int) -> None:
-        """Batches that are all accepted; the last of them is the row before `stop_row`."""
-        sizes, crc = values(accepted.rows, "size"), values(accepted.rows, "crc")
-        self.digest.add(base_offset=accepted.decisions.base_offset, size=sizes, crc=crc)
-        self.size += int(sizes.sum())
+    def add(self, judged: Judged, accepted: npt.NDArray[np.int64], stop_row: int) -> None:
+        """The batches at the places `accepted`; the last of them is the row before `stop_row`."""
+        base_offset, size, crc = (
+            column[accepted]
+            for column in (
+                judged.decisions.base_offset,
+                values(judged.rows, "size"),
+                values(judged.rows, "crc"),
+            )
+        )
+        self.digest.add(base_offset=base_offset, size=size, crc=crc)
+        self.size += int(size.sum())
         self._stop_row = stop_row
 
     def finish(self, leader_epoch: int) -> PlannedSegment:
@@ -113,7 +120,7 @@ class AcceptedLog:
         if places.size:
             if self._segment is None:
                 self._segment = self._begin(first_row + int(places[0]))
-            self._segment.add(piece.take(places), first_row + int(places[-1]) + 1)
+            self._segment.add(piece, places, first_row + int(places[-1]) + 1)
 
     def _pieces(self, judged: Judged) -> Iterator[tuple[int, Judged]]:
         """`judged` in parts, each with its first row; one, unless batches that had waited find no room.

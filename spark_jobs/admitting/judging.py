@@ -57,15 +57,6 @@ class Judged:
             astray=self.astray[start:stop],
         )
 
-    def take(self, places: npt.NDArray[np.int64]) -> "Judged":
-        """The rows at `places`."""
-        return Judged(
-            rows=self.rows.take(places),
-            copy=self.copy[places],
-            decisions=select_decisions(self.decisions, places),
-            astray=self.astray[places],
-        )
-
     @property
     def is_accepted(self) -> npt.NDArray[np.bool_]:
         accepted: npt.NDArray[np.bool_] = self.decisions.verdict == ACCEPTED

@@ -60,13 +60,18 @@ def run_here(source: Path, kind: str) -> dict[str, float]:
     """In this process, one task after the other: the clock of both steps, and that of checksums alone."""
     began = time.perf_counter()
     import google_crc32c
+    import pyarrow as pa
 
-    from spark_jobs.flow import Step
+    from spark_jobs.flow import Step, steps_until
     from spark_jobs.kernels.warm import warm
+    from spark_jobs.run import prepare_step
     from tests.bench.nights import BROKER_LOG, CAPTURE, run_measured
     from tests.in_process import InProcess
 
     warm()
+    for step in steps_until(Step.ADMIT):
+        prepare_step(step)
+    pa.array([""])  # loads pandas, only to ask whether this is something of its own
     loaded = time.perf_counter()
     config = {"broker-log": BROKER_LOG, "capture": CAPTURE}[kind]
     with tempfile.TemporaryDirectory(dir=source.parent) as scratch:
