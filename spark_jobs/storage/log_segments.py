@@ -12,7 +12,7 @@ from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 class SegmentPlace:
     """A segment: all its offsets should lie in `start` to `end` (excluded).
 
-    `is_dense` if no cleaner has been there and nothing follows: then none of its offsets is missing, and its
+    `is_dense` if its topic is not compacted and nothing follows: then none of its offsets is missing, and its
     batches alone say where it ends.
     """
 
@@ -22,8 +22,12 @@ class SegmentPlace:
     is_dense: bool = False
 
 
-def segment_places(entries: Iterable[ManifestEntry], *, dense_from: int | None) -> tuple[SegmentPlace, ...]:
-    """The segments of one copy; from `dense_from` on no cleaner has been there, None if that is unknown."""
+def segment_places(entries: Iterable[ManifestEntry], *, is_compacted: bool) -> tuple[SegmentPlace, ...]:
+    """The segments of one copy.
+
+    Where its broker's cleaner has been says nothing about a compacted one: a replica that began later has
+    the holes of the leader that it was fetched from.
+    """
     named = sorted((_start_of(entry), entry.order, entry.role) for entry in entries)
     following = [*(start for start, _, _ in named), MAX_OFFSET][1:]
     return tuple(
@@ -31,12 +35,7 @@ def segment_places(entries: Iterable[ManifestEntry], *, dense_from: int | None) 
             object_order=order,
             start=start,
             end=min(after, start + OFFSETS_PER_SEGMENT),
-            is_dense=(
-                after == MAX_OFFSET
-                and role is ObjectRole.LOG
-                and dense_from is not None
-                and start >= dense_from
-            ),
+            is_dense=after == MAX_OFFSET and role is ObjectRole.LOG and not is_compacted,
         )
         for (start, order, role), after in zip(named, following, strict=True)
     )

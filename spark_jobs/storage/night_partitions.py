@@ -7,7 +7,7 @@ from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.broker_checkpoints import OffsetsByDirectory, read_by_directory
+from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.index_files import IndexedCopy, read_index_files
 from spark_jobs.storage.log_segments import segment_places
 from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry
@@ -37,11 +37,15 @@ def night_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) 
     """Every partition with index files, by topic and number."""
     entries = _by_partition(manifest.entries)
     found = read_index_files(folder)
-    cleaned = read_by_directory(manifest, StagedObjects(settings), CLEANER_OFFSET_CHECKPOINT)
+    cleaned = read_checkpoints(manifest, StagedObjects(settings), CLEANER_OFFSET_CHECKPOINT)
     return tuple(
         _night_partition(
             partition,
-            tuple(_with_segments(copy, entries[partition], settings, cleaned) for copy in copies),
+            _with_segments(
+                copies,
+                entries[partition],
+                is_compacted=partition in cleaned or has_holes_by_design(partition.topic, settings),
+            ),
             tuple(entries[partition]),
             settings,
         )
@@ -55,22 +59,20 @@ def has_holes_by_design(topic: str, settings: Settings) -> bool:
 
 
 def _with_segments(
-    copy: IndexedCopy, entries: Iterable[ManifestEntry], settings: Settings, cleaned: OffsetsByDirectory
-) -> IndexedCopy:
-    """The copy of a broker's log with its segments; that of captures has none."""
-    own = [
-        entry
-        for entry in entries
-        if entry.role in SEGMENT_ROLES
-        and (entry.source, entry.copy_directory) == (copy.source, copy.directory)
-    ]
-    if not own:
-        return copy
-    dense_from = None if has_holes_by_design(copy.partition.topic, settings) else 0
-    if (offsets := cleaned.get((copy.source, own[0].log_directory))) is not None:
-        # Of partitions that its cleaner has not touched yet the broker says nothing.
-        dense_from = offsets.get(copy.partition, 0)
-    return replace(copy, segments=segment_places(own, dense_from=dense_from))
+    copies: Iterable[IndexedCopy], entries: Iterable[ManifestEntry], *, is_compacted: bool
+) -> tuple[IndexedCopy, ...]:
+    """The copies, those of brokers' logs with their segments."""
+    found: dict[tuple[str, str], list[ManifestEntry]] = {}
+    for entry in entries:
+        if entry.role in SEGMENT_ROLES:
+            found.setdefault((entry.source, entry.copy_directory), []).append(entry)
+    return tuple(
+        replace(
+            copy,
+            segments=segment_places(found.get((copy.source, copy.directory), ()), is_compacted=is_compacted),
+        )
+        for copy in copies
+    )
 
 
 def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list[ManifestEntry]]:

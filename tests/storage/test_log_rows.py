@@ -36,7 +36,7 @@ def index_of(files: Sequence[Path]) -> pa.Table:
 
 
 def copy_of(
-    place: Path, table: pa.Table, files: Sequence[Path], *, cuts: Sequence[int] = (), dense_from: int | None
+    place: Path, table: pa.Table, files: Sequence[Path], *, cuts: Sequence[int] = (), is_compacted: bool
 ) -> tuple[FileStore, IndexedCopy]:
     """A copy whose rows come in chunks that begin at `cuts`."""
     lake = FileStore(str(place))
@@ -58,7 +58,7 @@ def copy_of(
         directory="t-0",
         keys=tuple(f"index/{name}" for name in names),
         rows=table.num_rows,
-        segments=segment_places(entries, dense_from=dense_from),
+        segments=segment_places(entries, is_compacted=is_compacted),
     )
 
 
@@ -96,9 +96,9 @@ def borders_of(table: pa.Table) -> list[int]:
 def test_in_a_brokers_logs_every_batch_has_its_place(tmp_path: Path) -> None:
     for partition in PARTITIONS:
         files = [file for file in sorted(partition.glob("*.log")) if file.stat().st_size]
-        dense_from = None if partition.name.startswith("__") else 0
+        is_compacted = partition.name.startswith("__")
         if files:
-            copy = copy_of(tmp_path, index_of(files), files, dense_from=dense_from)
+            copy = copy_of(tmp_path, index_of(files), files, is_compacted=is_compacted)
             assert not any(problems(*copy)), partition
 
 
@@ -113,7 +113,7 @@ def test_every_bit_of_a_base_offset_is_found_in_a_log_without_holes(tmp_path: Pa
         damaged = with_flip(table, row, bit)
         # The batch that tells comes in another chunk.
         copy = copy_of(
-            tmp_path, damaged, files, cuts=sorted({row, row + 1} - {0, table.num_rows}), dense_from=0
+            tmp_path, damaged, files, cuts=sorted({row, row + 1} - {0, table.num_rows}), is_compacted=False
         )
         found = problems(*copy)
         told = [place for place, text in enumerate(found) if text is not None]
@@ -130,7 +130,7 @@ def test_in_a_compacted_log_it_is_found_unless_it_stays_in_a_hole(tmp_path: Path
     ends = offsets + table.column("last_offset_delta").to_numpy() + 1
     for row, bit in flips(table):
         damaged = with_flip(table, row, bit)
-        found = problems(*copy_of(tmp_path, damaged, files, cuts=[row] if row else [], dense_from=None))
+        found = problems(*copy_of(tmp_path, damaged, files, cuts=[row] if row else [], is_compacted=True))
         claimed = damaged.column("base_offset")[row].as_py()
         before = ends[row - 1] if row else int(files[0].stem)
         is_last = row == table.num_rows - 1
@@ -145,4 +145,4 @@ def test_behind_damage_a_batch_may_stand_anywhere_further_on(tmp_path: Path) -> 
     table = index_of(files)
     broken = [None] * (table.num_rows - 2) + ["checksum mismatch", None]
     damaged = with_flip(changed(table, problem=broken), table.num_rows - 1, 20)
-    assert problems(*copy_of(tmp_path, damaged, files, dense_from=0)) == broken
+    assert problems(*copy_of(tmp_path, damaged, files, is_compacted=False)) == broken

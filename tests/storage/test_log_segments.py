@@ -17,25 +17,25 @@ def place(order: int, start: int, end: int, *, is_dense: bool = False) -> Segmen
 
 def test_a_segment_ends_where_the_next_one_begins_and_the_last_where_its_indexes_do() -> None:
     entries = [entry(3, "00000000000000000070.log"), entry(2, "00000000000000000005.log")]
-    assert segment_places(entries, dense_from=None) == (
+    assert segment_places(entries, is_compacted=True) == (
         place(2, 5, 70),
         place(3, 70, 70 + OFFSETS_PER_SEGMENT),
     )
 
 
-@pytest.mark.parametrize(("dense_from", "is_dense"), [(None, False), (0, True), (70, True), (71, False)])
-def test_only_the_last_segment_has_no_holes_and_only_where_no_cleaner_has_been(
-    dense_from: int | None, is_dense: bool
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_only_the_last_segment_has_no_holes_and_only_of_a_topic_that_is_not_compacted(
+    is_compacted: bool,
 ) -> None:
     entries = [entry(2, "00000000000000000005.log"), entry(3, "00000000000000000070.log")]
-    first, last = segment_places(entries, dense_from=dense_from)
-    assert (first.is_dense, last.is_dense) == (False, is_dense)
+    first, last = segment_places(entries, is_compacted=is_compacted)
+    assert (first.is_dense, last.is_dense) == (False, not is_compacted)
 
 
 def test_a_compacted_segment_on_its_way_in_has_holes() -> None:
     swap = entry(2, "00000000000000000005.log.swap", ObjectRole.SWAP)
-    assert not segment_places([swap], dense_from=0)[0].is_dense
+    assert not segment_places([swap], is_compacted=False)[0].is_dense
 
 
 def test_captures_have_no_segments() -> None:
-    assert segment_places([], dense_from=0) == ()
+    assert segment_places([], is_compacted=False) == ()
