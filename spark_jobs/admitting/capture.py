@@ -26,6 +26,7 @@ from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
 from spark_jobs.storage.parquet_file import read_table
+from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.state_file import PartitionState, get_state
 
 NO_TRANSACTIONS = np.empty(0, dtype=TRANSACTION)
@@ -67,7 +68,7 @@ class _Capture:
         return AcceptedLog(
             self._task.lake,
             self._task.folder,
-            f"log/{self._job.partition}",
+            f"{LOG}{self._job.partition}",
             memory=self._memory,
             lineage=Lineage(self._state, self._job.truncation),
             segment_bytes=self._task.settings.limits.segment_bytes,

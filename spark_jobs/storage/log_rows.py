@@ -55,7 +55,13 @@ _NONE = _Misplaced(numbers=np.empty(0, dtype=np.int64), sentences=())
 def iter_log(
     lake: ObjectStore, copy: IndexedCopy, *, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a copy of a broker's log in order; memory is that of two chunks."""
+    """The rows of a copy of a broker's log in order; memory is that of two chunks.
+
+    Where somebody has captured a topic of Kafka's own, there are no segments that could tell.
+    """
+    if not copy.segments:
+        yield from iter_index(lake, copy.keys, columns=columns)
+        return
     watch, is_well, found = OrderWatch(_segment_columns(copy)), True, _NONE
     waiting, start = None, 0
     for rows in iter_index(lake, copy.keys, columns=columns):

@@ -153,7 +153,7 @@ class Replay:
 class Truncation:
     """A log that an earlier run gave a captured partition, from the offset on where this night begins.
 
-    `segments` are what it wrote on the same date, base offset and SHA-256 each, and `epochs` its leader
+    `segments` are what it wrote on the same date, base offset and digest each, and `epochs` its leader
     epochs, epoch and start offset each. As far as this night writes the same segments, it writes them under
     the same epochs. From the first one that differs on the old log is cut off: `leader_epoch` begins.
     """

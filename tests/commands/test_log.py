@@ -14,6 +14,7 @@ from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
 from spark_jobs.protocol import snapshot
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.log_loader import load
+from spark_jobs.protocol.record_batch import assign_offset
 from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
 from tests.broker.judge import JudgeUnavailableError, java_command
 from tests.steps.admitted import AdmittedNight, admit
@@ -155,3 +156,23 @@ def test_many_batches_freed_at_once_still_fill_segments_of_the_configured_size(t
     log = load(files, clean=False, now=0)
     assert log.log_end_offset == 13
     assert log.manager.producers[1].last_sequence == 12
+
+
+def test_batches_that_waited_in_objects_of_earlier_nights_are_in_the_log_where_they_were_accepted(
+    tmp_path: Path,
+) -> None:
+    place = place_at(tmp_path, CONFIG.replace("markers: true", "on_gap: park"))
+    place.arrive("dt=2024-05-01/orders-0/a", batch(0) + batch(2, value=b"two") + batch(3, value=LARGE))
+    place.arrive("dt=2024-05-02/orders-0/b", batch(0, pid=2) + batch(4, value=LARGE))
+    place.arrive("dt=2024-05-03/orders-0/c", batch(1) + batch(5))
+    for day in (1, 2, 3):
+        admit(place, day, until=Step.MATERIALISE)
+
+    assert _call(place, tmp_path / "out").exit_code == 0
+
+    last = (tmp_path / "out/orders-0/00000000000000000002.log").read_bytes()
+    waited = [batch(2, value=b"two"), batch(3, value=LARGE), batch(4, value=LARGE)]
+    assert last == b"".join(
+        assign_offset(data, base_offset=2 + number, partition_leader_epoch=0)
+        for number, data in enumerate([batch(1), *waited, batch(5)])
+    )

@@ -20,6 +20,7 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.planned_segments import read_segments
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
+from spark_jobs.storage.segment_digest import segment_digest
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.storage.states import read_states
@@ -114,6 +115,9 @@ class AdmittedNight:
         plans = tuple(plan_files([(plan, chunks)], file_bytes=2**30))
         written = decode_files(DecodeTask(plans=plans, workshop=workshop))
         outputs = [output for each in written for output in each.segments]
+        for output in outputs:
+            path = self.lake.local_path(f"{workshop.folder}/{output.path}")
+            assert path is None or segment_digest(path) == output.digest
         return {
             each.path.rpartition("/")[2]: self.lake.read(f"{workshop.folder}/{each.path}") for each in outputs
         }

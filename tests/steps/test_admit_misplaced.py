@@ -7,10 +7,11 @@ import pytest
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.run import MESSAGES
 from tests.steps.admitted import AdmittedNight, admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import place_at
+from tests.steps.nights import CAPTURE, place_at
 
 LOGS = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
 COMPACTED = LOGS + "topics: {orders: {cleanup_policy: compact}}\n"
@@ -95,3 +96,11 @@ def test_a_topic_that_some_brokers_cleaner_names_may_have_holes_in_every_copy(tm
     place.arrive("replica/cleaner-offset-checkpoint", b"0\n0\n")
     place.arrive(f"replica/orders-0/{FIRST_LOG}", batch(2, at=2 + 4))
     assert admit(place, 1).verdicts() == ["accepted"]
+
+
+def test_a_captured_coordinators_log_has_no_segments_to_be_out_of_place_in(tmp_path: Path) -> None:
+    place = place_at(tmp_path, CAPTURE)
+    place.arrive("dt=2024-05-01/__transaction_state-0/a", batch(0, at=7) + batch(1, at=3))
+    verdicts = admit(place, 1).verdicts(TopicPartition("__transaction_state", 0))
+    assert len(verdicts) == 2
+    assert "corrupt" not in verdicts

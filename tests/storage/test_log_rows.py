@@ -1,6 +1,7 @@
 """A copy of a broker's log as it is read: true logs are as they were, a changed base offset is a problem."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,9 @@ def test_behind_damage_a_batch_may_stand_anywhere_further_on(tmp_path: Path) -> 
     broken = [None] * (table.num_rows - 2) + ["checksum mismatch", None]
     damaged = with_flip(changed(table, problem=broken), table.num_rows - 1, 20)
     assert problems(*copy_of(tmp_path, damaged, files, is_compacted=False)) == broken
+
+
+def test_in_a_copy_without_segments_nothing_is_out_of_place(tmp_path: Path) -> None:
+    files = sorted(ORC.glob("*.log"))
+    lake, copy = copy_of(tmp_path, with_flip(index_of(files), 1, 40), files, is_compacted=False)
+    assert problems(lake, replace(copy, segments=())) == [None] * copy.rows
