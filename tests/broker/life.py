@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -29,7 +30,7 @@ from tests.broker.groups import (
     commit_plainly,
     send_offsets,
 )
-from tests.broker.judge import Broker
+from tests.broker.judge import INTERNAL_PARTITIONS, Broker
 from tests.broker.lives import LifeFailed
 from tests.broker.truth import create_topics, wait_for_leaders, write_truth
 from tests.broker.wire import Connection
@@ -40,6 +41,7 @@ LONG_TIMEOUT_MS = 3_000_000
 SETTLE_SECONDS = 180
 OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
+OFFSETS_PARTITIONS = [("__consumer_offsets", number) for number in range(INTERNAL_PARTITIONS)]
 
 
 def _place_of(thread: threading.Thread) -> str:
@@ -142,8 +144,10 @@ class Life:
             send_offsets(keeper, self.broker.address, group, 23)
         connection = Connection(self.broker.port)
         await_decisions(connection)
-        hanging = find_hanging(connection)
-        for tp, producer in hanging if has_operator else ():
+        hanging = find_hanging(connection, PARTITIONS)
+        # Without its marker a group's offset is pending for good, though the coordinator has decided on it.
+        pending = find_hanging(connection, OFFSETS_PARTITIONS)
+        for tp, producer in [*pending, *(hanging if has_operator else ())]:
             abort_hanging(connection, tp, producer)
         self.hanging = len(hanging)
         write_truth(self.broker.address, TOPICS, self.place)
@@ -205,7 +209,7 @@ def await_decisions(connection: Connection) -> None:
         time.sleep(0.3)
 
 
-def find_hanging(connection: Connection) -> list[tuple[Tp, ActiveProducer]]:
+def find_hanging(connection: Connection, partitions: Sequence[Tp]) -> list[tuple[Tp, ActiveProducer]]:
     """What the coordinator has forgotten.
 
     A coordinator that times a transaction out right after a restart may not know the partitions' leaders yet:
@@ -214,7 +218,7 @@ def find_hanging(connection: Connection) -> list[tuple[Tp, ActiveProducer]]:
     is_open = {each.producer_id for each in states(connection) if each.state == OPEN_STATE}
     return [
         (tp, producer)
-        for tp in PARTITIONS
+        for tp in partitions
         for producer in producers(connection, tp).values()
         if producer.txn_first_offset >= 0 and producer.producer_id not in is_open
     ]
