@@ -112,6 +112,8 @@ def iter_row_range(
     with _opened(store, key) as file:
         groups, start = _groups_of(file, first, stop)
         for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False):
+            if start >= stop:
+                return  # a group may go on behind the rows, and Arrow does not check a negative length
             part = batch.slice(max(first - start, 0), stop - max(first, start))
             start += batch.num_rows
             if part.num_rows:

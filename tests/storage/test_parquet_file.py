@@ -1,13 +1,23 @@
 """Tables in any store: written in parts, visible at once, read in parts."""
 
 import hashlib
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spark_jobs.storage import parquet_file
 from spark_jobs.storage.errors import ObjectMissing
+from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import ParquetOutput, StoredFile, iter_rows, put_table, read_table
+from spark_jobs.storage.parquet_file import (
+    ParquetOutput,
+    StoredFile,
+    iter_row_range,
+    iter_rows,
+    put_table,
+    read_table,
+)
 from spark_jobs.storage.s3_store import S3Store
 
 TABLE = pa.table({"number": pa.array(range(1000), pa.int64()), "name": [f"n{each}" for each in range(1000)]})
@@ -37,6 +47,24 @@ def test_rows_come_in_order_and_in_bounded_parts(store: ObjectStore) -> None:
 
     assert max(part.num_rows for part in parts) <= 70
     assert pa.Table.from_batches(parts).equals(TABLE.select(["number"]))
+
+
+@pytest.mark.parametrize("first", [0, 1, 69, 70, 150, 299, 300, 999])
+@pytest.mark.parametrize("count", [0, 1, 70, 71, 350, 5000])
+def test_a_range_of_rows_is_those_rows_wherever_groups_and_parts_begin(
+    first: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_file, "ROWS_AT_A_TIME", 70)
+    store = FileStore(str(tmp_path))
+    with ParquetOutput(store, TABLE.schema) as output:
+        for start in range(0, 1000, 300):
+            output.write(TABLE.slice(start, 300))
+        output.finish("folder", "table.parquet")
+
+    parts = list(iter_row_range(store, "folder/table.parquet", first, first + count))
+
+    assert [part.num_rows for part in parts if part.num_rows <= 0] == []
+    assert pa.Table.from_batches(parts, TABLE.schema).equals(TABLE.slice(first, count))
 
 
 def test_nothing_is_visible_before_it_is_finished_and_nothing_remains_if_it_never_is(
