@@ -24,6 +24,7 @@ from spark_jobs.storage.planned_segments import LOG, Segments, read_segments
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import states_before
+from spark_jobs.tables.planned_segments import SEGMENTS
 
 PARTITIONS = "partitions.parquet"
 COLUMNS = ("topic", "partition", "kind", "leader_epoch", "end_offset")
@@ -118,7 +119,7 @@ def _collides(end: LogEnd, start: LogEnd) -> bool:
 def _last_run(lake: ObjectStore, chain: Chain, day: date) -> RunFolder | None:
     """The last run of the date, whether it still speaks or not, if what it wrote is still there."""
     runs = [entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN and entry.day == day]
-    if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, PARTITIONS)) is None:
+    if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, SEGMENTS)) is None:
         return None
     return RunFolder(lake, read_inputs(lake, runs[-1]))
 

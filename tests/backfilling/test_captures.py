@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.backfill import next_day, run_backfill_day
+from spark_jobs.expiring.folders import removable_files
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.partition_log import PartitionLog
@@ -13,6 +14,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.run import run_night
 from spark_jobs.storage.chain import take_back
 from spark_jobs.storage.ledger import RunStatus, list_runs
+from spark_jobs.storage.truncations import truncations
 from tests.backfilling.lakes import (
     QUIET,
     backfill,
@@ -284,3 +286,13 @@ def test_a_night_that_was_taken_back_and_is_the_same_is_the_same_run(tmp_path: P
     take_back(place.lake, chain_of(place), run_id)
     place.arrive("dt=2024-05-01/orders-0/late", batch(0, pid=9))
     assert night(place, 1).run_id == run_id
+
+
+def test_a_day_whose_run_has_expired_is_rewritten_from_where_it_differs_as_before(lake: Place) -> None:
+    before = truncations(lake.lake, chain_of(lake), day(2))
+    for run_id in _ids(lake):
+        removable = removable_files(lake.lake, run_id, speaks=True, asked_for=False, live=())
+        for file in tuple(removable):
+            lake.lake.delete(file.key)
+    assert truncations(lake.lake, chain_of(lake), day(2)) == before
+    assert [each.segments != () for each in before] == [True, True]
