@@ -178,16 +178,21 @@ class Life:
 
         A coordinator that is restarting, or about to stop, may call a transaction committed without having
         written its markers (facts §3.7): its records are in the log, but no consumer ever gets them.
+        They do get an aborted one, if the producer's next transaction is committed.
         """
-        given = {_sent(row) for row in self.truth()} | self.hidden(facts)
+        given = {_sent(row) for row in self.truth()}
         places = {_sent(row): place_of(row) for row in self.truth("truth_uncommitted.jsonl")}
-        refused = places.keys() - given
+        broken_promises = {
+            Outcome.COMMITTED: places.keys() - given - self.hidden(facts),
+            Outcome.ABORTED: given,
+            Outcome.UNKNOWN: set[Sent](),
+        }
         kept: list[Entry] = []
         broken: set[Place] = set()
         for each in self.work.journal.entries:
-            lost = refused.intersection(each.values) if each.outcome is Outcome.COMMITTED else set()
-            broken.update(places[sent] for sent in lost)
-            if not lost:
+            wrong = broken_promises[each.outcome].intersection(each.values)
+            broken.update(places[sent] for sent in wrong)
+            if not wrong:
                 kept.append(each)
         return kept, broken
 
