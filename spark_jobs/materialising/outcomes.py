@@ -38,7 +38,8 @@ class Outcomes:
     def index_of(self, txn_first_offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The transaction of each batch, `NONE` for a batch outside of any."""
         found = np.searchsorted(self.first_offset, txn_first_offset)
-        known = np.append(self.first_offset, NONE)[found] == txn_first_offset
+        known = found < self.first_offset.size
+        known[known] = self.first_offset[found[known]] == txn_first_offset[known]
         missing = txn_first_offset[~known & (txn_first_offset != NONE)]
         if missing.size:
             raise BrokenRun(f"the transaction that began at offset {missing[0]} has no outcome")
