@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, settings
 
 from spark_jobs.spark_session import Spark
 from tests.contacts import Contacts
+from tests.s3_server import s3_server
 from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
+
+__all__ = ["s3_server"]  # here alone: each place that names it would start one, and spoil the others' keys
 
 settings.register_profile(
     "onceover",

@@ -17,9 +17,7 @@ from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
 from spark_jobs.storage.s3_store import S3Store
-from tests.s3_server import S3Server, s3_server
-
-__all__ = ["s3_server"]
+from tests.s3_server import S3Server
 
 FIRST = date(2024, 5, 1)
 COUNTS = {"batches": 7, "accepted": 5, "duplicate": 2}

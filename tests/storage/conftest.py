@@ -5,9 +5,7 @@ import pytest
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.s3_store import S3Store
-from tests.s3_server import S3Server, s3_server
-
-__all__ = ["s3_server"]
+from tests.s3_server import S3Server
 
 
 @pytest.fixture
