@@ -18,3 +18,10 @@ def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> It
         total += cost(item)
     if together:
         yield tuple(together)
+
+
+def fair_share(costs: Iterable[int], *, tasks: int, smallest: int, largest: int) -> int:
+    """The most that one of about so many `tasks` may cost: it is worth its start, and can be done again."""
+    share = sum(costs) // max(tasks, 1)
+    slack = share // 8  # things of equal cost would otherwise just not fit
+    return min(max(share + slack, smallest), largest)

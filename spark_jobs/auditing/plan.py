@@ -9,7 +9,7 @@ from spark_jobs.auditing.partitions import outputs_of
 from spark_jobs.auditing.transaction_facts import PublishedRange, TransactionTask
 from spark_jobs.config.settings import Publish, Settings
 from spark_jobs.flow import Step
-from spark_jobs.packing import pack
+from spark_jobs.packing import fair_share, pack
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.table_listing import read_listing
 from spark_jobs.tables.table_files import RECORDS, REPLAYED
@@ -17,7 +17,7 @@ from spark_jobs.tables.table_files import RECORDS, REPLAYED
 TRANSACTIONS = "transactions/"
 PARTITION_COST = 10_000
 """What opening a partition's files costs, in rows that could be looked at meanwhile."""
-TASKS_PER_SLOT = 4
+TASKS_PER_SLOT = 2
 SMALLEST_TASK, LARGEST_TASK = 1 << 18, 1 << 23
 
 
@@ -31,8 +31,12 @@ def plan_tasks(
         latest_ms=folder.inputs.logical_time_ms + settings.audit.timestamp_ahead_ms,
         key_sample=settings.audit.key_sample,
     )
-    share = sum(map(_cost, inputs)) // (TASKS_PER_SLOT * parallelism)
-    most = min(max(share, SMALLEST_TASK), LARGEST_TASK)
+    most = fair_share(
+        map(_cost, inputs),
+        tasks=TASKS_PER_SLOT * parallelism,
+        smallest=SMALLEST_TASK,
+        largest=LARGEST_TASK,
+    )
     return [
         AuditTask(
             inputs=together,

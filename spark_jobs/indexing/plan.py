@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.indexing.piece import Bin, Copy, Piece
-from spark_jobs.packing import pack
+from spark_jobs.packing import fair_share, pack
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
@@ -13,7 +13,7 @@ OBJECT_COST = 64 * 2**10
 FILE_COST = 2**20
 """What opening an object and finishing a file cost, in bytes that could be read meanwhile."""
 
-TASKS_PER_SLOT = 4
+TASKS_PER_SLOT = 2
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 """Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
 
@@ -31,8 +31,13 @@ def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]
 
 def pack_tasks(bins: Sequence[Bin], parallelism: int) -> Iterator[tuple[Bin, ...]]:
     """Neighbouring bins together: a few tasks per slot of Spark's, none too small to be worth its start."""
-    share = sum(map(_cost_of_bin, bins)) // (TASKS_PER_SLOT * parallelism)
-    return pack(bins, cost=_cost_of_bin, most=min(max(share, SMALLEST_TASK), LARGEST_TASK))
+    most = fair_share(
+        map(_cost_of_bin, bins),
+        tasks=TASKS_PER_SLOT * parallelism,
+        smallest=SMALLEST_TASK,
+        largest=LARGEST_TASK,
+    )
+    return pack(bins, cost=_cost_of_bin, most=most)
 
 
 def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestEntry]]:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from spark_jobs.materialising.accounts import Account
 from spark_jobs.materialising.summaries import Chunk, FilePlan, PartitionPlan, Share
-from spark_jobs.packing import pack
+from spark_jobs.packing import fair_share, pack
 
 FILES_AT_LEAST = 8
 SMALLEST_FILE = 32 * 2**20
@@ -73,8 +73,13 @@ def pack_accounts(accounts: Sequence[Account]) -> Iterator[tuple[Account, ...]]:
 
 def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[FilePlan, ...]]:
     """Neighbouring files together: a few tasks per slot of Spark's, none too small to be worth its start."""
-    share = sum(map(_cost, plans)) // (TASKS_PER_SLOT * parallelism)
-    return pack(plans, cost=_cost, most=min(max(share, SMALLEST_TASK), LARGEST_TASK))
+    most = fair_share(
+        map(_cost, plans),
+        tasks=TASKS_PER_SLOT * parallelism,
+        smallest=SMALLEST_TASK,
+        largest=LARGEST_TASK,
+    )
+    return pack(plans, cost=_cost, most=most)
 
 
 def _cost_of_survey(plan: PartitionPlan) -> int:

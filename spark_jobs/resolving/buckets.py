@@ -15,7 +15,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput, read_groups
 
 BUCKET = "bucket"
-ROWS_PER_BUCKET = 25_000
+ROWS_PER_BUCKET = 40_000
 """Batches of the night per bucket: more than transactions, usually, one of which takes as long as many."""
 MOST_BUCKETS = 256
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)

@@ -11,7 +11,7 @@ from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition,
 from spark_jobs.admitting.worker import admit_partitions
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
-from spark_jobs.packing import pack
+from spark_jobs.packing import fair_share, pack
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -30,7 +30,9 @@ from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
 PARTITIONS = "partitions.parquet"
 CARRIED = "carried_objects.parquet"
 MARKERS = "markers.parquet"
-COST_OF_TASKS = 1 << 20
+TASKS = 8
+SMALLEST_TASK, LARGEST_TASK = 60_000, 1 << 20
+"""Tasks share files, so how many there are does not depend on the machine."""
 MOST_MESSAGES = 20
 
 
@@ -93,6 +95,7 @@ def _tasks(
         )
         for each in partitions
     ]
+    most = fair_share((job.cost for job in jobs), tasks=TASKS, smallest=SMALLEST_TASK, largest=LARGEST_TASK)
     return [
         AdmitTask(
             number=number,
@@ -101,7 +104,7 @@ def _tasks(
             folder=context.folder.key(Step.ADMIT),
             settings=context.settings,
         )
-        for number, together in enumerate(pack(jobs, cost=lambda job: job.cost, most=COST_OF_TASKS))
+        for number, together in enumerate(pack(jobs, cost=lambda job: job.cost, most=most))
     ]
 
 

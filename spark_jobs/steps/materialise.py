@@ -39,11 +39,15 @@ def run(context: RunContext) -> StepResult:
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
     internal = [plan for plan in plans if plan.partition.topic in INTERNAL_TOPICS]
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(2) as beside:
         relayed = beside.submit(relay, context, workshop)
+        tasks = account_tasks(context, workshop, plans)
+        accounted = beside.submit(context.run_tasks, account_for_partitions, tasks)
         surveyed = survey(context, (*topics, *map(_unshown, internal)))
         written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
-        own = {**account(context, workshop, plans, written), **relayed.result()}
+        corrected = account_tasks(context, workshop, plans, written)
+        found = correct(context, tasks, accounted.result(), corrected)
+        own = {**account_files(found, written), **relayed.result()}
     entries = (*topic_entries(context, topics, written), *own_entries(context, own))
     return StepResult(
         outputs=(
@@ -110,19 +114,33 @@ def counts_of_replays(context: RunContext) -> dict[str, int]:
     return {"replayed": wanted} if wanted else {}
 
 
-def account(
-    context: RunContext, workshop: Workshop, plans: Sequence[PartitionPlan], written: Sequence[Written]
-) -> OwnFiles:
+def account_tasks(
+    context: RunContext, workshop: Workshop, plans: Sequence[PartitionPlan], written: Sequence[Written] = ()
+) -> list[AccountTask]:
     """The tables that say what became of every batch; they need to know what could not be decoded."""
     packed = pack_accounts(read_accounts(context.folder, plans, written))
-    tasks = [
+    return [
         AccountTask(number=number, accounts=together, workshop=workshop)
         for number, together in enumerate(packed)
     ]
-    files: dict[str, list[TableFile]] = {table: [] for table in ACCOUNT_TABLES}
-    for each in context.run_tasks(account_for_partitions, tasks):
-        for table, found in each.items():
-            files[table] += found
+
+
+def correct(
+    context: RunContext, tasks: Sequence[AccountTask], found: Sequence[OwnFiles], corrected: list[AccountTask]
+) -> list[OwnFiles]:
+    """Decoding went on beside, as if everything could be read; where it cannot, its tasks are done again."""
+    again = [new for old, new in zip(tasks, corrected, strict=True) if new.accounts != old.accounts]
+    files = {task.number: each for task, each in zip(tasks, found, strict=True)}
+    files |= {
+        task.number: each
+        for task, each in zip(again, context.run_tasks(account_for_partitions, again), strict=True)
+    }
+    return list(files.values())
+
+
+def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnFiles:
+    """What tasks have written, by table, and what decoding set aside."""
+    files = {table: list(chain.from_iterable(each[table] for each in found)) for table in ACCOUNT_TABLES}
     files["quarantine"] += chain.from_iterable(each.quarantine for each in written)
     return files
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.indexing.plan import LARGEST_TASK, pack_tasks, plan_bins
-from spark_jobs.packing import pack
+from spark_jobs.packing import fair_share, pack
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 
@@ -133,13 +133,29 @@ def test_packing_keeps_order_and_loses_nothing(costs: list[int], most: int) -> N
     assert all(sum(together) <= most or len(together) == 1 for together in packed)
 
 
+@given(st.integers(1, 100), st.integers(1, 12), st.integers(1, 50))
+def test_things_of_equal_cost_become_no_more_tasks_than_wanted(each: int, tasks: int, cost: int) -> None:
+    costs = [cost] * each * tasks
+    most = fair_share(costs, tasks=tasks, smallest=1, largest=10**9)
+
+    packed = list(pack(costs, cost=int, most=most))
+
+    assert len(packed) <= tasks
+    assert max(map(len, packed)) <= each + each // 8
+
+
+@pytest.mark.parametrize(("smallest", "largest", "expected"), [(1, 9, 9), (500, 900, 500), (1, 900, 112)])
+def test_no_task_is_too_small_or_too_large(smallest: int, largest: int, expected: int) -> None:
+    assert fair_share([400, 400], tasks=8, smallest=smallest, largest=largest) == expected
+
+
 def test_many_tiny_partitions_share_tasks() -> None:
     bins = plan_bins([_capture(number, 100, partition=number) for number in range(2000)], SETTINGS)
 
     tasks = list(pack_tasks(bins, parallelism=2))
 
     assert len(bins) == 2000
-    assert 8 <= len(tasks) <= 10
+    assert 4 <= len(tasks) <= 5
 
 
 def test_a_large_night_has_tasks_of_bounded_size() -> None:

@@ -79,7 +79,7 @@ def test_shares_hold_every_item_once_and_in_order(costs: list[int], shares: int)
 
 
 def test_buckets_follow_from_the_nights_size_alone() -> None:
-    assert [bucket_count(n) for n in (0, 1, 25_000, 25_001, 10**6, 10**9)] == [1, 1, 1, 2, 64, 256]
+    assert [bucket_count(n) for n in (0, 1, 40_000, 40_001, 10**6, 10**9)] == [1, 1, 1, 2, 32, 256]
     ids = np.arange(10_000, dtype=np.int64)
     counted = np.bincount(bucket_of(ids, 8), minlength=8)
     assert counted.min() > 1000
