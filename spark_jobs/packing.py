@@ -1,6 +1,6 @@
 """Work for one task: small things together, so that a task is worth its start; large ones have their own."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -18,6 +18,14 @@ def pack(items: Iterable[Item], *, cost: Callable[[Item], int], most: int) -> It
         total += cost(item)
     if together:
         yield tuple(together)
+
+
+def spread(
+    items: Sequence[Item], *, cost: Callable[[Item], int], tasks: int, smallest: int, largest: int
+) -> Iterator[tuple[Item, ...]]:
+    """Neighbours together, in about so many `tasks`."""
+    most = fair_share(map(cost, items), tasks=tasks, smallest=smallest, largest=largest)
+    return pack(items, cost=cost, most=most)
 
 
 def fair_share(costs: Iterable[int], *, tasks: int, smallest: int, largest: int) -> int:

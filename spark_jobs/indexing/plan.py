@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.indexing.piece import Bin, Copy, Piece
-from spark_jobs.packing import fair_share, pack
+from spark_jobs.packing import pack, spread
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
@@ -31,13 +31,8 @@ def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]
 
 def pack_tasks(bins: Sequence[Bin], parallelism: int) -> Iterator[tuple[Bin, ...]]:
     """Neighbouring bins together: a few tasks per slot of Spark's, none too small to be worth its start."""
-    most = fair_share(
-        map(_cost_of_bin, bins),
-        tasks=TASKS_PER_SLOT * parallelism,
-        smallest=SMALLEST_TASK,
-        largest=LARGEST_TASK,
-    )
-    return pack(bins, cost=_cost_of_bin, most=most)
+    tasks = TASKS_PER_SLOT * parallelism
+    return spread(bins, cost=_cost_of_bin, tasks=tasks, smallest=SMALLEST_TASK, largest=LARGEST_TASK)
 
 
 def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestEntry]]:

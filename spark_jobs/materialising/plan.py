@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from spark_jobs.materialising.accounts import Account
 from spark_jobs.materialising.summaries import Chunk, FilePlan, PartitionPlan, Share
-from spark_jobs.packing import fair_share, pack
+from spark_jobs.packing import pack, spread
 
 FILES_AT_LEAST = 8
 SMALLEST_FILE = 32 * 2**20
@@ -73,13 +73,8 @@ def pack_accounts(accounts: Sequence[Account]) -> Iterator[tuple[Account, ...]]:
 
 def pack_tasks(plans: Sequence[FilePlan], parallelism: int) -> Iterator[tuple[FilePlan, ...]]:
     """Neighbouring files together: a few tasks per slot of Spark's, none too small to be worth its start."""
-    most = fair_share(
-        map(_cost, plans),
-        tasks=TASKS_PER_SLOT * parallelism,
-        smallest=SMALLEST_TASK,
-        largest=LARGEST_TASK,
-    )
-    return pack(plans, cost=_cost, most=most)
+    tasks = TASKS_PER_SLOT * parallelism
+    return spread(plans, cost=_cost, tasks=tasks, smallest=SMALLEST_TASK, largest=LARGEST_TASK)
 
 
 def _cost_of_survey(plan: PartitionPlan) -> int:

@@ -11,7 +11,7 @@ from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition,
 from spark_jobs.admitting.worker import admit_partitions
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
-from spark_jobs.packing import fair_share, pack
+from spark_jobs.packing import spread
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -95,7 +95,7 @@ def _tasks(
         )
         for each in partitions
     ]
-    most = fair_share((job.cost for job in jobs), tasks=TASKS, smallest=SMALLEST_TASK, largest=LARGEST_TASK)
+    packed = spread(jobs, cost=_cost, tasks=TASKS, smallest=SMALLEST_TASK, largest=LARGEST_TASK)
     return [
         AdmitTask(
             number=number,
@@ -104,8 +104,12 @@ def _tasks(
             folder=context.folder.key(Step.ADMIT),
             settings=context.settings,
         )
-        for number, together in enumerate(pack(jobs, cost=lambda job: job.cost, most=most))
+        for number, together in enumerate(packed)
     ]
+
+
+def _cost(job: PartitionJob) -> int:
+    return job.cost
 
 
 def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
