@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import count
 from typing import IO, Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -53,6 +54,7 @@ WORKER_ADVICE = (
 FAILURE = re.compile(r"most recent failure: (.*)")
 CALLING = re.compile(r"An error occurred while calling \S+\n: ")
 SECONDS_BETWEEN_LOOKS = 0.2
+_JOBS = count()
 
 Watch = Callable[[int], None]
 """Is told how many tasks of a job are done."""
@@ -145,7 +147,7 @@ def spark_for(settings: SparkSettings) -> Spark:
 
 def _collect(rdd: "RDD[Summary]", watch: Watch) -> list[Summary]:
     """The job's result; called off if the one who waits is interrupted."""
-    context, group = rdd.context, f"onceover-{id(rdd)}"
+    context, group = rdd.context, f"onceover-{next(_JOBS)}"
 
     def collect() -> list[Summary]:
         context.setJobGroup(group, "onceover")
