@@ -2,23 +2,22 @@
 
 import numpy as np
 
-from spark_jobs.kernels.memory import Bytes
+from spark_jobs.kernels.memory import Bytes, as_bytes
 
 
 class Arena:
     """`used` bytes of payloads, and room after them; only what was written costs memory."""
 
-    __slots__ = ("_memory", "used", "view")
+    __slots__ = ("memory", "used")
 
     def __init__(self, capacity: int) -> None:
         self.used = 0
-        self._memory = np.empty(capacity, dtype=np.uint8)
-        self.view = memoryview(self._memory.data)
+        self.memory = np.empty(capacity, dtype=np.uint8)
 
     @property
     def content(self) -> Bytes:
         """What was put in; read-only, and valid until the arena grows."""
-        content = self._memory[: self.used]
+        content = self.memory[: self.used]
         content.flags.writeable = False
         return content
 
@@ -27,14 +26,14 @@ class Arena:
         self.used = 0
 
     def reserve(self, size: int) -> None:
-        """Makes sure that `size` bytes fit after those that are used; `view` may be another afterwards."""
-        if self.used + size > len(self._memory):
-            memory = np.empty(max(2 * len(self._memory), self.used + size), dtype=np.uint8)
-            memory[: self.used] = self._memory[: self.used]
-            self._memory, self.view = memory, memoryview(memory.data)
+        """Makes sure that `size` bytes fit after those that are used; `memory` may be another afterwards."""
+        if self.used + size > self.memory.size:
+            memory = np.empty(max(2 * self.memory.size, self.used + size), dtype=np.uint8)
+            memory[: self.used] = self.memory[: self.used]
+            self.memory = memory
 
-    def put(self, payload: bytes | memoryview) -> None:
+    def put(self, payload: bytes) -> None:
         """Copies `payload` in."""
         self.reserve(len(payload))
-        self.view[self.used : self.used + len(payload)] = payload
+        self.memory[self.used : self.used + len(payload)] = as_bytes(payload)
         self.used += len(payload)

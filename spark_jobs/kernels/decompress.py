@@ -1,19 +1,24 @@
 """Payloads of many batches, decompressed into one arena: the twin of `protocol.compression.decompress`.
 
-The codecs that most payloads have go a short way. Whatever that does not finish, a damaged stream or an
-unusual frame, goes the pure way, which alone decides what is an error: there cannot be two answers.
+The codecs that most payloads have are decompressed by one compiled loop over the batches. Whatever that does
+not finish, a damaged stream or an unusual frame, goes the pure way, which alone decides what is an error:
+there cannot be two answers.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.arena import Arena
 from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.compile import helper, kernel
+from spark_jobs.kernels.lz4 import put_lz4
 from spark_jobs.kernels.memory import Bytes, as_bytes
-from spark_jobs.kernels.short_ways import put_lz4, put_zstd
+from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM, UNUSUAL, Outcome
+from spark_jobs.kernels.zstd import ZstdCalls, put_zstd, zstd_calls
 from spark_jobs.protocol.compression import DEFAULT_LIMIT, decompress
 from spark_jobs.protocol.errors import CorruptData
 from spark_jobs.protocol.record_batch import CODEC_MASK, HEADER_SIZE, Codec
@@ -22,6 +27,7 @@ DEFAULT_BUDGET = 4 * 1024 * 1024
 """What was just decompressed is still in the cache when it is decoded."""
 _FIRST_ROOM = 4
 """Bytes of room per compressed byte at first."""
+_LZ4, _ZSTD = int(Codec.LZ4), int(Codec.ZSTD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,15 @@ class PayloadProblem:
 
     batch: int
     error: CorruptData
+
+
+class Compressed(NamedTuple):
+    """The columns of headers that say where payloads stand and how they are compressed."""
+
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    attributes: npt.NDArray[np.int16]
+    record_count: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,36 +91,74 @@ def _in_place(data: Bytes, headers: HeaderColumns, budget: int) -> Payloads:
     return Payloads(arena=data, start=start[:fitting], end=end[:fitting], problems=())
 
 
+@helper
+def _put(
+    calls: ZstdCalls, memory: Bytes, used: int, data: Bytes, start: int, end: int, codec: int, limit: int
+) -> Outcome:
+    if codec == _LZ4:
+        return put_lz4(memory, used, data, start, end, limit)
+    if codec == _ZSTD:
+        return put_zstd(calls, memory, used, data, start, end, limit)
+    return Outcome(UNUSUAL, used, 0)
+
+
+@kernel
+def put_usual(
+    calls: ZstdCalls,
+    memory: Bytes,
+    used: int,
+    data: Bytes,
+    batches: Compressed,
+    first: int,
+    budget: int,
+    limit: int,
+    edges: npt.NDArray[np.int64],
+) -> tuple[int, Outcome]:
+    """(batch, outcome): how far it went from batch `first` on, and why not further; `edges` are filled in."""
+    batch = first
+    while batch < batches.position.size and (used < budget or batch == 0):
+        if batches.record_count[batch]:  # else whatever bytes are there, a broker does not look at them
+            start, end = batches.position[batch] + HEADER_SIZE, batches.position[batch] + batches.size[batch]
+            codec = batches.attributes[batch] & CODEC_MASK
+            found = _put(calls, memory, used, data, start, end, codec, limit)
+            if found.status != DONE:
+                return batch, found
+            used = found.used
+        batch += 1
+        edges[batch] = used
+    return batch, Outcome(DONE, used, 0)
+
+
 def _into_arena(
     arena: Arena, data: Bytes, headers: HeaderColumns, limit: int, budget: int, source: str, origin: int
 ) -> Payloads:
-    view, edges, problems = memoryview(data.data), [0], []
-    rows = (headers.position, headers.size, headers.attributes & CODEC_MASK, headers.record_count)
-    for batch, (position, size, codec, count) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
-        if arena.used >= budget and batch:
-            break
-        payload = view[position + HEADER_SIZE : position + size]
-        if count:  # else whatever bytes are there, a broker does not look at them
-            try:
-                _put(arena, codec, payload, limit, source, origin + position + HEADER_SIZE)
-            except CorruptData as error:
-                problems.append(PayloadProblem(batch=batch, error=error))
-        edges.append(arena.used)
+    batches = Compressed(headers.position, headers.size, headers.attributes, headers.record_count)
+    calls, problems = zstd_calls(), []
+    edges = np.zeros(headers.rows + 1, dtype=np.int64)
+    batch, status = 0, UNUSUAL
+    while status != DONE:
+        batch, (status, arena.used, room) = put_usual(
+            calls, arena.memory, arena.used, data, batches, batch, budget, limit, edges
+        )
+        if status == NEEDS_ROOM:
+            arena.reserve(room)
+        elif status == UNUSUAL:
+            problems += _put_unusual(arena, data, headers, batch, limit, source, origin)
+            batch += 1
+            edges[batch] = arena.used
     return Payloads(
-        arena=arena.content,
-        start=np.array(edges[:-1], dtype=np.int64),
-        end=np.array(edges[1:], dtype=np.int64),
-        problems=tuple(problems),
+        arena=arena.content, start=edges[:batch], end=edges[1 : batch + 1], problems=tuple(problems)
     )
 
 
-def _put(arena: Arena, codec: int, payload: memoryview, limit: int, source: str, position: int) -> None:
-    if codec == Codec.LZ4 and put_lz4(arena, payload, limit):
-        return
-    if codec == Codec.ZSTD and put_zstd(arena, payload, limit):
-        return
-    arena.put(
-        payload
-        if codec == Codec.NONE
-        else decompress(codec, payload, limit=limit, source=source, position=position)
-    )
+def _put_unusual(
+    arena: Arena, data: Bytes, headers: HeaderColumns, batch: int, limit: int, source: str, origin: int
+) -> Iterator[PayloadProblem]:
+    """One batch the pure way; its problem, if it has one."""
+    position, size = int(headers.position[batch]), int(headers.size[batch])
+    payload = memoryview(data.data)[position + HEADER_SIZE : position + size]
+    codec, place = int(headers.attributes[batch]) & CODEC_MASK, origin + position + HEADER_SIZE
+    try:
+        arena.put(decompress(codec, payload, limit=limit, source=source, position=place))
+    except CorruptData as error:
+        yield PayloadProblem(batch=batch, error=error)

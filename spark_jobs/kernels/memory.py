@@ -86,6 +86,39 @@ def _call_checksum(_: Any, function: Any, array: Any, start: Any, length: Any) -
     return types.int64(types.int64, array, types.int64, types.int64), generate
 
 
+@intrinsic
+def _call_frame_size(_: Any, function: Any, array: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        data = _pointer(context, builder, signature.args[1], args[1], args[2])
+        measure = ir.FunctionType(_INT64, [_BYTE_POINTER, _INT64]).as_pointer()
+        return builder.call(builder.inttoptr(args[0], measure), [data, args[3]])
+
+    return types.int64(types.int64, array, types.int64, types.int64), generate
+
+
+@intrinsic
+def _call_decompress(
+    _: Any,
+    function: Any,  # noqa: ARG001 - numba reads the signature
+    state: Any,  # noqa: ARG001
+    target: Any,
+    at: Any,  # noqa: ARG001
+    room: Any,  # noqa: ARG001
+    source: Any,
+    start: Any,  # noqa: ARG001
+    length: Any,  # noqa: ARG001
+) -> Any:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        to = _pointer(context, builder, signature.args[2], args[2], args[3])
+        origin = _pointer(context, builder, signature.args[5], args[5], args[6])
+        kinds = [_INT64, _BYTE_POINTER, _INT64, _BYTE_POINTER, _INT64]
+        decompress = ir.FunctionType(_INT64, kinds).as_pointer()
+        return builder.call(builder.inttoptr(args[0], decompress), [args[1], to, args[4], origin, args[7]])
+
+    number = types.int64
+    return number(number, number, target, number, number, source, number, number), generate
+
+
 Load: TypeAlias = Callable[[Bytes, int], int]
 load_int8 = cast("Load", _load(8, signed=True))
 load_int16 = cast("Load", _load(16, signed=True))
@@ -99,3 +132,8 @@ prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)
 """(array, byte index): ask for a cache line that will be needed soon."""
 call_checksum = cast("Callable[[int, Bytes, int, int], int]", _call_checksum)
 """(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, array, start, length)."""
+call_frame_size = cast("Callable[[int, Bytes, int, int], int]", _call_frame_size)
+"""(address of a C function `size_t size(void *data, size_t count)`, array, start, length)."""
+call_decompress = cast("Callable[[int, int, Bytes, int, int, Bytes, int, int], int]", _call_decompress)
+"""(address of a C function `size_t decompress(context, target, room, source, length)`, that of the context,
+target, at, room, source, start, length)."""
