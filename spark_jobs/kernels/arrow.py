@@ -5,7 +5,7 @@ from typing import Any
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kernels.record_buffers import Binary, RecordBuffers
+from spark_jobs.kernels.record_buffers import Binary, RecordContents, RecordRows
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
@@ -22,32 +22,23 @@ RECORD_SCHEMA = pa.schema(_FIELDS)
 """`batch` is the index of the batch in the call; `timestamp` is in milliseconds since 1970."""
 
 
-def record_batch(buffers: RecordBuffers) -> pa.RecordBatch:
-    """The columns of `RECORD_SCHEMA` over the memory of `buffers`."""
-    records, headers = buffers.offset.size, buffers.header_key.offsets.size - 1
+def record_batch(rows: RecordRows, contents: RecordContents) -> pa.RecordBatch:
+    """The columns of `RECORD_SCHEMA` over the memory of `rows` and `contents`."""
+    records, headers = rows.offset.size, contents.header_key.offsets.size - 1
+    header_columns = [_binary(pa.string(), contents.header_key), _binary(pa.binary(), contents.header_value)]
     columns = [
-        _array(pa.int32(), records, None, buffers.batch),
-        _array(pa.int64(), records, None, buffers.offset),
-        _array(pa.int64(), records, None, buffers.timestamp),
-        _array(pa.int32(), records, None, buffers.sequence),
-        _binary(pa.binary(), buffers.key),
-        _binary(pa.binary(), buffers.value),
+        _array(pa.int32(), records, None, rows.batch),
+        _array(pa.int64(), records, None, rows.offset),
+        _array(pa.int64(), records, None, rows.timestamp),
+        _array(pa.int32(), records, None, rows.sequence),
+        _binary(pa.binary(), contents.key),
+        _binary(pa.binary(), contents.value),
         _array(
             HEADERS_TYPE,
             records,
             None,
-            buffers.header_offsets,
-            children=[
-                _array(
-                    HEADER_TYPE,
-                    headers,
-                    None,
-                    children=[
-                        _binary(pa.string(), buffers.header_key),
-                        _binary(pa.binary(), buffers.header_value),
-                    ],
-                )
-            ],
+            contents.header_offsets,
+            children=[_array(HEADER_TYPE, headers, None, children=header_columns)],
         ),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

@@ -133,7 +133,8 @@ def _into_arena(
     arena: Arena, data: Bytes, headers: HeaderColumns, limit: int, budget: int, source: str, origin: int
 ) -> Payloads:
     batches = Compressed(headers.position, headers.size, headers.attributes, headers.record_count)
-    calls, problems = zstd_calls(), []
+    calls = zstd_calls()
+    problems: list[PayloadProblem] = []
     edges = np.zeros(headers.rows + 1, dtype=np.int64)
     batch, status = 0, UNUSUAL
     while status != DONE:

@@ -49,6 +49,8 @@ BYTES_BEYOND_END = int(RecordProblem.BYTES_BEYOND_END)
 HEADER_COUNT = int(RecordProblem.HEADER_COUNT)
 WRONG_LENGTH = int(RecordProblem.WRONG_LENGTH)
 TOO_MANY_HEADERS = int(RecordProblem.TOO_MANY_HEADERS)
+SMALLEST_RECORD = 7
+"""Bytes: its length, attributes, two deltas, two sizes and a count, one each."""
 
 
 class ParsedRecord(NamedTuple):

@@ -33,13 +33,28 @@ class Binary(NamedTuple):
     validity: Bytes
 
 
-class RecordBuffers(NamedTuple):
-    """One row per record, and one per record header."""
+class RecordRows(NamedTuple):
+    """What records have as numbers, and where in the arena the rest of each stands; a size of -1 is null."""
 
+    batch: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
     timestamp: npt.NDArray[np.int64]
     sequence: npt.NDArray[np.int32]
-    batch: npt.NDArray[np.int32]
+    key_start: npt.NDArray[np.int64]
+    key_size: npt.NDArray[np.int32]
+    value_start: npt.NDArray[np.int64]
+    value_size: npt.NDArray[np.int32]
+    headers_start: npt.NDArray[np.int64]
+    header_count: npt.NDArray[np.int32]
+
+    def first(self, rows: int) -> "RecordRows":
+        """Only the first rows."""
+        return RecordRows._make(column[:rows] for column in self)
+
+
+class RecordContents(NamedTuple):
+    """The bytes of one row per record, and of one per record header."""
+
     key: Binary
     value: Binary
     header_offsets: npt.NDArray[np.int32]
@@ -47,19 +62,22 @@ class RecordBuffers(NamedTuple):
     header_value: Binary
 
 
-def allocate(totals: Totals) -> RecordBuffers:
+_ROW_TYPES = (np.int32, np.int64, np.int64, np.int32, *(np.int64, np.int32) * 3)
+
+
+def allocate_rows(records: int) -> RecordRows:
+    """Room for so many records."""
+    return RecordRows._make(np.empty(records, dtype=kind) for kind in _ROW_TYPES)
+
+
+def allocate_contents(totals: Totals) -> RecordContents:
     """Exactly the memory that `totals` asks for; offsets begin with 0, and every value as null."""
-    records, headers = totals.records, totals.headers
-    return RecordBuffers(
-        offset=np.empty(records, dtype=np.int64),
-        timestamp=np.empty(records, dtype=np.int64),
-        sequence=np.empty(records, dtype=np.int32),
-        batch=np.empty(records, dtype=np.int32),
-        key=_binary(records, totals.key_bytes),
-        value=_binary(records, totals.value_bytes),
-        header_offsets=_offsets(records),
-        header_key=_binary(headers, totals.header_key_bytes),
-        header_value=_binary(headers, totals.header_value_bytes),
+    return RecordContents(
+        key=_binary(totals.records, totals.key_bytes),
+        value=_binary(totals.records, totals.value_bytes),
+        header_offsets=_offsets(totals.records),
+        header_key=_binary(totals.headers, totals.header_key_bytes),
+        header_value=_binary(totals.headers, totals.header_value_bytes),
     )
 
 

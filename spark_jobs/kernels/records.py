@@ -1,7 +1,7 @@
 """Records of many decompressed batches into Arrow's memory in one call: the twin of `protocol.records`.
 
-Two passes: the first reads strictly and counts, the second copies what the first found to be good. A batch
-with a problem contributes nothing; what is wrong with it, and where, comes back beside the records.
+Two passes: the first reads strictly and notes where everything stands, the second copies it. A batch with a
+problem contributes nothing; what is wrong with it, and where, comes back beside the records.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,23 @@ from spark_jobs.kernels.record import (
     MISSING_RECORD,
     NEGATIVE_COUNT,
     NONE,
+    SMALLEST_RECORD,
     TOO_MANY_HEADERS,
     TRAILING_BYTES,
+    ParsedRecord,
     RecordProblem,
     parse_record,
     read_nullable,
 )
-from spark_jobs.kernels.record_buffers import MAX_BYTES, Binary, RecordBuffers, Totals, allocate
+from spark_jobs.kernels.record_buffers import (
+    MAX_BYTES,
+    Binary,
+    RecordContents,
+    RecordRows,
+    Totals,
+    allocate_contents,
+    allocate_rows,
+)
 from spark_jobs.kernels.sections import RecordSections
 from spark_jobs.kernels.sequences import increment_sequence
 from spark_jobs.kernels.utf8 import write_repaired
@@ -60,14 +70,42 @@ class DecodedRecords:
 
 
 @helper
-def _measure_batch(
-    arena: Bytes, start: int, end: int, count: int, most_headers: int
+def _put_row(
+    rows: RecordRows, row: int, record: ParsedRecord, sections: RecordSections, batch: int, number: int
+) -> None:
+    """What record `row` is: of batch `batch`, which counts as `number` outside."""
+    base_sequence = sections.base_sequence[batch]
+    rows.batch[row] = number
+    rows.offset[row] = sections.base_offset[batch] + record.offset_delta
+    if sections.is_log_append_time[batch]:
+        rows.timestamp[row] = sections.max_timestamp[batch]
+    else:
+        rows.timestamp[row] = sections.base_timestamp[batch] + record.timestamp_delta
+    has_sequence = base_sequence >= 0
+    rows.sequence[row] = (
+        increment_sequence(base_sequence, record.offset_delta) if has_sequence else NO_SEQUENCE
+    )
+    rows.key_start[row], rows.key_size[row] = record.key_start, record.key_size
+    rows.value_start[row], rows.value_size[row] = record.value_start, record.value_size
+    rows.headers_start[row], rows.header_count[row] = record.headers_start, record.header_count
+
+
+@helper
+def _read_batch(
+    arena: Bytes,
+    sections: RecordSections,
+    batch: int,
+    number: int,
+    most_headers: int,
+    rows: RecordRows,
+    row: int,
 ) -> tuple[int, int, Totals]:
-    """(problem, its position, what the batch holds if there is none)."""
-    position, key_bytes, value_bytes = start, 0, 0
-    headers, header_key_bytes, header_value_bytes = 0, 0, 0
+    """(problem, its position, what the batch holds if there is none); its records are put from `row` on."""
+    position, end = sections.start[batch], sections.end[batch]
+    count = sections.record_count[batch]
+    key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes = 0, 0, 0, 0, 0
     problem = NEGATIVE_COUNT if count < 0 else NONE
-    for _ in range(count):
+    for index in range(count):
         if position == end:
             problem = MISSING_RECORD
             break
@@ -77,6 +115,7 @@ def _measure_batch(
             problem, position = TOO_MANY_HEADERS, record.headers_start
         if problem != NONE:
             break
+        _put_row(rows, row + index, record, sections, batch, number)
         key_bytes += max(record.key_size, 0)
         value_bytes += max(record.value_size, 0)
         headers += record.header_count
@@ -89,12 +128,14 @@ def _measure_batch(
 
 
 @kernel
-def _measure(
+def _read(
     arena: Bytes,
     sections: RecordSections,
+    first_batch: int,
     most_headers: int,
     problems: npt.NDArray[np.int8],
     positions: npt.NDArray[np.int64],
+    rows: RecordRows,
 ) -> Totals:
     """What all good batches hold; every batch gets its problem and, counted from its start, the position."""
     records, key_bytes, value_bytes = 0, 0, 0
@@ -103,11 +144,10 @@ def _measure(
         problems[batch], positions[batch] = NONE, 0
         if sections.record_count[batch] == 0:  # whatever bytes are there, a broker does not look at them
             continue
-        start = sections.start[batch]
-        problem, position, held = _measure_batch(
-            arena, start, sections.end[batch], sections.record_count[batch], most_headers
+        problem, position, held = _read_batch(
+            arena, sections, batch, first_batch + batch, most_headers, rows, records
         )
-        problems[batch], positions[batch] = problem, position - start
+        problems[batch], positions[batch] = problem, position - sections.start[batch]
         if problem == NONE:
             records += held.records
             key_bytes += held.key_bytes
@@ -131,50 +171,27 @@ def _put(column: Binary, row: int, arena: Bytes, start: int, size: int) -> None:
 
 
 @helper
-def _put_headers(buffers: RecordBuffers, row: int, arena: Bytes, position: int, end: int, count: int) -> None:
-    first = buffers.header_offsets[row]
+def _put_headers(
+    contents: RecordContents, row: int, arena: Bytes, position: int, end: int, count: int
+) -> None:
+    first = contents.header_offsets[row]
     for header in range(first, first + count):
         _, start, size = read_nullable(arena, position, end)
-        column = buffers.header_key
+        column = contents.header_key
         column.validity[header >> 3] |= 1 << (header & 7)
         column.offsets[header + 1] = write_repaired(column.data, column.offsets[header], arena, start, size)
         _, start, size = read_nullable(arena, start + size, end)
-        _put(buffers.header_value, header, arena, start, size)
+        _put(contents.header_value, header, arena, start, size)
         position = start + max(size, 0)
-    buffers.header_offsets[row + 1] = first + count
+    contents.header_offsets[row + 1] = first + count
 
 
 @kernel
-def _fill(
-    arena: Bytes,
-    sections: RecordSections,
-    problems: npt.NDArray[np.int8],
-    first_batch: int,
-    buffers: RecordBuffers,
-) -> None:
-    row = 0
-    for batch in range(sections.start.size):
-        if problems[batch] != NONE:
-            continue
-        position, end = sections.start[batch], sections.end[batch]
-        base_sequence = sections.base_sequence[batch]
-        for _ in range(sections.record_count[batch]):
-            record = parse_record(arena, position, end)
-            position = record.position
-            buffers.batch[row] = first_batch + batch
-            buffers.offset[row] = sections.base_offset[batch] + record.offset_delta
-            if sections.is_log_append_time[batch]:
-                buffers.timestamp[row] = sections.max_timestamp[batch]
-            else:
-                buffers.timestamp[row] = sections.base_timestamp[batch] + record.timestamp_delta
-            has_sequence = base_sequence >= 0
-            buffers.sequence[row] = (
-                increment_sequence(base_sequence, record.offset_delta) if has_sequence else NO_SEQUENCE
-            )
-            _put(buffers.key, row, arena, record.key_start, record.key_size)
-            _put(buffers.value, row, arena, record.value_start, record.value_size)
-            _put_headers(buffers, row, arena, record.headers_start, end, record.header_count)
-            row += 1
+def _copy(arena: Bytes, rows: RecordRows, contents: RecordContents) -> None:
+    for row in range(rows.offset.size):
+        _put(contents.key, row, arena, rows.key_start[row], rows.key_size[row])
+        _put(contents.value, row, arena, rows.value_start[row], rows.value_size[row])
+        _put_headers(contents, row, arena, rows.headers_start[row], arena.size, rows.header_count[row])
 
 
 def decode(
@@ -187,20 +204,26 @@ def decode(
     data = as_bytes(arena)
     problems = np.empty(sections.rows, dtype=np.int8)
     positions = np.empty(sections.rows, dtype=np.int64)
-    totals = _measure(data, sections, most_headers, problems, positions)
-    _check_size(totals)
-    buffers = allocate(totals)
-    _fill(data, sections, problems, first_batch, buffers)
+    rows = allocate_rows(_most_records(sections))
+    totals = _read(data, sections, first_batch, most_headers, problems, positions, rows)
+    _check_size(max(totals))
+    found, contents = rows.first(totals.records), allocate_contents(totals)
+    _copy(data, found, contents)
     bad = (
         BatchProblem(batch=int(batch), problem=RecordProblem(problems[batch]), position=int(positions[batch]))
         for batch in np.flatnonzero(problems)
     )
-    return DecodedRecords(records=record_batch(buffers), problems=tuple(bad))
+    return DecodedRecords(records=record_batch(found, contents), problems=tuple(bad))
 
 
-def _check_size(totals: Totals) -> None:
-    largest = max(totals)
-    if largest > MAX_BYTES:
+def _most_records(sections: RecordSections) -> int:
+    """As many as are claimed, or as the bytes could hold where that is less."""
+    fitting = (sections.end - sections.start) // SMALLEST_RECORD
+    return int(np.minimum(np.maximum(sections.record_count, 0), fitting).sum())
+
+
+def _check_size(found: int) -> None:
+    if found > MAX_BYTES:
         raise LimitExceeded(
-            position=0, expected=f"at most {MAX_BYTES} bytes of records in one call", found=largest
+            position=0, expected=f"at most {MAX_BYTES} bytes of records in one call", found=found
         )

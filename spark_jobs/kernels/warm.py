@@ -13,12 +13,15 @@ from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.walk import walk_boundaries
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.decision import Rules
+from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.records import Record
 
 
 def warm() -> int:
     """Calls every kernel once; returns how many of them had to be compiled."""
-    batch = build_batch(records=[Record(value=b"v")], base_timestamp=0, producer_id=1, base_sequence=0)
+    batch = build_batch(
+        records=[Record(value=b"v")], base_timestamp=0, producer_id=1, base_sequence=0, codec=Codec.LZ4
+    )
     headers = scan_headers(batch).columns
     walk_boundaries(batch, every=1)
     fold(batches_of(headers), ProducerTable(), rules=Rules())

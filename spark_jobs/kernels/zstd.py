@@ -74,8 +74,11 @@ def zstd_calls() -> ZstdCalls:
     address: int = _of_thread.context.address
     if not address:
         return _NO_CALLS
-    calls = (library.ZSTD_findFrameCompressedSize, library.ZSTD_decompressDCtx)
-    return ZstdCalls(*(ctypes.cast(call, ctypes.c_void_p).value or 0 for call in calls), address)
+    return ZstdCalls(
+        frame_size=ctypes.cast(library.ZSTD_findFrameCompressedSize, ctypes.c_void_p).value or 0,
+        decompress=ctypes.cast(library.ZSTD_decompressDCtx, ctypes.c_void_p).value or 0,
+        context=address,
+    )
 
 
 @helper

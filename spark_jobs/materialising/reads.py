@@ -9,7 +9,7 @@ from spark_jobs.materialising.rows import BatchRows
 
 WINDOW_BYTES = 16 * 2**20
 """Most bytes of one read, unless a single batch is larger."""
-GAP_BYTES = 64 * 2**10
+GAP_BYTES = 256 * 2**10
 """Bytes that are read for nothing rather than asked around."""
 SMALL_BYTES = 128 * 2**10
 """Stretches up to this are decoded together with neighbours: a call costs as much as that many bytes."""

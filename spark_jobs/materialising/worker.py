@@ -12,7 +12,7 @@ from spark_jobs.materialising.findings import QUARANTINE_SCHEMA, Findings, Place
 from spark_jobs.materialising.json_values import ValueSchema
 from spark_jobs.materialising.outcome_files import view_of
 from spark_jobs.materialising.outcomes import View
-from spark_jobs.materialising.record_table import RECORD_OPTIONS, RecordTable
+from spark_jobs.materialising.record_table import RECORD_OPTIONS, RecordTable, as_written
 from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.materialising.segment_file import SegmentFile, logged
 from spark_jobs.materialising.sources import rows_and_objects
@@ -43,14 +43,14 @@ def write_records(
     workshop: Workshop, plan: FilePlan, tables: Callable[[Findings], Iterator[pa.Table]]
 ) -> Written:
     """Writes the files of `plan`: the records of `tables`, and beside them what it finds on its way."""
-    schema = topic_contract(workshop.settings, plan.topic).schema
+    schema = as_written(topic_contract(workshop.settings, plan.topic).schema)
     with (
         TableFiles(workshop, plan.path, schema, RECORD_OPTIONS) as output,
         TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
     ):
         findings = Findings(quarantine=quarantine, run_date=workshop.run_date)
         for table in tables(findings):
-            output.add(table.select(schema.names).cast(schema))
+            output.add(table if table.schema == schema else table.select(schema.names).cast(schema))
         files, quarantined = output.finish(), quarantine.finish()
     return Written(
         plan=plan,

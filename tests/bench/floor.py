@@ -22,7 +22,7 @@ from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.warm import warm
-from spark_jobs.materialising.record_table import RECORD_OPTIONS
+from spark_jobs.materialising.record_table import RECORD_OPTIONS, as_written
 from spark_jobs.materialising.table_files import GROUP_BYTES
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.tables.records import RECORDS
@@ -32,6 +32,7 @@ from tests.bench.room import Room, Row
 
 WINDOW_BYTES = 16 * 2**20
 PIECE_BYTES = 4 * 2**20
+SCHEMA = as_written(RECORDS.schema)
 OPTIONS = {"compression": "zstd", "store_schema": False, "write_page_checksum": True, **RECORD_OPTIONS}
 
 
@@ -62,8 +63,7 @@ def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floo
 def write_partition(capture: Path, partition: int, output: Path) -> int:
     """One partition's records in one file; how many there were."""
     records, held, size = 0, [], 0
-    schema = RECORDS.schema
-    with pq.ParquetWriter(output / f"orders-{partition}.parquet", schema, **OPTIONS) as writer:
+    with pq.ParquetWriter(output / f"orders-{partition}.parquet", SCHEMA, **OPTIONS) as writer:
         for table in _tables(capture, partition):
             records += table.num_rows
             held.append(table)
@@ -124,18 +124,19 @@ def _placed(
 
 
 def _table(partition: int, headers: HeaderColumns, records: pa.RecordBatch) -> pa.Table:
-    batch, count = np.asarray(records.column("batch")), records.num_rows
+    count, batches = records.num_rows, np.arange(headers.rows + 1, dtype=np.int32)
+    counts = np.diff(np.searchsorted(np.asarray(records.column("batch")), batches))
     columns = {
         "partition": np.full(count, partition, dtype=np.int32),
-        "timestamp_type": pa.repeat("CreateTime", count),
-        "producer_id": headers.producer_id[batch],
-        "producer_epoch": headers.producer_epoch[batch].astype(np.int32),
+        "timestamp_type": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int8), ["CreateTime"]),
+        "producer_id": np.repeat(headers.producer_id, counts),
+        "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
         "transactional_id": pa.nulls(count, pa.string()),
-        "partition_leader_epoch": headers.partition_leader_epoch[batch],
+        "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
         "run_date": pa.array(np.full(count, 19_844, dtype=np.int32)).cast(pa.date32()),
         **{name: records.column(name) for name in records.schema.names if name != "batch"},
     }
-    return pa.table([columns[name] for name in RECORDS.schema.names], schema=RECORDS.schema)
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def measure(room: Room) -> Sequence[Row]:
