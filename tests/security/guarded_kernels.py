@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_jobs.kernels import columns, record_buffers, walk
+from spark_jobs.kernels import arena, columns, record_buffers, walk
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.intact import find_intact
@@ -60,6 +60,8 @@ def sealed_anew(chance: Chance, batch: bytes) -> bytes:
     header = read_header(batch[:HEADER_SIZE])
     codec = chance.choice(tuple(Codec))
     payload = compress(codec, damaged(chance, batch[HEADER_SIZE:]))
+    if codec is not Codec.NONE and chance.random() < 0.5:
+        payload = damaged(chance, payload)
     count = chance.choice((header.record_count, header.record_count, 0, 1, -1, 2**31 - 1))
     attributes = header.attributes & ~CODEC_MASK | codec
     return seal(replace(header, attributes=attributes, record_count=count), payload)
@@ -86,7 +88,7 @@ def check(data: bytes) -> None:
 
 
 def main(seed: int, logs: int) -> None:
-    for module in (columns, record_buffers, walk):
+    for module in (arena, columns, record_buffers, walk):
         module.np = GuardedNumpy()  # type: ignore[attr-defined]
     chance, batches = random.Random(seed), recorded_batches()
     for _ in range(logs):
