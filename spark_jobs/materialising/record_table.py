@@ -28,7 +28,6 @@ _COUNTING = ("offset", "timestamp", "sequence")
 RECORD_OPTIONS: dict[str, Any] = {
     "write_page_index": True,
     "max_rows_per_page": 100_000,
-    "write_batch_size": 4096,
     "use_dictionary": [
         "partition",
         "timestamp_type",
