@@ -46,10 +46,10 @@ def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> I
     window, needed, room = Window(staged=staged, start=start), HEADER_SIZE, FEWEST_ROWS
     while start < stop:
         end = max(min(start + limits.window_bytes, stop), start + needed)
-        window = window.move(start, min(end, staged.size))
-        stretch = _next_stretch(window, start, stop, limits, room)
+        with window.moved(start, min(end, staged.size)) as window:
+            stretch = _next_stretch(window, start, stop, limits, room)
+            start, needed = stretch.end, _needed(window, stretch.end, limits.max_batch_bytes)
         yield stretch
-        start, needed = stretch.end, _needed(window, stretch.end, limits.max_batch_bytes)
         room = min(max(room, 4 * stretch.columns.rows), MOST_ROWS)  # rows that did not fit are read again
 
 

@@ -9,10 +9,14 @@ from spark_jobs.indexing.piece import Bin, Piece, Summary
 from spark_jobs.indexing.scan import Extent, scan_piece
 from spark_jobs.indexing.walk import WalkLimits
 from spark_jobs.indexing.window import StagedBytes
+from spark_jobs.storage.mapping import can_map
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.stores import open_store
 from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
+
+MAPPED_BYTES = 16 * 2**20
+"""Looked through at a time where the system maps files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +52,19 @@ def _index_bin(task: IndexTask, each: Bin) -> Summary:
 
 def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
     store = _store(piece.store, task.s3)
+    is_here = store.local_path(piece.key) is not None
     staged = StagedBytes(
-        size=piece.size, read_range=partial(store.read_range, piece.key, version=piece.version)
+        size=piece.size,
+        read_range=partial(store.read_range, piece.key, version=piece.version),
+        view_range=partial(store.viewed, piece.key, version=piece.version) if is_here else None,
     )
-    return scan_piece(staged, piece, file, _limits(task, store, piece))
+    return scan_piece(staged, piece, file, _limits(task, is_here=is_here))
 
 
-def _limits(task: IndexTask, store: ObjectStore, piece: Piece) -> WalkLimits:
-    """From afar larger windows, since each one is a request."""
-    if store.local_path(piece.key) is not None:
-        return task.limits
+def _limits(task: IndexTask, *, is_here: bool) -> WalkLimits:
+    """Larger windows from afar, since each one is a request, and where they need no memory of their own."""
+    if is_here:
+        return replace(task.limits, window_bytes=MAPPED_BYTES) if can_map() else task.limits
     return replace(task.limits, window_bytes=task.s3.part_bytes)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, UnsafeKey
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.keys import checked, checked_prefix, printable
+from spark_jobs.storage.mapping import map_range
 from spark_jobs.storage.object_store import ObjectStat
 from spark_jobs.storage.syncing import begin_sync, sync
 
@@ -60,11 +61,14 @@ class FileStore:
 
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
         with translated(self.url_of(key)), self._opened(key, version) as file:
+            return _range(file, start, min(start + length, os.fstat(file).st_size))
+
+    @contextmanager
+    def viewed(self, key: str, start: int, length: int, *, version: str = "") -> Iterator[bytes | memoryview]:
+        with translated(self.url_of(key)), self._opened(key, version) as file:
             end = min(start + length, os.fstat(file).st_size)
-            data = os.pread(file, max(end - start, 0), start)
-            return (
-                data if start + len(data) >= end else b"".join((data, *_pieces(file, start + len(data), end)))
-            )
+            mapped = map_range(file, start, end)
+            yield mapped if mapped is not None else _range(file, start, end)
 
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
         with translated(self.url_of(key)), self._opened(key, version) as file:
@@ -205,6 +209,14 @@ def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
     while start < end and (piece := os.pread(file, min(CHUNK_BYTES, end - start), start)):
         yield piece
         start += len(piece)
+
+
+def _range(file: int, start: int, end: int) -> bytes:
+    """The same in one, read at once if the system does so."""
+    data = os.pread(file, max(end - start, 0), start)
+    if start + len(data) >= end:
+        return data
+    return b"".join((data, *_pieces(file, start + len(data), end)))
 
 
 def _sweep(scratch: Path) -> None:

@@ -1,6 +1,7 @@
 """What Onceover needs of a store, and nothing that only one kind of store can do."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -46,6 +47,14 @@ class ObjectStore(Protocol):
         """Up to `length` bytes from `start` on, fewer only at the object's end.
 
         With a `version`, raises `ObjectChanged` if the object is another one by now.
+        """
+
+    def viewed(
+        self, key: str, start: int, length: int, *, version: str = ""
+    ) -> AbstractContextManager[bytes | memoryview]:
+        """The same range for a look at it, without a copy where it lies in the file system.
+
+        It is the `version` asked for before and after the look; what is kept of it has to be copied.
         """
 
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:

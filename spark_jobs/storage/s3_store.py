@@ -6,6 +6,7 @@ import time
 import weakref
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import md5
 from pathlib import Path
@@ -89,6 +90,10 @@ class S3Store:
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
         data, _ = self._get(key, start, length, version)
         return data
+
+    @contextmanager
+    def viewed(self, key: str, start: int, length: int, *, version: str = "") -> Iterator[bytes | memoryview]:
+        yield self.read_range(key, start, length, version=version)
 
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
         start, size = 0, 1
