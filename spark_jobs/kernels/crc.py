@@ -12,10 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.memory import Bytes, as_bytes, call_checksum, load_int64, load_uint8
+from spark_jobs.kernels.memory import Bytes, as_bytes, call_checksum, load_int64, load_uint8, prefetch
 
 NO_LIBRARY = 0
 """The address that means: use the table."""
+
+_STEP, _AHEAD, _LINE = 1 << 10, 1 << 11, 1 << 6
+"""Bytes at a time, and how far before them memory is asked for: it is slower than the checksum.
+
+What lies behind the data may be asked for, too; that is a hint, and never a fault.
+"""
 
 _LIBRARY_MODULE = "google_crc32c._crc32c"
 
@@ -73,9 +79,15 @@ def table_checksum(tables: npt.NDArray[np.int64], data: Bytes, start: int, lengt
 @helper
 def crc32c(library: int, data: Bytes, start: int, length: int) -> int:
     """CRC-32C, by the library at address `library` if there is one."""
-    if library != NO_LIBRARY:
-        return call_checksum(library, data, start, length)
-    return table_checksum(CASTAGNOLI, data, start, length)
+    if library == NO_LIBRARY:
+        return table_checksum(CASTAGNOLI, data, start, length)
+    crc, position, end = 0, start, start + length
+    while end - position > _STEP:
+        for line in range(position + _AHEAD, position + _AHEAD + _STEP, _LINE):
+            prefetch(data, line)
+        crc = call_checksum(library, crc, data, position, _STEP)
+        position += _STEP
+    return call_checksum(library, crc, data, position, end - position)
 
 
 @helper

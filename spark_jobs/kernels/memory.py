@@ -76,14 +76,15 @@ def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba re
 
 
 @intrinsic
-def _call_checksum(_: Any, function: Any, array: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+def _call_checksum(_: Any, function: Any, before: Any, array: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        data = _pointer(context, builder, signature.args[1], args[1], args[2])
+        data = _pointer(context, builder, signature.args[2], args[2], args[3])
         extend = ir.FunctionType(_INT32, [_INT32, _BYTE_POINTER, _INT64]).as_pointer()
-        crc = builder.call(builder.inttoptr(args[0], extend), [ir.Constant(_INT32, 0), data, args[3]])
+        before = builder.trunc(args[1], _INT32)
+        crc = builder.call(builder.inttoptr(args[0], extend), [before, data, args[4]])
         return builder.zext(crc, _INT64)
 
-    return types.int64(types.int64, array, types.int64, types.int64), generate
+    return types.int64(types.int64, types.int64, array, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -130,8 +131,9 @@ copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", _copy_bytes)
 """(target, at, source, start, length): both ranges exist and do not overlap."""
 prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)
 """(array, byte index): ask for a cache line that will be needed soon."""
-call_checksum = cast("Callable[[int, Bytes, int, int], int]", _call_checksum)
-"""(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, array, start, length)."""
+call_checksum = cast("Callable[[int, int, Bytes, int, int], int]", _call_checksum)
+"""(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, crc so far, array, start,
+length)."""
 call_frame_size = cast("Callable[[int, Bytes, int, int], int]", _call_frame_size)
 """(address of a C function `size_t size(void *data, size_t count)`, array, start, length)."""
 call_decompress = cast("Callable[[int, int, Bytes, int, int, Bytes, int, int], int]", _call_decompress)
