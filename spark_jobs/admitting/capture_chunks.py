@@ -45,7 +45,7 @@ class CaptureObjects:
         """For every row the place of its object in `entries`; meaningless for a marker without object."""
         return np.searchsorted(self._orders, values(rows, "object_order")).clip(max=len(self._sources) - 1)
 
-    def sources(self, rows: pa.RecordBatch) -> pa.StringArray:
+    def sources(self, rows: pa.RecordBatch) -> pa.DictionaryArray:
         """The name of each row's source."""
         return labels(self._sources[self.places(rows)], self._names)
 

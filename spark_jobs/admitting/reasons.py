@@ -34,9 +34,12 @@ Sentence = Callable[[Judged, Places], pa.StringArray]
 def reasons(judged: Judged) -> pa.StringArray:
     """A sentence for every row that was not simply taken, null for the others."""
     verdict = judged.decisions.verdict
+    parts = _parts(judged, verdict)
+    if not parts:
+        return pa.nulls(len(verdict), pa.string())
     index = np.zeros(len(verdict), dtype=np.int32)
     texts: list[pa.StringArray] = [pa.nulls(1, pa.string())]
-    for places, text in _parts(judged, verdict):
+    for places, text in parts:
         index[places] = np.arange(len(places)) + sum(map(len, texts))
         texts.append(text)
     sentences: pa.StringArray = pa.concat_arrays(texts).take(pa.array(index, pa.int32()))

@@ -17,7 +17,7 @@ from spark_jobs.storage.index_rows import labels
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.batches import BATCHES, BATCHES_OPTIONS
+from spark_jobs.tables.batches import BATCHES_OPTIONS, BATCHES_WRITTEN
 from spark_jobs.tables.index import INDEX
 
 ROWS_PER_GROUP = 1 << 17
@@ -26,7 +26,7 @@ _OTHER_ERRORS = (KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaE
 """What a broker may answer to an invalid batch."""
 _KAFKA_ERRORS = [KAFKA_ERROR_OF[verdict].name for verdict in VERDICTS] + [each.name for each in _OTHER_ERRORS]
 
-SourceOf = Callable[[Judged], pa.StringArray]
+SourceOf = Callable[[Judged], pa.DictionaryArray]
 """For every row the name of its source."""
 
 
@@ -35,7 +35,7 @@ class VerdictFile:
 
     def __init__(self, lake: ObjectStore, partition: TopicPartition, source_of: SourceOf) -> None:
         self._partition, self._source_of = partition, source_of
-        self._output = ParquetOutput(lake, BATCHES.schema, BATCHES_OPTIONS)
+        self._output = ParquetOutput(lake, BATCHES_WRITTEN, BATCHES_OPTIONS)
         self._waiting: list[pa.Table] = []
         self.counts = np.zeros(len(VERDICTS), dtype=np.int64)
 
@@ -94,7 +94,7 @@ class VerdictFile:
             "txn_first_offset": _or_null(found.txn_first_offset),
             "reason": reasons(judged),
         }
-        return BATCHES.cast(pa.table(columns))
+        return pa.table(columns).select(BATCHES_WRITTEN.names).cast(BATCHES_WRITTEN)
 
 
 def _error_codes(judged: Judged) -> npt.NDArray[np.int8]:

@@ -58,6 +58,8 @@ def chosen(rows: pa.RecordBatch, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatc
     return rows.filter(pa.array(wanted, pa.bool_()))
 
 
-def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> pa.StringArray:
+def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> pa.DictionaryArray:
     """Text in place of numbers, which count in `names`."""
-    return pa.array(names, pa.string()).take(pa.array(codes))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32, copy=False)), pa.array(names, pa.string())
+    )

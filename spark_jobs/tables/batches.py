@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.tables.contract import Column, Contract
-from spark_jobs.tables.index import CHECKSUM_COLUMNS, HEADER_COLUMNS, VARIED_COLUMNS
+from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
 
 MARKER_OBJECT = -(2**31)
 """`object_order` of a marker that stands in no object: the coordinator's log gave it."""
@@ -39,11 +39,19 @@ BATCHES = Contract(
     key=("topic", "partition", "copy", "object_order", "position"),
 )
 
-_VARIED = (*VARIED_COLUMNS, "offset", "expected_sequence", "txn_first_offset")
+LABEL_COLUMNS = ("topic", "source", "verdict", "kafka_error")
 BATCHES_OPTIONS: dict[str, Any] = {
-    "use_dictionary": [
-        column.name for column in BATCHES.columns if column.name not in (*_VARIED, *CHECKSUM_COLUMNS)
-    ],
-    "column_encoding": dict.fromkeys(_VARIED, "DELTA_BINARY_PACKED"),
+    **PARQUET_OPTIONS,
+    "use_dictionary": list(LABEL_COLUMNS),
+    "column_encoding": dict.fromkeys(
+        (*ASCENDING_COLUMNS, "offset", "txn_first_offset"), "DELTA_BINARY_PACKED"
+    ),
+    "write_statistics": ["offset"],
 }
-"""How files of this table are written: as those of `index`, for the same reason."""
+"""How files of this table are written: as those of `index`; who looks for offsets finds their row groups."""
+
+_LABEL = pa.dictionary(pa.int32(), pa.string())
+BATCHES_WRITTEN = pa.schema(
+    [field.with_type(_LABEL) if field.name in LABEL_COLUMNS else field for field in BATCHES.schema]
+)
+"""The same table as it is handed to the writer, each label once; who reads the file finds plain strings."""
