@@ -81,7 +81,7 @@ class Limits(Frozen):
     headers_per_record: Annotated[Count, Field(ge=0, le=INT32_MAX)] = 10_000
     parked_batches: Annotated[Count, Field(ge=0)] = 1_000_000
     worker_memory: Annotated[Size, Field(ge=64 * MIB)] = 1024 * MIB
-    range_bytes: Annotated[Size, Field(ge=4096)] = 64 * MIB
+    range_bytes: Annotated[Size, Field(ge=4096)] = 256 * MIB
     segment_bytes: Annotated[Size, Field(ge=MIB, le=INT32_MAX)] = 256 * MIB
     file_bytes: Annotated[Size, Field(ge=MIB)] = 256 * MIB
     stage_threads: Annotated[Count, Field(ge=1, le=256)] = 8
