@@ -51,7 +51,10 @@ class PartitionNight:
         memory: PartitionMemory,
         outputs: tuple[OutputFile, ...],
     ) -> AdmittedPartition:
-        """Writes what is left; the state file is named by its content, so it can be written twice."""
+        """Writes what is left; the state file is named by its content, so it can be written twice.
+
+        It is the task that waits for the disk, once for all its partitions.
+        """
         self._keep_transactions(memory.transactions.open_transactions())
         opened = after.open_transactions["first_offset"]
         task = self._files.task
@@ -71,7 +74,7 @@ class PartitionNight:
             critical=self.critical,
             staged_end_offset=self.staged_end_offset,
             transactions=self._transactions,
-            state=put_state(task.lake, after),
+            state=put_state(task.lake, after, lasting=False),
             batches=self._batches.name,
             outputs=(*outputs, self._batches.finish(task.folder)),
         )

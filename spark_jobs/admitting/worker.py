@@ -8,6 +8,7 @@ from spark_jobs.admitting.job import AdmitSummary, AdmitTask
 from spark_jobs.admitting.partition import TaskFiles
 from spark_jobs.admitting.shared_file import SharedFile
 from spark_jobs.config.sources import SourceKind
+from spark_jobs.storage.state_file import settle_states
 from spark_jobs.tables.gaps import GAPS
 from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
@@ -24,5 +25,6 @@ def admit_partitions(task: AdmitTask) -> AdmitSummary:
         gaps = stack.enter_context(SharedFile(task.lake, GAPS, f"gaps/{name}"))
         files = TaskFiles(task=task, transactions=transactions, gaps=gaps)
         partitions = tuple(ADMIT[job.kind](job, files) for job in task.jobs)
+        settle_states(task.lake, (each.state for each in partitions))
         outputs = (*transactions.finish(task.folder), *gaps.finish(task.folder))
     return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)

@@ -1,12 +1,13 @@
 """Columns into and out of the admission fold."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.memory import read_only
 
 
 class BatchColumns(NamedTuple):
@@ -57,13 +58,7 @@ _DECISION_TYPES: tuple[npt.DTypeLike, ...] = (
 
 def batch_columns(arrays: Iterable[npt.ArrayLike]) -> BatchColumns:
     """Arrays in the order of the fields, copied only if they are of another type: kernels see one type."""
-    return BatchColumns._make(map(_read_only, arrays, _BATCH_TYPES))
-
-
-def _read_only(values: npt.ArrayLike, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    array = np.ascontiguousarray(values, dtype=kind).view()
-    array.flags.writeable = False
-    return array
+    return BatchColumns._make(map(read_only, arrays, _BATCH_TYPES))
 
 
 def batches_of(headers: HeaderColumns) -> BatchColumns:

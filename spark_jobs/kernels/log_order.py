@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.compile import kernel
+from spark_jobs.kernels.memory import read_only
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -30,6 +31,9 @@ class OrderColumns(NamedTuple):
     object_order: npt.NDArray[np.int32]
     base_offset: Int64s
     last_offset_delta: npt.NDArray[np.int32]
+
+
+_ORDER_TYPES: tuple[npt.DTypeLike, ...] = (np.int32, np.int64, np.int32)
 
 
 class MisplacedRows(NamedTuple):
@@ -75,7 +79,8 @@ class OrderWatch:
 
         A segment without holes by design that has one is called out as well.
         """
-        return _is_in_order(rows, problem, self._segments, self._memory)
+        columns = OrderColumns._make(map(read_only, rows, _ORDER_TYPES))
+        return _is_in_order(columns, read_only(problem, np.bool_), self._segments, self._memory)
 
 
 @kernel

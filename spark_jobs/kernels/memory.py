@@ -27,6 +27,13 @@ def as_bytes(buffer: Any) -> Bytes:
     return array
 
 
+def read_only(values: npt.ArrayLike, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """`values` for reading, copied only if they are of another type: kernels see one type."""
+    array = np.ascontiguousarray(values, dtype=kind).view()
+    array.flags.writeable = False
+    return array
+
+
 def _pointer(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value, index: ir.Value) -> ir.Value:
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(builder.bitcast(data, _BYTE_POINTER), [index])

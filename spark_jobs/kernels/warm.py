@@ -3,13 +3,19 @@
 Otherwise the first task on a machine compiles, and the others wait or do the same.
 """
 
+import numpy as np
+
 from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import compiled_here
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decisions import batches_of
 from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
+from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.kernels.walk import walk_boundaries
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.decision import Rules
@@ -24,11 +30,29 @@ def warm() -> int:
     )
     headers = scan_headers(batch).columns
     walk_boundaries(batch, every=1)
-    fold(batches_of(headers), ProducerTable(), rules=Rules())
+    _warm_admission(headers)
     list(decode_batches(batch, headers))
     checksum_castagnoli(batch)
     checksum_ieee(batch)
     return compiled_here()
+
+
+def _warm_admission(headers: HeaderColumns) -> None:
+    batches = batches_of(headers)
+    TransactionTable().track(batches, fold(batches, ProducerTable(), rules=Rules()))
+    CopySettler().settle(CopyColumns._make(getattr(headers, name) for name in CopyColumns._fields))
+    segment = SegmentColumns(
+        object_order=np.zeros(1, np.int64),
+        start=np.zeros(1, np.int64),
+        end=np.ones(1, np.int64),
+        is_dense=np.zeros(1, np.bool_),
+    )
+    rows = OrderColumns(
+        object_order=np.zeros(1, np.int32),
+        base_offset=headers.base_offset,
+        last_offset_delta=headers.last_offset_delta,
+    )
+    OrderWatch(segment).is_in_order(rows, np.zeros(1, np.bool_))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Version 2 says of each transaction which offsets are missing inside. Most states
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
@@ -158,9 +159,14 @@ def _read_rows(data: bytes, transaction: np.dtype[Any], source: str) -> Partitio
     )
 
 
-def put_state(lake: ObjectStore, state: PartitionState) -> str:
+def put_state(lake: ObjectStore, state: PartitionState, *, lasting: bool = True) -> str:
     """Keeps `state` in the lake; its digest is its name."""
-    return put_content(lake, write_state(state))
+    return put_content(lake, write_state(state), lasting=lasting)
+
+
+def settle_states(lake: ObjectStore, digests: Iterable[str]) -> None:
+    """Returns when states that were put without being lasting survive a power failure."""
+    lake.settle(state_key(digest) for digest in dict.fromkeys(digests))
 
 
 def get_state(lake: ObjectStore, digest: str) -> PartitionState:
@@ -168,11 +174,12 @@ def get_state(lake: ObjectStore, digest: str) -> PartitionState:
     return read_state(get_content(lake, digest), source=lake.url_of(state_key(digest)))
 
 
-def put_content(lake: ObjectStore, data: bytes) -> str:
-    """Keeps `data` beside the states, named by its SHA-256."""
+def put_content(lake: ObjectStore, data: bytes, *, lasting: bool = True) -> str:
+    """Keeps `data` beside the states, named by its SHA-256; what was cut short is written anew."""
     digest = hashlib.sha256(data).hexdigest()
-    if lake.stat(state_key(digest)) is None:
-        lake.put(state_key(digest), data)
+    found = lake.stat(state_key(digest))
+    if found is None or found.size != len(data):
+        lake.put(state_key(digest), data, lasting=lasting)
     return digest
 
 
