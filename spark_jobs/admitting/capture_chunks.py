@@ -20,7 +20,7 @@ from spark_jobs.protocol.record_batch import (
     TimestampType,
 )
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.index_rows import concatenate, is_problem, labels, take, values
+from spark_jobs.storage.index_rows import Labels, concatenate, is_problem, labels, take, values
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.tables.batches import MARKER_OBJECT
 from spark_jobs.tables.index import INDEX
@@ -45,7 +45,7 @@ class CaptureObjects:
         """For every row the place of its object in `entries`; meaningless for a marker without object."""
         return np.searchsorted(self._orders, values(rows, "object_order")).clip(max=len(self._sources) - 1)
 
-    def sources(self, rows: pa.RecordBatch) -> pa.DictionaryArray:
+    def sources(self, rows: pa.RecordBatch) -> Labels:
         """The name of each row's source."""
         return labels(self._sources[self.places(rows)], self._names)
 

@@ -33,9 +33,6 @@ class OrderColumns(NamedTuple):
     last_offset_delta: npt.NDArray[np.int32]
 
 
-_ORDER_TYPES: tuple[npt.DTypeLike, ...] = (np.int32, np.int64, np.int32)
-
-
 class MisplacedRows(NamedTuple):
     """Rows by their place, and between which base offsets their neighbours leave room for them."""
 
@@ -79,7 +76,11 @@ class OrderWatch:
 
         A segment without holes by design that has one is called out as well.
         """
-        columns = OrderColumns._make(map(read_only, rows, _ORDER_TYPES))
+        columns = OrderColumns(
+            object_order=read_only(rows.object_order, np.int32),
+            base_offset=read_only(rows.base_offset, np.int64),
+            last_offset_delta=read_only(rows.last_offset_delta, np.int32),
+        )
         return _is_in_order(columns, read_only(problem, np.bool_), self._segments, self._memory)
 
 

@@ -1,7 +1,7 @@
 """Rows of the table `index`, chunk by chunk, as kernels want them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from spark_jobs.kernels.decisions import BatchColumns, batch_columns
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 
+Labels: TypeAlias = "pa.DictionaryArray[Any, Any]"
 FEWEST_ROWS = 1 << 15
 """In a chunk, unless there are no more: each costs the same before its first row."""
 _INSTEAD_OF_NULL = {"control_type": NO_CONTROL_TYPE, "coordinator_epoch": NO_COORDINATOR_EPOCH}
@@ -72,8 +73,6 @@ def chosen(rows: pa.RecordBatch, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatc
     return rows.filter(pa.array(wanted, pa.bool_()))
 
 
-def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> pa.DictionaryArray:
+def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> Labels:
     """Text in place of numbers, which count in `names`."""
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(np.int32, copy=False)), pa.array(names, pa.string())
-    )
+    return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), list(names))

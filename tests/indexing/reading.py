@@ -1,6 +1,7 @@
 """Indexes bytes in memory: the workers' scan and the driver's settling without files and without Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from spark_jobs.indexing.piece import Bin, Copy, Piece, Summary
 from spark_jobs.indexing.scan import scan_piece
 from spark_jobs.indexing.settle import IndexedBin, Settlement, index_until_settled
 from spark_jobs.indexing.walk import WalkLimits
-from spark_jobs.indexing.window import ReadRange, StagedBytes
+from spark_jobs.indexing.window import ReadRange, StagedBytes, ViewRange
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.index import INDEX
@@ -58,9 +59,14 @@ def summary(first: int | None, end: int) -> Summary:
 
 
 def index_object(
-    read_range: ReadRange, size: int, cuts: Sequence[int] = (), limits: WalkLimits = LIMITS
+    read_range: ReadRange,
+    size: int,
+    cuts: Sequence[int] = (),
+    limits: WalkLimits = LIMITS,
+    view_range: ViewRange | None = None,
 ) -> tuple[Settlement, pa.Table]:
     """How the parts of an object settled, and all its rows."""
+    staged = StagedBytes(size=size, read_range=read_range, view_range=view_range)
     written: dict[str, list[pa.Table]] = {}
 
     def index(bins: Sequence[Bin]) -> list[IndexedBin]:
@@ -69,7 +75,7 @@ def index_object(
     def _index(each: Bin) -> Summary:
         output = MemoryOutput()
         file = IndexFile(output)
-        extent = scan_piece(StagedBytes(size=size, read_range=read_range), each.pieces[0], file, limits)
+        extent = scan_piece(staged, each.pieces[0], file, limits)
         file.flush()
         written[each.file] = output.tables
         return summary(extent.first, extent.end)
@@ -84,3 +90,15 @@ def index_bytes(
 ) -> tuple[Settlement, pa.Table]:
     """The same for an object that holds `data`."""
     return index_object(lambda start, length: data[start : start + length], len(data), cuts, limits)
+
+
+def viewed_bytes(data: bytes) -> ViewRange:
+    """The same bytes for a look; who keeps a look longer than it lasts finds nothing there."""
+
+    @contextmanager
+    def view_range(start: int, length: int) -> Iterator[bytes | memoryview]:
+        copy = bytearray(data[start : start + length])
+        yield memoryview(copy)
+        copy[:] = bytes(len(copy))
+
+    return view_range

@@ -1,5 +1,7 @@
 """One piece: objects that cannot be read, and guesses that cost no more than they may."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -38,6 +40,24 @@ def test_what_cannot_be_read_any_more_is_one_stretch_with_the_reason(
     assert pc.sum(rows["size"]).as_py() == len(DATA)
     assert rows["problem"].null_count == rows.num_rows - 1 > 10
     assert rows["problem"].to_pylist()[-1] == f"cannot be read: {error}"
+
+
+def test_what_changes_while_it_is_looked_at_has_not_been_seen() -> None:
+    error = ObjectChanged("it is another one")
+
+    @contextmanager
+    def view_range(start: int, length: int) -> Iterator[bytes | memoryview]:
+        yield memoryview(DATA)[start : start + length]
+        if start + length > 1700:
+            raise error
+
+    _, rows = index_object(_failing(error, 1700), len(DATA), [], SMALL, view_range)
+
+    assert pc.sum(rows["size"]).as_py() == len(DATA)
+    assert rows["problem"].null_count == rows.num_rows - 1
+    last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+    assert last["problem"] == f"cannot be read: {error}"
+    assert 1000 < last["position"] <= 1700
 
 
 def test_an_object_that_is_shorter_than_staged_is_one_stretch_with_both_sizes() -> None:

@@ -9,7 +9,7 @@ from spark_jobs.protocol.legacy_builder import write_message
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.segment import scan
 from tests.indexing.objects import batch, marker, plain_object
-from tests.indexing.reading import LIMITS, index_bytes, index_object
+from tests.indexing.reading import LIMITS, index_bytes, index_object, viewed_bytes
 
 
 def _problems(data: bytes, limits: WalkLimits = LIMITS) -> list[tuple[int, int, str]]:
@@ -142,6 +142,24 @@ def test_the_window_changes_nothing(window_bytes: int) -> None:
     _, seen = index_bytes(data, limits=WalkLimits(window_bytes=window_bytes))
 
     assert seen.equals(whole)
+
+
+@pytest.mark.parametrize("window_bytes", [61, 997, 1 << 20])
+@pytest.mark.parametrize("cuts", [[], [1500, 4000]])
+def test_what_is_only_looked_at_gives_the_rows_of_what_is_read(window_bytes: int, cuts: list[int]) -> None:
+    bad = bytearray(batch(99, value=b"z" * 300))
+    bad[-1] ^= 1
+    data = plain_object(30) + bytes(bad) + marker(3) + plain_object(20) + batch(5)[:40]
+    _, read = index_bytes(data, cuts)
+
+    def read_range(start: int, length: int) -> bytes:
+        return data[start : start + length]
+
+    limits = WalkLimits(window_bytes=window_bytes)
+    _, seen = index_object(read_range, len(data), cuts, limits, viewed_bytes(data))
+
+    assert seen.equals(read)
+    assert seen.num_rows > 50
 
 
 def test_no_claimed_length_makes_a_reader_hold_more_than_its_limits() -> None:

@@ -29,6 +29,15 @@ def test_a_second_process_compiles_nothing() -> None:
     assert compiled_in_a_new_process(WARM) == 0
 
 
+def test_a_process_that_is_warm_has_loaded_what_index_and_admit_call() -> None:
+    code = (
+        "from spark_jobs.kernels import compile, warm; warm.warm();"
+        "print(*(each.py_func.__qualname__ for each in compile._cached if each.signatures))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) >= {"_scan", "_fold", "_track", "_settle", "_is_in_order"}
+
+
 def test_the_cache_lives_where_the_environment_says(tmp_path: Path) -> None:
     assert compiled_in_a_new_process(CHECKSUM, NUMBA_CACHE_DIR=str(tmp_path)) == 1
     assert compiled_in_a_new_process(CHECKSUM, NUMBA_CACHE_DIR=str(tmp_path)) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.flow import Step
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
 from spark_jobs.protocol import snapshot
@@ -15,6 +16,7 @@ from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.spark_session import Spark
+from spark_jobs.storage import index_rows
 from tests.steps.admitted import AdmittedNight, admit
 from tests.steps.nights import Place, place_at
 from tests.steps.recorded_captures import (
@@ -114,6 +116,27 @@ def test_a_brokers_log_gives_the_producers_of_its_newest_snapshot(tmp_path: Path
     for partition, row in night.partitions().items():
         assert set(night.verdicts(partition)) <= {Verdict.ACCEPTED, Verdict.CORRUPT}
         assert snapshot_of(night, partition) == snapshot_at_end(logs / str(partition), row["end_offset"])
+
+
+@pytest.mark.parametrize("recording", ["oracle_A", "oracle_D"])
+def test_verdicts_do_not_depend_on_how_the_index_is_cut(
+    tmp_path: Path, recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = DATA / recording / "data"
+    config = f"lake: lake\nsources:\n  - {{name: kafka, kind: broker-log, root: {logs}}}\n"
+    together = admit(place_at(tmp_path / "together", config), DAY)
+    monkeypatch.setattr(index_rows, "FEWEST_ROWS", 1)
+    apart = admit(place_at(tmp_path / "apart", f"{config}limits: {{range_bytes: 4096}}\n"), DAY)
+
+    assert index_files(apart) > index_files(together)
+    assert apart.states() == together.states()
+    assert apart.transactions() == together.transactions()
+    for partition in together.partitions():
+        assert apart.batches(partition) == together.batches(partition)
+
+
+def index_files(night: AdmittedNight) -> int:
+    return night.table(Step.INDEX, "files.parquet").num_rows
 
 
 def snapshot_at_end(directory: Path, end_offset: int) -> bytes:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from spark_jobs.indexing.rows import RowBuffer
 from spark_jobs.indexing.walk import Stretch
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage import index_rows
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.log_rows import iter_log
@@ -25,6 +27,12 @@ PARTITIONS = sorted(path for path in DATA.glob("*/data/*") if any(path.glob("*.l
 ORC = DATA / "oracle_D" / "data" / "orc-0"
 BITS = (0, 2, 7, 30, 31, 40, 62, 63)
 """Of each kind: the kernel's own tests try all of them."""
+
+
+@pytest.fixture(autouse=True)
+def _a_chunk_per_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows would come together, and nothing would be told by the chunk behind."""
+    monkeypatch.setattr(index_rows, "FEWEST_ROWS", 1)
 
 
 def index_of(files: Sequence[Path]) -> pa.Table:

@@ -58,6 +58,21 @@ def test_a_range_ends_where_the_object_ends(store: ObjectStore) -> None:
     assert ranges == [b"234", b"89", b"", b""]
 
 
+@pytest.mark.parametrize(("start", "length"), [(0, 3), (4097, 2 * MIB + 5), (3 * MIB, 4 * MIB), (9 * MIB, 1)])
+def test_a_look_at_a_range_shows_what_reading_it_gives(store: ObjectStore, start: int, length: int) -> None:
+    store.put("a", os.urandom(3 * MIB + 77))
+    with store.viewed("a", start, length, version=_version(store, "a")) as seen:
+        assert bytes(seen) == store.read_range("a", start, length)
+
+
+def test_a_look_at_a_version_that_was_replaced_is_noticed(store: ObjectStore) -> None:
+    store.put("a", b"old bytes")
+    version = _version(store, "a")
+    store.put("a", b"new bytes!")
+    with pytest.raises(ObjectChanged, match="a: changed"), store.viewed("a", 0, 3, version=version):
+        pass
+
+
 def test_listing_and_stat_agree_on_an_objects_version(store: ObjectStore) -> None:
     store.put("a", b"bytes")
     assert list(store.list()) == [store.stat("a")]

@@ -26,7 +26,14 @@ from spark_jobs.storage.carried_rows import (
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import state_key
-from spark_jobs.storage.state_file import PartitionState, get_state, put_state, read_state, write_state
+from spark_jobs.storage.state_file import (
+    PartitionState,
+    get_state,
+    put_state,
+    read_state,
+    settle_states,
+    write_state,
+)
 from tests.kernels.histories import columns_of, histories
 
 KEPT = Path(__file__).parent / "states"
@@ -142,6 +149,15 @@ def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     lake.put(state_key(digest), write_state(PartitionState(end_offset=6)))
     with pytest.raises(BrokenState, match="expected SHA-256"):
         get_state(lake, digest)
+
+
+def test_a_state_that_was_cut_short_is_written_anew(tmp_path: Path) -> None:
+    lake, state = FileStore(str(tmp_path)), PartitionState(end_offset=5)
+    digest = put_state(lake, state, lasting=False)
+    lake.put(state_key(digest), write_state(state)[:-1])
+    assert put_state(lake, state, lasting=False) == digest
+    settle_states(lake, [digest, digest])
+    assert get_state(lake, digest).end_offset == 5
 
 
 def test_carried_rows_keep_only_the_objects_that_they_need(tmp_path: Path) -> None:
