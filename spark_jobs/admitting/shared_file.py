@@ -20,6 +20,9 @@ from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
 MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
 
+ROWS_PER_GROUP = 1 << 16
+"""Rows that wait for the next partition's: a group of their own would cost more than they do."""
+
 GAP_COLUMNS = ("gap_first_offset", "gap_last_offset")
 
 
@@ -29,6 +32,7 @@ class SharedFile:
     def __init__(self, lake: ObjectStore, contract: Contract, name: str) -> None:
         self._output = ParquetOutput(lake, contract.schema)
         self._contract, self._name, self.rows = contract, name, 0
+        self._waiting: list[pa.Table] = []
 
     def __enter__(self) -> Self:
         return self
@@ -39,13 +43,25 @@ class SharedFile:
         self._output.__exit__(kind, error, trace)
 
     def add(self, table: pa.Table) -> None:
-        if table.num_rows:
-            self._output.write(self._contract.cast(table))
-            self.rows += table.num_rows
+        """Rows of one partition, written together with those of others."""
+        if not table.num_rows:
+            return
+        self._waiting.append(table)
+        self.rows += table.num_rows
+        if sum(each.num_rows for each in self._waiting) >= ROWS_PER_GROUP:
+            self._flush()
 
     def finish(self, folder: str) -> tuple[OutputFile, ...]:
         """The file, if it has rows."""
-        return (self._output.finish(folder, self._name),) if self.rows else ()
+        if not self.rows:
+            return ()
+        self._flush()
+        return (self._output.finish(folder, self._name),)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._output.write(self._contract.cast(pa.concat_tables(self._waiting)))
+            self._waiting = []
 
     @property
     def name(self) -> str:

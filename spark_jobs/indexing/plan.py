@@ -13,6 +13,9 @@ OBJECT_COST = 64 * 2**10
 FILE_COST = 2**20
 """What opening an object and finishing a file cost, in bytes that could be read meanwhile."""
 
+ROOM_FOR_SMALL = 4
+"""A bin takes a quarter of a range on top: a log's last segment, still small, goes with the one before."""
+
 TASKS_PER_SLOT = 2
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 """Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
@@ -20,11 +23,11 @@ SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 
 def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]:
     """Bins in order of partition, copy and arrival, each of about `range_bytes`, or less for a small copy."""
-    range_bytes = settings.limits.range_bytes
+    most = settings.limits.range_bytes + settings.limits.range_bytes // ROOM_FOR_SMALL
     bins: list[Bin] = []
     for copy, objects in group_by_copy(entries).items():
         pieces = (piece for entry in objects for piece in split(entry, settings))
-        packed = pack(pieces, cost=lambda piece: _cost_of_piece(piece, range_bytes), most=range_bytes)
+        packed = pack(pieces, cost=lambda piece: _cost_of_piece(piece, most), most=most)
         bins.extend(Bin(copy=copy, pieces=together) for together in packed)
     return bins
 
@@ -74,10 +77,10 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
         )
 
 
-def _cost_of_piece(piece: Piece, range_bytes: int) -> int:
+def _cost_of_piece(piece: Piece, most: int) -> int:
     """A part of a larger object fills a bin: it may have to be read again on its own."""
     length = piece.stop - piece.start
-    return OBJECT_COST + (length if length == piece.size else range_bytes)
+    return OBJECT_COST + (length if length == piece.size else most)
 
 
 def _cost_of_bin(each: Bin) -> int:

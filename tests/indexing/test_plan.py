@@ -58,10 +58,17 @@ def test_every_byte_is_read_once_and_in_arrival_order(objects: list[tuple[int, i
 
 
 @given(st.lists(st.integers(0, 3 * MIB), max_size=20))
-def test_no_bin_is_larger_than_a_range(sizes: list[int]) -> None:
+def test_no_bin_is_larger_than_a_range_and_a_quarter(sizes: list[int]) -> None:
     bins = plan_bins([_capture(order, size) for order, size in enumerate(sizes)], SETTINGS)
 
-    assert all(each.bytes <= MIB for each in bins)
+    assert all(each.bytes <= MIB * 5 // 4 for each in bins)
+    assert all(each.bytes <= MIB and len(each.pieces) == 1 for each in bins if each.is_part)
+
+
+def test_a_small_object_goes_with_the_full_one_before_it() -> None:
+    bins = plan_bins([_capture(0, MIB), _capture(1, 10), _capture(2, MIB), _capture(3, MIB // 2)], SETTINGS)
+
+    assert [[piece.object_order for piece in each.pieces] for each in bins] == [[0, 1], [2], [3]]
 
 
 def test_a_part_of_a_large_object_is_a_file_of_its_own_and_only_the_first_boundary_is_known() -> None:
