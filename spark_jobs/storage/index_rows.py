@@ -74,5 +74,7 @@ def chosen(rows: pa.RecordBatch, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatc
 
 
 def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> Labels:
-    """Text in place of numbers, which count in `names`."""
-    return pa.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), list(names))
+    """Text in place of numbers, which count in `names`; a name that comes twice there is one label."""
+    known = list(dict.fromkeys(names))
+    places = np.array([known.index(name) for name in names], dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(places[codes], known)

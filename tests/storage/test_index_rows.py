@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from spark_jobs.storage import index_rows
 from spark_jobs.storage.file_store import FileStore
-from spark_jobs.storage.index_rows import iter_index
+from spark_jobs.storage.index_rows import iter_index, labels
 from spark_jobs.storage.parquet_file import put_table
 
 
@@ -35,3 +36,9 @@ def test_files_of_few_rows_come_together(
 
     assert [rows.num_rows for rows in found] == chunks
     assert [number for rows in found for number in rows.column(0).to_pylist()] == list(range(sum(files)))
+
+
+def test_names_that_come_twice_are_one_label() -> None:
+    found = labels(np.array([2, 0, 1, 1], dtype=np.int8), ["none", "late", "none"])
+    assert found.to_pylist() == ["none", "none", "late", "late"]
+    assert found.dictionary.to_pylist() == ["none", "late"]
