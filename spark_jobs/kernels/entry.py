@@ -33,15 +33,24 @@ def _is_zero(buffer: Bytes, start: int, end: int) -> bool:
 
 
 @helper
-def check_entry(buffer: Bytes, position: int, end: int, check_magic: bool) -> int:
-    """Whether a whole entry stands at `position`: `GO_ON`, or why not."""
+def check_entry(buffer: Bytes, position: int, end: int, check_magic: bool) -> tuple[int, int]:
+    """Whether a whole entry stands at `position`: (`GO_ON`, or why not; the bytes that it claims to have).
+
+    The claim is read once: what is mapped may change at any time, and must not after it was checked.
+    """
     if position >= end:
-        return END
+        return END, 0
     if end - position <= _PREFIX_SIZE:
-        return TORN
+        return TORN, 0
     size = load_int32(buffer, position + 8)
     if size < _SMALLEST_SIZE:
-        return ZERO_FILLED if size == 0 and _is_zero(buffer, position, end) else BAD_LENGTH
+        is_zero = size == 0 and _is_zero(buffer, position, end)
+        return ZERO_FILLED if is_zero else BAD_LENGTH, LOG_OVERHEAD + size
+    return _check_whole(buffer, position, end, size, check_magic), LOG_OVERHEAD + size
+
+
+@helper
+def _check_whole(buffer: Bytes, position: int, end: int, size: int, check_magic: bool) -> int:
     if size > end - position - LOG_OVERHEAD:
         return TORN
     magic = load_int8(buffer, position + 16)

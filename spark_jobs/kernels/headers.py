@@ -12,9 +12,8 @@ from spark_jobs.kernels.compile import kernel
 from spark_jobs.kernels.control import resolve_compressed
 from spark_jobs.kernels.crc import library_address
 from spark_jobs.kernels.entry import check_entry, has_right_crc, write_entry
-from spark_jobs.kernels.memory import Bytes, as_bytes, load_int32
+from spark_jobs.kernels.memory import Bytes, as_bytes
 from spark_jobs.kernels.stop import BAD_CRC, FULL, GO_ON, ScanStop, StopReason
-from spark_jobs.protocol.record_batch import LOG_OVERHEAD
 
 FIRST_CAPACITY, LARGEST_CAPACITY = 1 << 12, 1 << 20
 """Rows of the first and of later chunks: small files stay cheap, big ones need few chunks."""
@@ -42,12 +41,11 @@ def _scan(
     """(rows written, position, why it stopped)."""
     position, row, capacity = start, 0, rows.position.size
     while True:
-        reason = check_entry(buffer, position, end, check_magic)
+        reason, size = check_entry(buffer, position, end, check_magic)
         if reason == GO_ON and row == capacity:
             reason = FULL
         if reason != GO_ON:
             return row, position, reason
-        size = LOG_OVERHEAD + load_int32(buffer, position + 8)
         crc_ok = not check_crc or has_right_crc(library, buffer, position, size)
         if stop_at_bad_crc and not crc_ok:
             return row, position, BAD_CRC

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from spark_jobs.kernels.compile import kernel
 from spark_jobs.kernels.entry import SMALLEST_ENTRY, check_entry
-from spark_jobs.kernels.memory import Bytes, as_bytes, load_int32
+from spark_jobs.kernels.memory import Bytes, as_bytes
 from spark_jobs.kernels.stop import GO_ON, ScanStop, StopReason
-from spark_jobs.protocol.record_batch import LOG_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +30,14 @@ def _walk(
     """(boundaries written, position, why it stopped)."""
     position, count, wanted = start, 0, start
     while True:
-        reason = check_entry(buffer, position, end, True)
+        reason, size = check_entry(buffer, position, end, True)
         if reason != GO_ON:
             return count, position, reason
         if position >= wanted:
             positions[count] = position
             count += 1
             wanted = position + every
-        position += LOG_OVERHEAD + load_int32(buffer, position + 8)
+        position += size
 
 
 def walk_boundaries(buffer: Any, *, start: int = 0, end: int | None = None, every: int) -> Boundaries:

@@ -40,5 +40,5 @@ def test_files_of_few_rows_come_together(
 
 def test_names_that_come_twice_are_one_label() -> None:
     found = labels(np.array([2, 0, 1, 1], dtype=np.int8), ["none", "late", "none"])
-    assert found.to_pylist() == ["none", "none", "late", "late"]
+    assert found.cast(pa.string()).to_pylist() == ["none", "none", "late", "late"]
     assert found.dictionary.to_pylist() == ["none", "late"]
