@@ -47,7 +47,13 @@ class CaptureObjects:
 
     def sources(self, rows: pa.RecordBatch) -> Labels:
         """The name of each row's source."""
-        return labels(self._sources[self.places(rows)], self._names)
+        return labels(self._sources_of(rows), self._names)
+
+    def _sources_of(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """For every row the place of its source's name."""
+        if len(self._names) == 1:
+            return np.zeros(rows.num_rows, dtype=np.int32)
+        return self._sources[self.places(rows)]
 
     @property
     def any_patient(self) -> bool:
@@ -56,13 +62,13 @@ class CaptureObjects:
 
     def is_patient(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Whether this row's batch may wait for a gap to fill."""
-        patient: npt.NDArray[np.bool_] = self._is_patient[self._sources[self.places(rows)]]
+        patient: npt.NDArray[np.bool_] = self._is_patient[self._sources_of(rows)]
         return patient
 
     def brings_markers(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Whether a control batch in this row's source is the coordinator's own."""
         is_own: npt.NDArray[np.bool_] = values(rows, "object_order") == MARKER_OBJECT
-        return self._brings_markers[self._sources[self.places(rows)]] | is_own
+        return self._brings_markers[self._sources_of(rows)] | is_own
 
 
 class CaptureRules:

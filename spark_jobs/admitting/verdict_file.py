@@ -112,4 +112,5 @@ def _error_codes(judged: Judged) -> npt.NDArray[np.int8]:
 
 def _or_null(numbers: npt.NDArray[np.signedinteger[Any]]) -> Any:
     """An Arrow array of them, null where there is none."""
-    return pa.array(numbers, mask=numbers == NONE)
+    is_none = numbers == NONE
+    return pa.array(numbers, mask=is_none) if is_none.any() else pa.array(numbers)

@@ -17,7 +17,7 @@ from spark_jobs.kernels.stop import StopReason
 from spark_jobs.protocol.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD
 
 FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 17
-"""Room for rows at a time: for the first window, and for one that is full of small batches."""
+"""Room for rows at a time: at first, and once batches were too small for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> I
             stretch = _next_stretch(window, start, stop, limits, room)
             start, needed = stretch.end, _needed(window, stretch.end, limits.max_batch_bytes)
         yield stretch
-        room = min(max(room, 4 * stretch.columns.rows), MOST_ROWS)  # rows that did not fit are read again
+        room = MOST_ROWS if stretch.columns.rows == room else room
 
 
 def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits, room: int) -> Stretch:
