@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,6 +37,26 @@ def _die(_: int) -> int:
 
 def test_results_come_in_the_order_of_the_tasks(spark: Spark) -> None:
     assert spark.run_tasks(_double, list(range(20))) == list(range(0, 40, 2))
+
+
+def test_jobs_can_run_at_once(spark: Spark) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        found = list(
+            threads.map(lambda tasks: spark.run_tasks(_double, tasks), [[1], [2, 3], [4], [5, 6, 7]])
+        )
+
+    assert found == [[2], [4, 6], [8], [10, 12, 14]]
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_called_off(spark: Spark) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spark.run_tasks(_take_a_while, list(range(100)), watch=interrupt)
+
+    assert not spark.session.sparkContext.statusTracker().getActiveJobsIds()
+    assert spark.run_tasks(_double, [4]) == [8]
 
 
 def test_no_tasks_start_no_spark() -> None:
@@ -105,3 +126,5 @@ def test_a_killed_worker_and_a_lost_executor_are_told_in_words_that_help() -> No
         == "Lost task 0.0: executor 1 exited"
     )
     assert first_cause(f"{calling}java.lang.Exception: no\n\tat A") == "java.lang.Exception: no"
+    thrown = f"{calling}java.util.concurrent.ExecutionException: Exception thrown by job\n\tat A\nCaused by: "
+    assert first_cause(f"{thrown}java.io.IOException: disk full\n\tat B") == "java.io.IOException: disk full"
