@@ -8,7 +8,7 @@ from typing import ClassVar
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
 from expectations.finding import Finding
 
@@ -23,6 +23,7 @@ class _OfflineView(DefaultJinjaPageView):
     def __init__(self) -> None:
         super().__init__()
         self.env.loader = ChoiceLoader([TEMPLATES, self.env.loader])
+        self.env.auto_reload = False
         self.env.filters["generate_html_element_uuid"] = lambda prefix: prefix  # the same page every time
 
 
@@ -39,5 +40,9 @@ def _view() -> _OfflineView:
 
 def index_page(findings: Sequence[Finding], run_id: str) -> str:
     """All expectations of the run, with links to the suites' pages."""
-    environment = Environment(loader=TEMPLATES, autoescape=True)
-    return environment.get_template("index_page.j2").render(findings=findings, run_id=run_id)
+    return _index().render(findings=findings, run_id=run_id)
+
+
+@cache
+def _index() -> Template:
+    return Environment(loader=TEMPLATES, autoescape=True).get_template("index_page.j2")

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class AcceptedOffsetsHaveNoHoles(ExpectColumnValuesToBeBetween):
+
+class AcceptedOffsetsHaveNoHoles(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "missing_offsets"
     max_value: float = 0
     description: str = (

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class AcceptedOffsetsIncrease(ExpectColumnValuesToBeBetween):
+
+class AcceptedOffsetsIncrease(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "disordered_batches"
     max_value: float = 0
     description: str = (

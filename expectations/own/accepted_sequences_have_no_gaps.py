@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class AcceptedSequencesHaveNoGaps(ExpectColumnValuesToBeBetween):
+
+class AcceptedSequencesHaveNoGaps(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "sequence_gaps"
     max_value: float = 0
     description: str = (

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class DuplicatesAreAsUsual(ExpectColumnValuesToBeBetween):
+
+class DuplicatesAreAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "duplicate_above_usual"
     max_value: float = 0.05
     description: str = "The share of duplicate batches is not much larger than it was in the last runs."

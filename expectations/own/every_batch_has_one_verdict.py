@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
+from expectations.remembering import Remembering
 
-class EveryBatchHasOneVerdict(ExpectColumnPairValuesToBeEqual):
+
+class EveryBatchHasOneVerdict(Remembering, ExpectColumnPairValuesToBeEqual):
     column_A: str = "batches_in"
     column_B: str = "verdicts"
     description: str = (

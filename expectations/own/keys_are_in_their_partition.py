@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class KeysAreInTheirPartition(ExpectColumnValuesToBeBetween):
+
+class KeysAreInTheirPartition(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "share_elsewhere"
     max_value: float = 0.01
     description: str = (

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesAToBeGreaterThanB
 
+from expectations.remembering import Remembering
 
-class LastStableOffsetNeverFalls(ExpectColumnPairValuesAToBeGreaterThanB):
+
+class LastStableOffsetNeverFalls(Remembering, ExpectColumnPairValuesAToBeGreaterThanB):
     column_A: str = "last_stable_offset"
     column_B: str = "last_stable_before"
     or_equal: bool = True

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class NoRowOfAnUncommittedTransaction(ExpectColumnValuesToBeBetween):
+
+class NoRowOfAnUncommittedTransaction(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "uncommitted_rows"
     max_value: float = 0
     description: str = "No row belongs to a transaction that was aborted or is not decided yet."

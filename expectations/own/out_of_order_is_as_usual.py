@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class OutOfOrderIsAsUsual(ExpectColumnValuesToBeBetween):
+
+class OutOfOrderIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "out_of_order_above_usual"
     max_value: float = 0.05
     description: str = (

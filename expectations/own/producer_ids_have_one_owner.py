@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class ProducerIdsHaveOneOwner(ExpectColumnValuesToBeBetween):
+
+class ProducerIdsHaveOneOwner(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "shared_producer_ids"
     max_value: float = 0
     description: str = (

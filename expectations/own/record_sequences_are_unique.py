@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class RecordSequencesAreUnique(ExpectColumnValuesToBeBetween):
+
+class RecordSequencesAreUnique(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "repeated_sequences"
     max_value: float = 0
     description: str = (

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
+from expectations.remembering import Remembering
 
-class RowsAreTheCommittedRecords(ExpectColumnPairValuesToBeEqual):
+
+class RowsAreTheCommittedRecords(Remembering, ExpectColumnPairValuesToBeEqual):
     column_A: str = "rows_expected"
     column_B: str = "rows"
     description: str = (

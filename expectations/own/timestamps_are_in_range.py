@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class TimestampsAreInRange(ExpectColumnValuesToBeBetween):
+
+class TimestampsAreInRange(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "strange_timestamps"
     max_value: float = 0
     description: str = (

@@ -2,8 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
+from expectations.remembering import Remembering
 
-class VolumeIsAsUsual(ExpectColumnValuesToBeBetween):
+
+class VolumeIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "volume_factor"
     max_value: float = 4
     description: str = (

@@ -1,10 +1,16 @@
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
 class Expectation:
+    __fields__: ClassVar[Mapping[str, Any]]
     description: str
     severity: str
     expectation_type: str
     def __init__(self, **settings: Any) -> None: ...
+    @property
+    def configuration(self) -> ExpectationConfiguration: ...
 
 class ExpectColumnPairValuesToBeEqual(Expectation):
     column_A: str

@@ -1,0 +1,2 @@
+class ExpectationConfiguration:
+    type: str
