@@ -24,6 +24,7 @@ from spark_jobs.storage.errors import Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.storage.iceberg.footers import footers_of
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
+from spark_jobs.storage.iceberg.transaction import RememberingTransaction
 from spark_jobs.tables.published import RUN_DATE
 
 
@@ -138,7 +139,7 @@ def check_published(table: Table, target: TableTarget, stamp: RunStamp) -> None:
 def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp, change: Change) -> None:
     summary = {**stamp.summary(), **target.summary()}
     try:
-        with table.transaction() as transaction:
+        with RememberingTransaction(table) as transaction:
             _evolve(transaction, target)
             added = _described(table.io, transaction, change.added, stamp.day)
             snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
