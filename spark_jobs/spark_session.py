@@ -93,15 +93,21 @@ class Spark:
         return self.session.sparkContext.defaultParallelism
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = _look_away
+        self,
+        function: Callable[[Task], Summary],
+        tasks: Sequence[Task],
+        *,
+        watch: Watch = _look_away,
+        here: bool = False,
     ) -> list[Summary]:
         """`function` of every task, in the tasks' order; no session is started for no tasks.
 
         `watch` is told now and then how many are done. A terminal error of a worker is raised here as it was;
-        anything else becomes `SparkFailed`.
+        anything else becomes `SparkFailed`. With `here` this process does it: for tasks that are done sooner
+        than handed out, whoever says so knows that they are small.
         """
-        if not tasks:
-            return []
+        if not tasks or here:
+            return [function(task) for task in tasks]
         job = self.session.sparkContext.parallelize(tasks, len(tasks)).map(_Attempt(function))
         try:
             return [_value(outcome) for outcome in _watched(job, watch, self._callers)]

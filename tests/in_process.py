@@ -14,6 +14,11 @@ class InProcess(Spark):
         return 2
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
+        self,
+        function: Callable[[Task], Summary],
+        tasks: Sequence[Task],
+        *,
+        watch: Watch = lambda _: None,
+        here: bool = False,
     ) -> list[Summary]:
         return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]

@@ -51,6 +51,7 @@ class Timelines:
 
     keys: tuple[str, ...]
     folds: tuple[tuple[int, str], ...]
+    rows: int
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -86,6 +87,7 @@ def read_timelines(folder: RunFolder) -> Timelines:
     return Timelines(
         keys=tuple(folder.key(Step.REBUILD, row["file"]) for row in rows if row["rows"]),
         folds=tuple((row["partition"], row["fold"]) for row in rows),
+        rows=sum(row["rows"] for row in rows),
     )
 
 

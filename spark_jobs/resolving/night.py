@@ -65,8 +65,12 @@ class PartitionNight:
         """Whether the night can change anything: it brings batches, or something waits."""
         if self.admitted is not None or self.before is None:
             return True
-        waits = self.before["held_batches"] or self.before["unsettled"]
-        return bool(waits) or self.partition.topic == CONSUMER_OFFSETS
+        return bool(self.waits) or self.partition.topic == CONSUMER_OFFSETS
+
+    @property
+    def waits(self) -> int:
+        """Batches that earlier nights have held back, and transactions that are not over."""
+        return 0 if self.before is None else int(self.before["held_batches"] + self.before["unsettled"])
 
     def _number(self, tonight: str, last_night: str) -> Any:
         if self.admitted is not None:

@@ -1,6 +1,6 @@
 """The driver's side of resolving a night: one round of tasks after the other, small values in between."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -30,7 +30,7 @@ from spark_jobs.resolving.held_rows import NightBatches
 from spark_jobs.resolving.join import JoinTask, Night, resolve_buckets
 from spark_jobs.resolving.joined_rows import Joined
 from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
-from spark_jobs.resolving.run import Run
+from spark_jobs.resolving.run import Run, Summary, Task
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
 from spark_jobs.tables.folds import FoldKind
@@ -70,9 +70,21 @@ class Phases:
     def busy(self) -> tuple[PartitionNight, ...]:
         return tuple(each for each in self.night if each.is_busy)
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it is less than a task's worth, and headers alone: then no worker is asked."""
+        busy = self.busy
+        if any(each.partition.topic == CONSUMER_OFFSETS for each in busy):
+            return False
+        waiting = sum(each.waits for each in busy)
+        return sum(map(_cost, busy)) + waiting + self.timelines.rows <= SMALLEST_BIN
+
+    def _run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
+        return self.run.run_tasks(function, tasks, here=self.is_small)
+
     def gather(self) -> Parts:
         """All transactions as partitions saw them, divided by producer."""
-        gathered = self.run.run_tasks(gather_parts, list(self._gather_tasks()))
+        gathered = self._run_tasks(gather_parts, list(self._gather_tasks()))
         tonight = dict(chain.from_iterable(each.marked_until.items() for each in gathered))
         return Parts(
             keys=tuple(each.key for each in gathered if each.rows),
@@ -140,7 +152,7 @@ class Phases:
             )
             for number, share in enumerate(share_out([1] * self.buckets, MOST_TASKS))
         ]
-        return self.run.run_tasks(resolve_buckets, tasks)
+        return self._run_tasks(resolve_buckets, tasks)
 
     def cut(self, joined: Sequence[Joined]) -> Cut:
         """How far the night publishes; rounds go on until no transaction moves a cut any more."""
@@ -150,7 +162,7 @@ class Phases:
         is_held_back = bool(((cuts < ends) & ~reach.is_internal).any())
         while is_held_back and self.run.settings.publish is Publish.WHOLE_TRANSACTIONS:
             tasks = [CutTask(joined=each, cuts=cuts, reach=reach, lake=self.run.lake) for each in joined]
-            lowered = np.minimum.reduce([cuts, *self.run.run_tasks(move_cuts, tasks)])
+            lowered = np.minimum.reduce([cuts, *self._run_tasks(move_cuts, tasks)])
             is_held_back = not np.array_equal(lowered, cuts)
             cuts = lowered
         return Cut(cuts=cuts, decided=decided, ends=ends, reach=reach)
@@ -170,12 +182,12 @@ class Phases:
             )
             for each in joined
         ]
-        return self.run.run_tasks(conclude_transactions, tasks)
+        return self._run_tasks(conclude_transactions, tasks)
 
     def bins(self) -> list[tuple[PartitionNight, ...]]:
         """Which partitions close their night in the same task."""
         busy = self.busy
-        costs = [PARTITION_COST + (each.admitted or {"rows": 0})["rows"] for each in busy]
+        costs = [_cost(each) for each in busy]
         shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
         return [busy[share.start : share.stop] for share in share_out(costs, shares)]
 
@@ -198,7 +210,7 @@ class Phases:
             )
             for number, together in enumerate(bins)
         ]
-        return tuple(chain.from_iterable(self.run.run_tasks(carry_partitions, tasks)))
+        return tuple(chain.from_iterable(self._run_tasks(carry_partitions, tasks)))
 
     def forget(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
         """The coordinators' folds without what is over."""
@@ -211,7 +223,7 @@ class Phases:
             )
             for share in share_out([1] * len(folds), MOST_TASKS)
         ]
-        left = chain.from_iterable(self.run.run_tasks(forget_settled, tasks))
+        left = chain.from_iterable(self._run_tasks(forget_settled, tasks))
         return {
             (FoldKind.TIMELINES, TopicPartition(TRANSACTION_STATE, partition)): digest
             for partition, digest in left
@@ -221,6 +233,11 @@ class Phases:
         """Removes what tasks have left for each other."""
         for found in tuple(self.run.lake.list(self.work)):
             self.run.lake.delete(found.key)
+
+
+def _cost(each: PartitionNight) -> int:
+    """What closing its night costs, in batches."""
+    return PARTITION_COST + (0 if each.admitted is None else int(each.admitted["rows"]))
 
 
 def _newest(*times: int | None) -> int | None:

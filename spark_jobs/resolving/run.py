@@ -40,5 +40,7 @@ class Run(Protocol):
     def now_ms(self) -> int:
         """The run's logical time."""
 
-    def run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
-        """`function` of every task by Spark's workers, in order."""
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False
+    ) -> list[Summary]:
+        """`function` of every task, in order, by Spark's workers or `here`."""

@@ -43,11 +43,16 @@ class RunContext:
     def lake(self) -> ObjectStore:
         return self.folder.lake
 
-    def run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
-        """`function` of every task by Spark's workers, in order, while a person sees how far it is."""
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False
+    ) -> list[Summary]:
+        """`function` of every task by Spark's workers, in order, while a person sees how far it is.
+
+        What is too little to hand out is done `here`.
+        """
         name = function.__name__.replace("_", " ")
         return self.spark.run_tasks(
-            function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks")
+            function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"), here=here
         )
 
     @property

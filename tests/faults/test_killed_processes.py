@@ -32,7 +32,10 @@ TRIES = 4
 
 @dataclass(frozen=True)
 class DeadlySpark(Spark):
-    """A session whose workers die at the first task of every job that they have not died of yet."""
+    """A session whose workers die at the first task of every job that they have not died of yet.
+
+    Whatever others would do `here`, workers do, too.
+    """
 
     alive: Spark = field(default_factory=Spark)
     died_of: set[str] = field(default_factory=set)
@@ -42,7 +45,12 @@ class DeadlySpark(Spark):
         return self.alive.parallelism
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, watch: Watch = lambda _: None
+        self,
+        function: Callable[[Task], Summary],
+        tasks: Sequence[Task],
+        *,
+        watch: Watch = lambda _: None,
+        here: bool = False,
     ) -> list[Summary]:
         if tasks and function.__name__ not in self.died_of:
             self.died_of.add(function.__name__)
