@@ -78,3 +78,7 @@ class AuditTask:
     whole_transactions: bool
     lake: ObjectStore
     bounds: Bounds
+
+    @property
+    def topic(self) -> str:
+        return self.inputs[0].partition.topic

@@ -30,7 +30,7 @@ class KeyHashes:
 
 
 def hash_keys(task: AuditTask) -> KeyHashes:
-    """The same keys that were counted, as numbers."""
+    """The keys that are looked at, as numbers."""
     found = [
         (number, partition_for_key(key, ALL_HASHES))
         for number in (each.partition.partition for each in task.inputs)
@@ -40,12 +40,17 @@ def hash_keys(task: AuditTask) -> KeyHashes:
     return KeyHashes(partition=pairs[:, 0], hash=pairs[:, 1])
 
 
-def doubtful_tasks(tasks: Sequence[AuditTask], rows: Sequence[Row], allowed: float) -> list[AuditTask]:
-    """Those of topics with more keys elsewhere than allowed, if as many partitions exist as were seen."""
+def count_keys(keys: KeyHashes, number: int, count: int) -> dict[str, int]:
+    """Keys of a partition, and those that the default partitioner puts elsewhere among `count` partitions."""
+    own = keys.hash[keys.partition == number]
+    return {"keys_sampled": own.size, "keys_elsewhere": int(np.count_nonzero(own % count != number))}
+
+
+def doubtful_topics(rows: Iterable[Row], allowed: float) -> set[str]:
+    """Topics with more keys elsewhere than allowed, if as many partitions exist as were seen."""
     in_order = sorted(rows, key=lambda row: str(row["topic"]))
     sums = {topic: _sums(same) for topic, same in groupby(in_order, key=lambda row: str(row["topic"]))}
-    doubtful = {topic for topic, (sampled, elsewhere) in sums.items() if elsewhere > allowed * sampled}
-    return [task for task in tasks if task.inputs[0].partition.topic in doubtful]
+    return {topic for topic, (sampled, elsewhere) in sums.items() if elsewhere > allowed * sampled}
 
 
 def _sums(rows: Iterable[Row]) -> tuple[int, int]:
@@ -58,9 +63,12 @@ def recount(topic: str, found: Sequence[KeyHashes], least: int, allowed: float) 
     partitions = np.concatenate([each.partition for each in found])
     hashes = np.concatenate([each.hash for each in found])
     step = max(partitions.size // MOST_KEYS, 1)
-    count = likeliest_count(hashes[::step], partitions[::step], least)
+    most_wrong = int(allowed * hashes.size)
+    count = likeliest_count(hashes[::step], partitions[::step], least, most_wrong=most_wrong)
+    if count is None:
+        return {}
     wrong = keys_elsewhere(hashes, partitions, count)
-    if np.count_nonzero(wrong) > allowed * wrong.size:
+    if np.count_nonzero(wrong) > most_wrong:
         return {}
     return {
         (topic, number): int(np.count_nonzero(wrong[partitions == number]))

@@ -12,6 +12,8 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_groups
 
 PARTITION = "partition"
+KEYS_AT_A_TIME = 4096
+"""A few are wanted, and to decode them all would cost more than all else that is read."""
 
 
 def iter_records(
@@ -29,14 +31,17 @@ def sample_keys(lake: ObjectStore, keys: Sequence[str], partition: int, most: in
     parts = (
         part
         for key in keys
-        for part in iter_groups(lake, key, PARTITION, partition, partition, columns=[PARTITION, "key"])
+        for part in iter_groups(
+            lake, key, PARTITION, partition, partition, columns=[PARTITION, "key"], rows=KEYS_AT_A_TIME
+        )
     )
+    found: list[bytes | None] = []
     for part in parts:
         rows = part.filter(pc.equal(part.column(PARTITION), pa.scalar(partition, pa.int32())))
-        found = rows.column("key").slice(0, most).to_pylist()
-        if found:
-            return [key for key in found if key is not None]
-    return []
+        found += rows.column("key").slice(0, most - len(found)).to_pylist()
+        if len(found) >= most:
+            break
+    return [key for key in found if key is not None]
 
 
 def _columns(part: pa.RecordBatch) -> RecordColumns:

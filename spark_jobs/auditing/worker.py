@@ -1,6 +1,7 @@
 """What runs in a Spark task of `audit`: files of some partitions in, a row of numbers for each out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from spark_jobs.auditing.accepted_sequences import AcceptedSequences
 from spark_jobs.auditing.batch_columns import READ, Int64s, accepted_of, held_of
 from spark_jobs.auditing.committed_records import CommittedRecords
 from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
+from spark_jobs.auditing.key_places import KeyHashes, count_keys, hash_keys
 from spark_jobs.auditing.outcomes import Outcomes, read_outcomes
 from spark_jobs.auditing.record_facts import RecordFacts
-from spark_jobs.auditing.record_rows import iter_records, sample_keys
+from spark_jobs.auditing.record_rows import iter_records
 from spark_jobs.auditing.state_breaks import count_state_breaks
 from spark_jobs.auditing.verdict_counts import VerdictCounts
-from spark_jobs.protocol.hashes import partition_for_key
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.object_store import ObjectStore
@@ -28,15 +29,29 @@ Facts = Mapping[str, int]
 """A row of `partition_facts`, without its key."""
 
 
-def count_facts(task: AuditTask) -> tuple[Facts, ...]:
-    """The facts of each of the task's partitions, in their order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The facts of each of the task's partitions, in their order; its keys, if some seem to lie elsewhere."""
+
+    facts: tuple[Facts, ...]
+    doubtful: KeyHashes | None
+
+
+def count_facts(task: AuditTask) -> Counted:
+    """All that is counted of some partitions."""
+    keys = hash_keys(task)
+    facts = tuple(_facts(task, keys))
+    return Counted(facts=facts, doubtful=keys if any(each["keys_elsewhere"] for each in facts) else None)
+
+
+def _facts(task: AuditTask, keys: KeyHashes) -> Iterator[Facts]:
     outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
     records = _record_facts(task, outcomes)
-    return tuple(
+    yield from (
         {
             **_batch_facts(task.lake, each, outcomes[each.partition.partition]),
             **records[each.partition.partition],
-            **_key_facts(task, each.partition.partition),
+            **count_keys(keys, each.partition.partition, task.partition_count),
             "unreadable_records": each.unreadable_records,
             "replayed_records": each.replayed_records,
             "torn_transactions": outcomes[each.partition.partition].torn_at(each.end_offset)
@@ -106,10 +121,3 @@ def _fold_records(
         if partition in folds:
             folds[partition].add(rows)
     return {partition: fold.facts() for partition, fold in folds.items()}
-
-
-def _key_facts(task: AuditTask, number: int) -> Facts:
-    """Keys that are not where the default partitioner would have put them."""
-    keys = sample_keys(task.lake, task.records, number, task.bounds.key_sample)
-    elsewhere = sum(partition_for_key(key, task.partition_count) != number for key in keys)
-    return {"keys_sampled": len(keys), "keys_elsewhere": elsewhere}

@@ -16,17 +16,17 @@ from expectations.facts import Facts
 from expectations.finding import Finding, Judgement
 from expectations.gate import check, failed
 from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
-from spark_jobs.auditing.key_places import Row, doubtful_tasks, hash_keys, recount
+from spark_jobs.auditing.key_places import Row, doubtful_topics, hash_keys, recount
 from spark_jobs.auditing.partitions import partition_inputs, read_accounts
 from spark_jobs.auditing.plan import plan_tasks, plan_transactions
 from spark_jobs.auditing.transaction_facts import count_transactions
 from spark_jobs.auditing.volumes import VOLUMES, earlier_volumes, topic_volumes
-from spark_jobs.auditing.worker import count_facts
+from spark_jobs.auditing.worker import Counted, count_facts
 from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.table_listing import entries_of, put_listing
 from spark_jobs.tables.expectation_results import EXPECTATION_RESULTS
 from spark_jobs.tables.partition_facts import PARTITION_FACTS
@@ -35,6 +35,7 @@ from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
 
 JUDGE = "expectations.judge"
 RESULTS = "expectation_results.parquet"
+FEW_TRANSACTIONS = 1 << 15
 
 Judge = Callable[..., Judgement]
 
@@ -69,9 +70,8 @@ def count(context: RunContext) -> Facts:
     folder, settings = context.folder, context.settings
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
     with ThreadPoolExecutor(1) as beside:
-        counted = beside.submit(
-            context.run_tasks, count_transactions, plan_transactions(folder, inputs, settings)
-        )
+        tasks = plan_transactions(folder, inputs, settings)
+        counted = beside.submit(context.run_tasks, count_transactions, tasks, here=are_few(folder))
         partitions = count_partitions(context, inputs)
         rows = counted.result()
     return Facts(
@@ -84,30 +84,39 @@ def count(context: RunContext) -> Facts:
     )
 
 
+def are_few(folder: RunFolder) -> bool:
+    """Whether transactions are counted here while workers count the rest, which takes longer anyway."""
+    done = folder.done(Step.RESOLVE)
+    return done is not None and done.counts["transactions"] <= FEW_TRANSACTIONS
+
+
 def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> pa.Table:
     """The table `partition_facts`."""
     parallelism = context.spark.parallelism if inputs else 1
     tasks = plan_tasks(context.folder, inputs, context.settings, parallelism=parallelism)
-    found = chain.from_iterable(context.run_tasks(count_facts, tasks))
+    counted = context.run_tasks(count_facts, tasks)
+    found = chain.from_iterable(each.facts for each in counted)
     rows: list[Row] = [
         {"topic": each.partition.topic, "partition": each.partition.partition, **facts}
         for each, facts in zip(inputs, found, strict=True)
     ]
-    recounted = recount_keys(context, tasks, rows)
+    recounted = recount_keys(context, tasks, counted, rows)
     for row in rows:
         row["keys_elsewhere"] = recounted.get((row["topic"], row["partition"]), row["keys_elsewhere"])
     return PARTITION_FACTS.cast(pa.Table.from_pylist(rows, schema=PARTITION_FACTS.schema))
 
 
 def recount_keys(
-    context: RunContext, tasks: Sequence[AuditTask], rows: Sequence[Row]
+    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], rows: Sequence[Row]
 ) -> dict[tuple[str, int], int]:
     """Keys elsewhere of topics that have more partitions than were seen, by topic and partition."""
     allowed = context.settings.audit.keys_elsewhere
-    doubtful = doubtful_tasks(tasks, rows, allowed)
-    found = zip(doubtful, context.run_tasks(hash_keys, doubtful) if doubtful else (), strict=True)
+    doubtful = doubtful_topics(rows, allowed)
+    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in doubtful]
+    rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.doubtful is None]))
+    found = [(task, next(rest) if each.doubtful is None else each.doubtful) for task, each in pairs]
     counts: dict[tuple[str, int], int] = {}
-    for topic, same in groupby(found, key=lambda each: each[0].inputs[0].partition.topic):
+    for topic, same in groupby(found, key=lambda each: each[0].topic):
         together = list(same)
         hashes = [each for _, each in together]
         counts |= recount(topic, hashes, together[0][0].partition_count, allowed)

@@ -127,12 +127,19 @@ def read_groups(store: ObjectStore, key: str, column: str, first: int, last: int
 
 
 def iter_groups(
-    store: ObjectStore, key: str, column: str, first: int, last: int, *, columns: list[str]
+    store: ObjectStore,
+    key: str,
+    column: str,
+    first: int,
+    last: int,
+    *,
+    columns: list[str],
+    rows: int = ROWS_AT_A_TIME,
 ) -> Iterator[pa.RecordBatch]:
-    """The same in parts; memory is that of a part and one row group."""
+    """The same in parts of at most `rows`; memory is that of a part and one row group."""
     with _opened(store, key) as file:
         groups = _groups_within(file, column, first, last)
-        yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False)
+        yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False)
 
 
 def _groups_within(file: pq.ParquetFile, column: str, first: int, last: int) -> list[int]:
