@@ -26,6 +26,8 @@ def match_partition(parts: Sequence[PartitionTransaction], known: Candidates) ->
 
     What is surest comes first and bounds the rest: parts and transactions have the same order.
     """
+    if not known.transactions:
+        return (NO_MATCH,) * len(parts)
     indexes = [_named(part, known) for part in parts]
     _match_closed(parts, indexes, known, _decided_just_before, may_repeat=True)
     _match_closed(parts, indexes, known, _decided_near, may_repeat=True)

@@ -61,7 +61,7 @@ def resolve_buckets(task: JoinTask) -> Joined:
     with uncollected():
         for producer in producers_in(parts, timelines):
             resolve_into(rows, producer, night)
-    resolved, transactions = rows.parts_table(), rows.transactions_table()
+        resolved, transactions = rows.parts_table(), rows.transactions_table()
     return Joined(
         number=task.number,
         parts=_put(task, f"parts-{task.number:05d}.parquet", resolved),

@@ -17,7 +17,8 @@ from spark_jobs.resolving.sentences import sentence_of
 from spark_jobs.tables.transactions import TRANSACTIONS
 
 OUTCOMES = tuple(Outcome)
-COMMITTED, ABORTED = OUTCOMES.index(Outcome.COMMITTED), OUTCOMES.index(Outcome.ABORTED)
+CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+COMMITTED, ABORTED = CODE_OF[Outcome.COMMITTED], CODE_OF[Outcome.ABORTED]
 NONE = -1
 KEEP_MS = 7 * 86_400_000
 """How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
@@ -89,7 +90,7 @@ class JoinedRows:
         self.transactions.append(
             (
                 *self._described(resolved, parts, missing),
-                OUTCOMES.index(resolved.outcome),
+                CODE_OF[resolved.outcome],
                 Evidence.TIMEOUT in resolved.evidence,
                 resolved.is_set_aside,
                 is_news,
@@ -143,7 +144,8 @@ class JoinedRows:
 
     def _is_ended(self, resolved: ResolvedTransaction, missing: tuple[TopicPartition, ...]) -> bool:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
-        if not resolved.outcome.is_decided or {Evidence.TIMEOUT, Evidence.GAP} & {*resolved.evidence}:
+        evidence = resolved.evidence
+        if not resolved.outcome.is_decided or Evidence.TIMEOUT in evidence or Evidence.GAP in evidence:
             return False
         if not all(part.marker is not None for part in resolved.parts):
             return False

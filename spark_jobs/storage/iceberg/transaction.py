@@ -15,6 +15,8 @@ class RememberingTransaction(Transaction):
     def table_metadata(self) -> TableMetadata:
         """The table as it would be with the updates so far."""
         table, updates = self._table.metadata, self._updates
+        if not updates:
+            return table
         if self._known is None or self._known[0] is not table or self._known[1] is not updates:
             self._known = (table, updates, super().table_metadata)
         return self._known[2]

@@ -16,7 +16,9 @@ def test_the_metadata_is_worked_out_again_after_each_update_only(tmp_path: Path)
             before = transaction.table_metadata
             assert transaction.table_metadata is before
             transaction.set_properties({"colour": "blue"})
-            assert transaction.table_metadata.properties["colour"] == "blue"
+            blue = transaction.table_metadata
+            assert blue.properties["colour"] == "blue"
+            assert transaction.table_metadata is blue
             transaction.set_properties({"colour": "red"})
             assert transaction.table_metadata.properties["colour"] == "red"
         assert "colour" not in before.properties
