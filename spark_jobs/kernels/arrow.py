@@ -25,14 +25,17 @@ RECORD_SCHEMA = pa.schema(_FIELDS)
 def record_batch(rows: RecordRows, contents: RecordContents) -> pa.RecordBatch:
     """The columns of `RECORD_SCHEMA` over the memory of `rows` and `contents`."""
     records, headers = rows.offset.size, contents.header_key.offsets.size - 1
-    header_columns = [_binary(pa.string(), contents.header_key), _binary(pa.binary(), contents.header_value)]
+    header_columns = [
+        _binary(pa.string(), contents.header_key, has_nulls=False),
+        _binary(pa.binary(), contents.header_value),
+    ]
     columns = [
         _array(pa.int32(), records, None, rows.batch),
         _array(pa.int64(), records, None, rows.offset),
         _array(pa.int64(), records, None, rows.timestamp),
         _array(pa.int32(), records, None, rows.sequence),
-        _binary(pa.binary(), contents.key),
-        _binary(pa.binary(), contents.value),
+        _binary(pa.binary(), contents.key, has_nulls=bool((rows.key_size < 0).any())),
+        _binary(pa.binary(), contents.value, has_nulls=bool((rows.value_size < 0).any())),
         _array(
             HEADERS_TYPE,
             records,
@@ -44,8 +47,10 @@ def record_batch(rows: RecordRows, contents: RecordContents) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def _binary(kind: pa.DataType, column: Binary) -> "pa.Array[Any]":
-    return _array(kind, column.offsets.size - 1, column.validity, column.offsets, column.data)
+def _binary(kind: pa.DataType, column: Binary, *, has_nulls: bool = True) -> "pa.Array[Any]":
+    """Where nothing is null, Arrow need not be told of every row that it is not."""
+    validity = column.validity if has_nulls else None
+    return _array(kind, column.offsets.size - 1, validity, column.offsets, column.data)
 
 
 def _array(

@@ -70,17 +70,19 @@ class Phases:
     def busy(self) -> tuple[PartitionNight, ...]:
         return tuple(each for each in self.night if each.is_busy)
 
-    @property
-    def is_small(self) -> bool:
-        """Whether all of it is less than a task's worth, and headers alone: then no worker is asked."""
+    def _is_worth(self, bins: int) -> bool:
+        """Whether all of it costs more than so many tasks do, or is more than headers."""
         busy = self.busy
         if any(each.partition.topic == CONSUMER_OFFSETS for each in busy):
-            return False
+            return True
         waiting = sum(each.waits for each in busy)
-        return sum(map(_cost, busy)) + waiting + self.timelines.rows <= SMALLEST_BIN
+        return sum(map(_cost, busy)) + waiting + self.timelines.rows > bins * SMALLEST_BIN
 
-    def _run_tasks(self, function: Callable[[Task], Summary], tasks: Sequence[Task]) -> list[Summary]:
-        return self.run.run_tasks(function, tasks, here=self.is_small)
+    def _run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, worth: int = 2
+    ) -> list[Summary]:
+        """By workers, but here where it would take as long to hand out: a night of less than `worth` bins."""
+        return self.run.run_tasks(function, tasks, here=not self._is_worth(worth))
 
     def gather(self) -> Parts:
         """All transactions as partitions saw them, divided by producer."""
@@ -152,7 +154,7 @@ class Phases:
             )
             for number, share in enumerate(share_out([1] * self.buckets, MOST_TASKS))
         ]
-        return self._run_tasks(resolve_buckets, tasks)
+        return self._run_tasks(resolve_buckets, tasks, worth=1)
 
     def cut(self, joined: Sequence[Joined]) -> Cut:
         """How far the night publishes; rounds go on until no transaction moves a cut any more."""

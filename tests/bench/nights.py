@@ -18,6 +18,7 @@ from spark_jobs.spark_session import Spark
 from spark_jobs.storage.accepted_logs import accepted_logs, write_log
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.ledger import Ledger, LedgerLine, StepLine
+from spark_jobs.storage.mapping import can_map
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_lake
 from tests.bench.measure import Watched, own_peak_megabytes
@@ -88,7 +89,7 @@ def run_measured(
             cpu_seconds=watched.cpu_seconds(),
             steps={str(step.step): seconds_of(step) for step in line.steps},
             counts={str(step.step): step.counts for step in line.steps},
-            read_bytes=watched.workers_read(),
+            read_bytes=watched.workers_read() + _looked_at(line),
             shuffled_bytes=shuffled_bytes(spark) - shuffled,
             worker_megabytes=watched.most_megabytes("pyspark.daemon"),
             driver_megabytes=own_peak_megabytes(),
@@ -108,6 +109,12 @@ def seconds_of(step: StepLine) -> float:
 def _began(line: LedgerLine) -> float:
     index = next(step for step in line.steps if step.step is Step.INDEX)
     return datetime.fromisoformat(index.started_at).timestamp()
+
+
+def _looked_at(line: LedgerLine) -> int:
+    """What `index` has looked at without a read, where it maps files: all of the input, once."""
+    index = next(step for step in line.steps if step.step is Step.INDEX)
+    return index.counts["bytes"] if can_map() else 0
 
 
 def shuffled_bytes(spark: Spark) -> int:
