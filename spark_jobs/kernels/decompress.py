@@ -16,7 +16,7 @@ from spark_jobs.kernels.arena import Arena
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.lz4 import put_lz4
-from spark_jobs.kernels.memory import Bytes, as_bytes
+from spark_jobs.kernels.memory import Bytes, as_bytes, copy_bytes
 from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM, UNUSUAL, Outcome
 from spark_jobs.kernels.zstd import ZstdCalls, put_zstd, zstd_calls
 from spark_jobs.protocol.compression import DEFAULT_LIMIT, decompress
@@ -27,7 +27,7 @@ DEFAULT_BUDGET = 4 * 1024 * 1024
 """What was just decompressed is still in the cache when it is decoded."""
 _FIRST_ROOM = 4
 """Bytes of room per compressed byte at first."""
-_LZ4, _ZSTD = int(Codec.LZ4), int(Codec.ZSTD)
+_NONE, _LZ4, _ZSTD = int(Codec.NONE), int(Codec.LZ4), int(Codec.ZSTD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,15 @@ def _in_place(data: Bytes, headers: HeaderColumns, budget: int) -> Payloads:
 
 
 @helper
+def _put_plain(memory: Bytes, used: int, data: Bytes, start: int, end: int) -> Outcome:
+    """An uncompressed payload among compressed ones."""
+    if memory.size - used < end - start:
+        return Outcome(NEEDS_ROOM, used, end - start)
+    copy_bytes(memory, used, data, start, end - start)
+    return Outcome(DONE, used + end - start, 0)
+
+
+@helper
 def _put(
     calls: ZstdCalls, memory: Bytes, used: int, data: Bytes, start: int, end: int, codec: int, limit: int
 ) -> Outcome:
@@ -99,6 +108,8 @@ def _put(
         return put_lz4(memory, used, data, start, end, limit)
     if codec == _ZSTD:
         return put_zstd(calls, memory, used, data, start, end, limit)
+    if codec == _NONE:
+        return _put_plain(memory, used, data, start, end)
     return Outcome(UNUSUAL, used, 0)
 
 
