@@ -1,7 +1,8 @@
 """`resolve`: one outcome for every transaction, and how far each partition can be published.
 
 Transactions are small rows in files; workers divide them by producer, join them with the coordinator's log,
-and divide the outcomes by partition again. The driver sees partitions, never transactions.
+and divide the outcomes by partition again. The driver sees partitions, never transactions; only the rounds of
+a night that is less than a task or two does it do in a worker's place.
 """
 
 from collections import Counter
