@@ -31,6 +31,11 @@ from spark_jobs.protocol.errors import OnceoverError
 Task = TypeVar("Task")
 Summary = TypeVar("Summary")
 
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20),
+}
+"""Workers keep what they free: pieces of a few megabytes come and go, and new pages have to be cleared."""
 QUIET: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,9 +44,7 @@ QUIET: dict[str, str] = {
     # The JVM only hands tasks out: code that is compiled quickly serves it better than code that runs fast.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    # Workers keep what they free: pieces of a few megabytes come and go, and new pages have to be cleared.
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 2**20),
+    **{f"spark.executorEnv.{name}": value for name, value in KEEP_MEMORY.items()},
     # Over TCP each task waits 40 ms for an acknowledgement that the other side puts off.
     "spark.python.unix.domain.socket.enabled": "true",
 }

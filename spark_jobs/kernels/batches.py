@@ -1,4 +1,4 @@
-"""From batches in a buffer to Arrow records: decompressed and decoded piece by piece, within a budget."""
+"""From batches in a buffer to records: decompressed and decoded piece by piece, within a budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels.arena import Arena
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.decompress import (
     DEFAULT_BUDGET,
@@ -15,6 +14,7 @@ from spark_jobs.kernels.decompress import (
     Payloads,
     decompress_batches,
 )
+from spark_jobs.kernels.found_records import FoundRecords
 from spark_jobs.kernels.records import BatchProblem, decode
 from spark_jobs.kernels.sections import sections_of
 from spark_jobs.protocol.compression import DEFAULT_LIMIT
@@ -32,8 +32,13 @@ class DecodedBatches:
 
     first: int
     last: int
-    records: pa.RecordBatch
+    found: FoundRecords
     problems: tuple[PayloadProblem, ...]
+
+    @property
+    def records(self) -> pa.RecordBatch:
+        """As Arrow."""
+        return self.found.records
 
 
 def decode_batches(
@@ -51,12 +56,10 @@ def decode_batches(
     `headers` are of a scan of `buffer`, which begins at byte `origin` of `source`; their checksums have been
     checked before. `limits` bound how many records and headers there may be, `limit` how many bytes.
     """
-    first, arena = 0, Arena(2 * budget)
+    first = 0
     while first < headers.rows:
         rest = headers.part(first, headers.rows)
-        payloads = decompress_batches(
-            buffer, rest, limit=limit, budget=budget, source=source, origin=origin, arena=arena
-        )
+        payloads = decompress_batches(buffer, rest, limit=limit, budget=budget, source=source, origin=origin)
         yield _decode(payloads, rest, first, source, origin, limits)
         first += payloads.batches
 
@@ -69,14 +72,16 @@ def _decode(
     unreadable = {problem.batch: problem for problem in payloads.problems}
     unreadable |= {each.batch: each for each in _too_many(part, source, origin, limits.records_per_batch)}
     sections.record_count[list(unreadable)] = 0
-    decoded = decode(payloads.arena, sections, first_batch=first, most_headers=limits.headers_per_record)
-    invalid = (_invalid(problem, part, source, origin) for problem in decoded.problems)
-    found = sorted((*unreadable.values(), *invalid), key=lambda problem: problem.batch)
+    found, wrong = decode(payloads.arena, sections, first_batch=first, most_headers=limits.headers_per_record)
+    invalid = (_invalid(problem, part, source, origin) for problem in wrong)
+    problems = sorted((*unreadable.values(), *invalid), key=lambda problem: problem.batch)
     return DecodedBatches(
         first=first,
         last=first + payloads.batches,
-        records=decoded.records,
-        problems=tuple(PayloadProblem(batch=first + problem.batch, error=problem.error) for problem in found),
+        found=found,
+        problems=tuple(
+            PayloadProblem(batch=first + problem.batch, error=problem.error) for problem in problems
+        ),
     )
 
 

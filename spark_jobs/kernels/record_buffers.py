@@ -52,14 +52,12 @@ class RecordRows(NamedTuple):
         return RecordRows._make(column[:rows] for column in self)
 
 
-class RecordContents(NamedTuple):
-    """The bytes of one row per record, and of one per record header."""
+class HeaderContents(NamedTuple):
+    """Record headers, each a key and a value; those of a row begin and end at `offsets`."""
 
+    offsets: npt.NDArray[np.int32]
     key: Binary
     value: Binary
-    header_offsets: npt.NDArray[np.int32]
-    header_key: Binary
-    header_value: Binary
 
 
 _ROW_TYPES = (np.int32, np.int64, np.int64, np.int32, *(np.int64, np.int32) * 3)
@@ -70,18 +68,17 @@ def allocate_rows(records: int) -> RecordRows:
     return RecordRows._make(np.empty(records, dtype=kind) for kind in _ROW_TYPES)
 
 
-def allocate_contents(totals: Totals) -> RecordContents:
-    """Exactly the memory that `totals` asks for; offsets begin with 0, and every value as null."""
-    return RecordContents(
-        key=_binary(totals.records, totals.key_bytes),
-        value=_binary(totals.records, totals.value_bytes),
-        header_offsets=_offsets(totals.records),
-        header_key=_binary(totals.headers, totals.header_key_bytes),
-        header_value=_binary(totals.headers, totals.header_value_bytes),
+def allocate_headers(totals: Totals) -> HeaderContents:
+    """Exactly the memory that the headers need."""
+    return HeaderContents(
+        offsets=_offsets(totals.records),
+        key=allocate_binary(totals.headers, totals.header_key_bytes),
+        value=allocate_binary(totals.headers, totals.header_value_bytes),
     )
 
 
-def _binary(rows: int, size: int) -> Binary:
+def allocate_binary(rows: int, size: int) -> Binary:
+    """A column of so many rows and bytes; offsets begin with 0, and every value as null."""
     validity = np.zeros((rows + 7) // 8, dtype=np.uint8)
     return Binary(offsets=_offsets(rows), data=np.empty(size, dtype=np.uint8), validity=validity)
 

@@ -1,18 +1,17 @@
-"""Records of many decompressed batches into Arrow's memory in one call: the twin of `protocol.records`.
+"""Records of many decompressed batches in one call: the twin of `protocol.records`.
 
-Two passes: the first reads strictly and notes where everything stands, the second copies it. A batch with a
-problem contributes nothing; what is wrong with it, and where, comes back beside the records.
+They are read strictly, and it is noted where everything stands. A batch with a problem contributes nothing;
+what is wrong with it, and where, comes back beside the records.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spark_jobs.kernels.arrow import record_batch
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.memory import Bytes, as_bytes, copy_bytes
+from spark_jobs.kernels.found_records import FoundRecords
+from spark_jobs.kernels.memory import Bytes, as_bytes
 from spark_jobs.kernels.record import (
     MISSING_RECORD,
     NEGATIVE_COUNT,
@@ -23,20 +22,10 @@ from spark_jobs.kernels.record import (
     ParsedRecord,
     RecordProblem,
     parse_record,
-    read_nullable,
 )
-from spark_jobs.kernels.record_buffers import (
-    MAX_BYTES,
-    Binary,
-    RecordContents,
-    RecordRows,
-    Totals,
-    allocate_contents,
-    allocate_rows,
-)
+from spark_jobs.kernels.record_buffers import MAX_BYTES, RecordRows, Totals, allocate_rows
 from spark_jobs.kernels.sections import RecordSections
 from spark_jobs.kernels.sequences import increment_sequence
-from spark_jobs.kernels.utf8 import write_repaired
 from spark_jobs.protocol.errors import InvalidRecord, LimitExceeded
 from spark_jobs.protocol.limits import INT32_MAX
 from spark_jobs.protocol.record_batch import NO_SEQUENCE
@@ -59,14 +48,6 @@ class BatchProblem:
             expected="the records that the batch claims",
             found=found if in_place else f"{found} at byte {self.position} of its decompressed records",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedRecords:
-    """The records of the good batches, in order, and the problems of the others."""
-
-    records: pa.RecordBatch
-    problems: tuple[BatchProblem, ...]
 
 
 @helper
@@ -158,46 +139,10 @@ def _read(
     return Totals(records, key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes)
 
 
-@helper
-def _put(column: Binary, row: int, arena: Bytes, start: int, size: int) -> None:
-    """Bytes, or null if `size` is negative, as the next row of a column."""
-    at = column.offsets[row]
-    if size >= 0:
-        column.validity[row >> 3] |= 1 << (row & 7)
-        copy_bytes(column.data, at, arena, start, size)
-        column.offsets[row + 1] = at + size
-    else:
-        column.offsets[row + 1] = at
-
-
-@helper
-def _put_headers(
-    contents: RecordContents, row: int, arena: Bytes, position: int, end: int, count: int
-) -> None:
-    first = contents.header_offsets[row]
-    for header in range(first, first + count):
-        _, start, size = read_nullable(arena, position, end)
-        column = contents.header_key
-        column.validity[header >> 3] |= 1 << (header & 7)
-        column.offsets[header + 1] = write_repaired(column.data, column.offsets[header], arena, start, size)
-        _, start, size = read_nullable(arena, start + size, end)
-        _put(contents.header_value, header, arena, start, size)
-        position = start + max(size, 0)
-    contents.header_offsets[row + 1] = first + count
-
-
-@kernel
-def _copy(arena: Bytes, rows: RecordRows, contents: RecordContents) -> None:
-    for row in range(rows.offset.size):
-        _put(contents.key, row, arena, rows.key_start[row], rows.key_size[row])
-        _put(contents.value, row, arena, rows.value_start[row], rows.value_size[row])
-        _put_headers(contents, row, arena, rows.headers_start[row], arena.size, rows.header_count[row])
-
-
 def decode(
     arena: Bytes, sections: RecordSections, *, first_batch: int = 0, most_headers: int = INT32_MAX
-) -> DecodedRecords:
-    """The records of all batches whose records are right, and what is wrong with the others.
+) -> tuple[FoundRecords, tuple[BatchProblem, ...]]:
+    """The records of all batches whose records are right, in order, and what is wrong with the others.
 
     The column `batch` counts from `first_batch`, problems count from 0. A record may have `most_headers`.
     """
@@ -207,13 +152,11 @@ def decode(
     rows = allocate_rows(_most_records(sections))
     totals = _read(data, sections, first_batch, most_headers, problems, positions, rows)
     _check_size(max(totals))
-    found, contents = rows.first(totals.records), allocate_contents(totals)
-    _copy(data, found, contents)
     bad = (
         BatchProblem(batch=int(batch), problem=RecordProblem(problems[batch]), position=int(positions[batch]))
         for batch in np.flatnonzero(problems)
     )
-    return DecodedRecords(records=record_batch(found, contents), problems=tuple(bad))
+    return FoundRecords(data, rows.first(totals.records), totals), tuple(bad)
 
 
 def _most_records(sections: RecordSections) -> int:

@@ -1,18 +1,18 @@
-"""Committed batches → the records of a table, in Arrow, a bounded piece at a time."""
+"""Committed batches → the records of a table, a bounded piece at a time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spark_jobs.kernels.arrow import RECORD_SCHEMA
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.decompress import PayloadProblem
+from spark_jobs.kernels.found_records import FoundRecords
 from spark_jobs.kernels.intact import find_intact
+from spark_jobs.kernels.memory import as_bytes
+from spark_jobs.kernels.record_buffers import RecordRows, Totals
 from spark_jobs.materialising.reads import gather_reads, plan_reads
 from spark_jobs.materialising.rows import BatchRows, join_rows
 from spark_jobs.protocol.errors import CorruptData
@@ -35,11 +35,16 @@ ShowRows = Callable[[BatchRows], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Records of some batches: the column `batch` of `records`, and problems, count in `rows`."""
+    """Records of some batches: the column `batch` of what was found, and problems, count in `rows`."""
 
     rows: BatchRows
-    records: pa.RecordBatch
+    found: FoundRecords
     problems: tuple[PayloadProblem, ...]
+
+    @property
+    def batch_records(self) -> npt.NDArray[np.int64]:
+        """How many records of each batch there are."""
+        return np.bincount(self.found.rows.batch, minlength=self.rows.rows)
 
     @property
     def is_legacy(self) -> bool:
@@ -146,7 +151,7 @@ class Decoder:
         if any(each.problems for each in decoded):
             return ()
         rows = join_rows([stretch.rows for stretch in reading.stretches])
-        return tuple(Piece(rows=rows, records=each.records, problems=()) for each in decoded)
+        return tuple(Piece(rows=rows, found=each.found, problems=()) for each in decoded)
 
     def _pieces(self, rows: BatchRows, buffer: bytes, origin: int) -> Iterator[Piece]:
         source = self.name(int(rows.object_order[0]))
@@ -162,7 +167,7 @@ class Decoder:
             origin=origin,
             limits=self.limits,
         ):
-            yield Piece(rows=rows.move(origin), records=decoded.records, problems=decoded.problems)
+            yield Piece(rows=rows.move(origin), found=decoded.found, problems=decoded.problems)
 
 
 def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limits: Limits) -> Piece:
@@ -180,20 +185,28 @@ def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limi
             problems.append(PayloadProblem(batch=batch, error=error))
         else:
             found += [(batch, record) for record in records]
-    return Piece(rows=rows.move(origin), records=_legacy_records(found), problems=tuple(problems))
+    return Piece(rows=rows.move(origin), found=_legacy_found(found), problems=tuple(problems))
 
 
-def _legacy_records(found: list[tuple[int, LogRecord]]) -> pa.RecordBatch:
-    plain: list[dict[str, Any]] = [
-        {
-            "batch": batch,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "sequence": record.sequence,
-            "key": record.key,
-            "value": record.value,
-            "headers": [],
-        }
-        for batch, record in found
-    ]
-    return pa.RecordBatch.from_pylist(plain, schema=RECORD_SCHEMA)
+def _legacy_found(records: list[tuple[int, LogRecord]]) -> FoundRecords:
+    """The records as kernels find them, which have no headers."""
+    keys = [record.key for _, record in records]
+    values = [record.value for _, record in records]
+    sizes = np.array([-1 if part is None else len(part) for part in (*keys, *values)], dtype=np.int32)
+    ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
+    starts, count = ends - np.maximum(sizes, 0), len(records)
+    rows = RecordRows(
+        batch=np.array([batch for batch, _ in records], dtype=np.int32),
+        offset=np.array([record.offset for _, record in records], dtype=np.int64),
+        timestamp=np.array([record.timestamp for _, record in records], dtype=np.int64),
+        sequence=np.array([record.sequence for _, record in records], dtype=np.int32),
+        key_start=starts[:count],
+        key_size=sizes[:count],
+        value_start=starts[count:],
+        value_size=sizes[count:],
+        headers_start=np.zeros(count, dtype=np.int64),
+        header_count=np.zeros(count, dtype=np.int32),
+    )
+    arena = as_bytes(b"".join(part for part in (*keys, *values) if part is not None))
+    key_bytes = int(np.maximum(rows.key_size, 0).sum(dtype=np.int64))
+    return FoundRecords(arena, rows, Totals(count, key_bytes, arena.size - key_bytes, 0, 0, 0))

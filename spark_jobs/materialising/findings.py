@@ -26,9 +26,9 @@ Row = dict[str, Any]
 
 def _batches_of(piece: Piece, offsets: Sequence[int]) -> list[int]:
     """The batches of `piece` that hold these offsets, which ascend as the piece's do."""
-    records = np.asarray(piece.records.column("offset"))
-    rows = np.searchsorted(records, np.array(offsets, dtype=np.int64))
-    found: list[int] = np.asarray(piece.records.column("batch"))[rows].tolist()
+    records = piece.found.rows
+    rows = np.searchsorted(records.offset, np.array(offsets, dtype=np.int64))
+    found: list[int] = records.batch[rows].tolist()
     return found
 
 
@@ -55,8 +55,8 @@ class Findings:
 
     def add(self, place: Place, piece: Piece) -> None:
         """Batches of `piece` that cannot be decoded; tonight's go to quarantine with all other verdicts."""
-        self.decoded += piece.records.num_rows
-        self.legacy += piece.records.num_rows if piece.is_legacy else 0
+        self.decoded += piece.found.count
+        self.legacy += piece.found.count if piece.is_legacy else 0
         for problem in piece.problems:
             claimed = max(int(piece.rows.headers.record_count[problem.batch]), 0)
             reason = str(problem.error)

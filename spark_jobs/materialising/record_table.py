@@ -14,36 +14,13 @@ from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.protocol.record_batch import TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.tables.records import RECORDS
 
-_TIMESTAMP_TYPES = tuple(TimestampType)
+TIMESTAMP_TYPES = tuple(TimestampType)
 _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
-    _TIMESTAMP_TYPES.index,
+    TIMESTAMP_TYPES.index,
     (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
 )
-_TYPE_NAMES = pa.array(_TIMESTAMP_TYPES, pa.string())
+_TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
-
-Counts = npt.NDArray[np.int64]
-
-_COUNTING = ("offset", "timestamp", "sequence")
-RECORD_OPTIONS: dict[str, Any] = {
-    "write_page_index": True,
-    "max_rows_per_page": 100_000,
-    "use_dictionary": [
-        "partition",
-        "timestamp_type",
-        "producer_id",
-        "producer_epoch",
-        "transactional_id",
-        "partition_leader_epoch",
-        "run_date",
-        "headers.list.element.key",
-    ],
-    "column_encoding": dict.fromkeys(_COUNTING, "DELTA_BINARY_PACKED"),
-}
-"""Where values only grow, differences are smaller than a dictionary; where they vary, it would not help.
-
-A page costs as much as thousands of small values: a column of these has few of them.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +31,19 @@ class RecordTable:
     view: View
     run_date: date
 
+    @property
+    def run_day(self) -> int:
+        """The date as a number of days since 1970."""
+        return (self.run_date - _EPOCH).days
+
+    def shows_all(self, piece: Piece) -> bool:
+        """Whether no record lies before the first offset that is shown: a log may begin inside a batch."""
+        return bool((piece.rows.headers.base_offset >= self.view.first_offsets(piece.rows)).all())
+
     def rows_of(self, piece: Piece) -> pa.Table:
-        """The records of `piece` as rows of the table, as they are written."""
-        records, headers, counts = piece.records, piece.rows.headers, records_per_batch(piece)
-        days = np.full(records.num_rows, (self.run_date - _EPOCH).days, dtype=np.int32)
+        """The records of `piece` that are shown as rows of the table, as they are written."""
+        records, headers, counts = piece.found.records, piece.rows.headers, piece.batch_records
+        days = np.full(records.num_rows, self.run_day, dtype=np.int32)
         columns = {
             "partition": np.full(records.num_rows, self.partition, dtype=np.int32),
             "timestamp_type": pa.DictionaryArray.from_arrays(
@@ -65,29 +51,21 @@ class RecordTable:
             ),
             "producer_id": np.repeat(headers.producer_id, counts),
             "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
-            "transactional_id": self._transactional_ids(piece.rows, counts),
+            "transactional_id": self.transactional_ids(piece.rows).take(piece.found.rows.batch),
             "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
             "run_date": pa.array(days, pa.int32()).cast(pa.date32()),
             **{name: records.column(name) for name in records.schema.names if name != "batch"},
         }
         table = pa.table([columns[name] for name in _WRITTEN.names], schema=_WRITTEN)
-        return self._visible(table, piece.rows, counts)
-
-    def _transactional_ids(self, rows: BatchRows, counts: Counts) -> "pa.Array[Any]":
-        outcomes = self.view.outcomes
-        names = outcomes.transactional_id
-        if names.null_count == len(names):  # nobody names any
-            nameless: pa.Array[Any] = pa.nulls(int(counts.sum()), names.type)
-            return nameless
-        return names_of(names, np.repeat(outcomes.index_of(rows.txn_first_offset), counts))
-
-    def _visible(self, table: pa.Table, rows: BatchRows, counts: Counts) -> pa.Table:
-        """Without what lies before the first offset that is shown: a log may begin inside a batch."""
-        first_offsets = self.view.first_offsets(rows)
-        if (rows.headers.base_offset >= first_offsets).all():
+        if self.shows_all(piece):
             return table
-        offsets = table.column("offset").to_numpy()
-        return table.filter(pa.array(offsets >= np.repeat(first_offsets, counts)))
+        first_offsets = np.repeat(self.view.first_offsets(piece.rows), counts)
+        return table.filter(pa.array(piece.found.rows.offset >= first_offsets))
+
+    def transactional_ids(self, rows: BatchRows) -> "pa.Array[Any]":
+        """For each batch the name of its transaction's producer, null where nobody names it."""
+        outcomes = self.view.outcomes
+        return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
 
 
 def as_written(schema: pa.Schema) -> pa.Schema:
@@ -100,13 +78,6 @@ def as_written(schema: pa.Schema) -> pa.Schema:
 
 
 _WRITTEN = as_written(RECORDS.schema)
-
-
-def records_per_batch(piece: Piece) -> Counts:
-    """How many records of each batch there are in `piece`."""
-    batches = np.arange(piece.rows.rows + 1, dtype=np.int32)
-    counts: Counts = np.diff(np.searchsorted(np.asarray(piece.records.column("batch")), batches))
-    return counts
 
 
 def timestamp_types(rows: BatchRows) -> npt.NDArray[np.int8]:

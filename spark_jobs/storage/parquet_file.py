@@ -4,22 +4,19 @@ Workers have a core each, so none reads with several threads.
 """
 
 import io
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.storage.errors import Damaged, ObjectMissing
-from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.growing_file import GrowingFile
 from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
 BUFFER_BYTES = 1 << 18
@@ -27,61 +24,39 @@ BUFFER_BYTES = 1 << 18
 ANEW = "remove the folder of its step, and the step is done again"
 
 
-class ParquetOutput:
-    """A file in the making; nothing is visible in the store before `finish`. Use as a context manager."""
+class ArrowWriter:
+    """Arrow's own writer, whose small writes are collected."""
+
+    def __init__(self, file: HashedFile, schema: pa.Schema, options: Mapping[str, Any]) -> None:
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), BUFFER_BYTES)
+        self._writer = pq.ParquetWriter(self._buffer, schema, **options)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        with self._buffer:
+            self._writer.close()
+
+
+class ParquetOutput(GrowingFile[ArrowWriter]):
+    """A file in the making, written by Arrow."""
 
     def __init__(
         self, store: ObjectStore, schema: pa.Schema, options: Mapping[str, Any] | None = None
     ) -> None:
-        """`options` are those of the Parquet writer; zstd unless they say otherwise."""
-        self._store, self._schema = store, schema
+        """`options` are those of Arrow's Parquet writer; zstd unless they say otherwise."""
+        super().__init__(store)
+        self._schema = schema
         self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
-        self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
-        self._output: tuple[HashedFile, pa.NativeFile, pq.ParquetWriter] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.forget()
-        finally:  # where there is no space, closing fails once more
-            self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
-        with translated(str(self._path)):
-            self._open()[2].write_table(table)
-        begin_sync(self._path)
+        with self._opened() as (_, writer):
+            writer.write_table(table)
 
-    @property
-    def size(self) -> int:
-        """Bytes written so far, except for what the writer still holds back."""
-        return self._output[0].size if self._output is not None else 0
-
-    def forget(self) -> None:
-        """Drop everything that was written so far."""
-        if self._output is not None:
-            (file, buffer, writer), self._output = self._output, None
-            with translated(str(self._path)), file, buffer:
-                writer.close()
-
-    def finish(self, folder: str, path: str) -> OutputFile:
-        """Put the file at `path` below the key `folder`; one without rows is a file too."""
-        with translated(str(self._path)):
-            file, *_ = self._open()
-        self.forget()
-        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
-        return OutputFile(path=path, size=file.size, digest=file.sha256)
-
-    def _open(self) -> tuple[HashedFile, pa.NativeFile, pq.ParquetWriter]:
-        if self._output is None:
-            file = HashedFile(self._path)
-            buffer = pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), BUFFER_BYTES)
-            self._output = file, buffer, pq.ParquetWriter(buffer, self._schema, **self._options)
-        return self._output
+    def _begin(self, file: HashedFile) -> ArrowWriter:
+        return ArrowWriter(file, self._schema, self._options)
 
 
 def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:

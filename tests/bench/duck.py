@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.materialising.decoding import PIECE_BYTES
 from spark_jobs.protocol.control_record import ControlType
-from tests.bench.floor import PIECE_BYTES, read_windows
+from tests.bench.floor import read_windows
 from tests.bench.mix_data import objects_of, partition_of
 from tests.bench.room import Room, Row
 

@@ -15,25 +15,28 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.warm import warm
-from spark_jobs.materialising.record_table import RECORD_OPTIONS, as_written
-from spark_jobs.materialising.table_files import GROUP_BYTES
+from spark_jobs.materialising.decoding import PIECE_BYTES, Piece
+from spark_jobs.materialising.outcomes import Outcomes, View
+from spark_jobs.materialising.record_leaves import leaves_of
+from spark_jobs.materialising.record_table import RecordTable, as_written
+from spark_jobs.materialising.rows import NONE, BatchRows
+from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.spark_session import KEEP_MEMORY
 from spark_jobs.tables.records import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
+from tests.bench.nights import DAY
 from tests.bench.room import Room, Row
 
 WINDOW_BYTES = 16 * 2**20
-PIECE_BYTES = 4 * 2**20
 SCHEMA = as_written(RECORDS.schema)
-OPTIONS = {"compression": "zstd", "store_schema": False, "write_page_checksum": True, **RECORD_OPTIONS}
+ALL = View(first_offset=0, end_offset=2**63 - 1, outcomes=Outcomes())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class Floor:
 def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floor:
     """Write the records of `capture` below `output`; processes and compiled code are ready before."""
     partitions = sorted({partition_of(path) for path in objects_of(capture)})
+    os.environ.update(KEEP_MEMORY)
     with get_context("forkserver").Pool(processes or os.cpu_count(), initializer=warm) as pool:
         pool.map(len, [""] * 64, chunksize=1)
         before, began = children_cpu_seconds(), time.perf_counter()
@@ -62,21 +66,17 @@ def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floo
 
 def write_partition(capture: Path, partition: int, output: Path) -> int:
     """One partition's records in one file; how many there were."""
-    records, held, size = 0, [], 0
-    with pq.ParquetWriter(output / f"orders-{partition}.parquet", SCHEMA, **OPTIONS) as writer:
-        for table in _tables(capture, partition):
-            records += table.num_rows
-            held.append(table)
-            size += table.nbytes
-            if size >= GROUP_BYTES:
-                writer.write_table(pa.concat_tables(held))
-                held, size = [], 0
-        if held:
-            writer.write_table(pa.concat_tables(held))
+    records, table = 0, RecordTable(partition=partition, view=ALL, run_date=DAY)
+    with (output / f"orders-{partition}.parquet").open("wb", buffering=0) as file:
+        writer = ParquetWriter(file, SCHEMA)
+        for piece in _pieces(capture, partition):
+            records += piece.found.count
+            writer.write_leaves(leaves_of(table, piece))
+        writer.close()
     return records
 
 
-def _tables(capture: Path, partition: int) -> Iterator[pa.Table]:
+def _pieces(capture: Path, partition: int) -> Iterator[Piece]:
     end_offset, seen = 0, np.empty(0, dtype=np.int64)
     for path in objects_of(capture):
         if partition_of(path) == partition:
@@ -87,7 +87,7 @@ def _tables(capture: Path, partition: int) -> Iterator[pa.Table]:
                 wanted, offsets, end_offset = _placed(headers, is_new, end_offset)
                 chosen = headers.pick(wanted)._replace(base_offset=offsets[wanted])
                 for piece in decode_batches(buffer, chosen, budget=PIECE_BYTES):
-                    yield _table(partition, chosen, piece.records)
+                    yield Piece(rows=_rows(chosen), found=piece.found, problems=())
 
 
 def read_windows(path: Path) -> Iterator[tuple[bytes, HeaderColumns]]:
@@ -123,20 +123,13 @@ def _placed(
     return taken & is_data & (number % 10 != 0), ends - headers.record_count, int(ends[-1])
 
 
-def _table(partition: int, headers: HeaderColumns, records: pa.RecordBatch) -> pa.Table:
-    count, batches = records.num_rows, np.arange(headers.rows + 1, dtype=np.int32)
-    counts = np.diff(np.searchsorted(np.asarray(records.column("batch")), batches))
-    columns = {
-        "partition": np.full(count, partition, dtype=np.int32),
-        "timestamp_type": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int8), ["CreateTime"]),
-        "producer_id": np.repeat(headers.producer_id, counts),
-        "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
-        "transactional_id": pa.nulls(count, pa.string()),
-        "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
-        "run_date": pa.array(np.full(count, 19_844, dtype=np.int32)).cast(pa.date32()),
-        **{name: records.column(name) for name in records.schema.names if name != "batch"},
-    }
-    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+def _rows(headers: HeaderColumns) -> BatchRows:
+    return BatchRows(
+        headers=headers,
+        is_accepted=np.ones(headers.rows, dtype=np.bool_),
+        object_order=np.zeros(headers.rows, dtype=np.int32),
+        txn_first_offset=np.full(headers.rows, NONE, dtype=np.int64),
+    )
 
 
 def measure(room: Room) -> Sequence[Row]:

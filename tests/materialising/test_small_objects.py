@@ -48,7 +48,7 @@ def decode(held: dict[int, bytes], rows: BatchRows) -> list[Piece]:
 
 
 def values(pieces: list[Piece]) -> list[bytes | None]:
-    return [value for piece in pieces for value in piece.records.column("value").to_pylist()]
+    return [value for piece in pieces for value in piece.found.records.column("value").to_pylist()]
 
 
 def test_small_objects_come_as_one_piece_with_the_places_of_their_batches() -> None:
@@ -58,7 +58,7 @@ def test_small_objects_come_as_one_piece_with_the_places_of_their_batches() -> N
     assert len(pieces) == 1
     assert values(pieces) == [b"%d-%d" % (order, each) for order in held for each in range(3)]
     assert np.array_equal(pieces[0].rows.headers.position, rows.headers.position)
-    assert pieces[0].records.column("batch").to_pylist() == [order for order in held for _ in range(3)]
+    assert pieces[0].found.records.column("batch").to_pylist() == [order for order in held for _ in range(3)]
 
 
 def test_an_unreadable_batch_among_them_is_named_with_its_object() -> None:

@@ -1,0 +1,76 @@
+"""A column of one row group in the making: its pages, and its dictionary."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from spark_jobs.kernels.encodings import find_cuts
+from spark_jobs.kernels.memory import as_bytes
+from spark_jobs.parquet.dictionary import Dictionary
+from spark_jobs.parquet.encoders import Encoder, Indices, PlainBytes, encode_numbers
+from spark_jobs.parquet.leaves import Leaf, Physical
+from spark_jobs.parquet.pages import Page, Press
+from spark_jobs.parquet.shreds import Shred, edges
+from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values
+
+PAGE_BYTES = 2**20
+"""Of bytes and text, after which a page ends with its row."""
+PAGE_ROWS = 100_000
+"""Of numbers: a page costs as much as thousands of them."""
+
+
+class Chunk:
+    """Takes rows of `leaf` and keeps them as pages until the row group ends."""
+
+    def __init__(self, leaf: Leaf, press: Press) -> None:
+        self.leaf, self._press = leaf, press
+        self._dictionary = Dictionary(leaf.plain)
+        self.pages: list[Page] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of its pages, were they not compressed."""
+        return sum(page.size for page in self.pages)
+
+    def add(self, rows: Shred) -> None:
+        """Append rows, one at least, as pages of their own."""
+        encoder = self._encoder(rows.values)
+        for first, stop in pairwise(_cuts(rows, encoder)):
+            self.pages.append(self._press.data_page(self.leaf, rows, encoder, first, stop))
+
+    def dictionary_page(self) -> Page | None:
+        """Of all entries that pages point to, if there are any."""
+        entries = len(self._dictionary.entries)
+        return self._press.dictionary_page(self._dictionary.content, entries) if entries else None
+
+    def _encoder(self, values: Values) -> Encoder:
+        if isinstance(values, Named):
+            indices = self._dictionary.indices(values)
+            if indices is not None:
+                return indices
+            values = _spelled_out(values, self.leaf)
+        return PlainBytes(values) if isinstance(values, ByteValues) else encode_numbers(values.numbers)
+
+
+def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:
+    """The same without a dictionary."""
+    places = values.places if values.lengths is None else np.repeat(values.places, values.lengths)
+    if leaf.physical is not Physical.BYTE_ARRAY:
+        return Numbers(np.array(values.names, dtype=leaf.number_type)[places])
+    starts = edges(np.array([len(name) for name in values.names], dtype=np.int64))
+    data = as_bytes(b"".join(values.names))
+    return ByteValues(data, starts[places], np.diff(starts)[places].astype(np.int32))
+
+
+def _cuts(rows: Shred, encoder: Encoder) -> list[int]:
+    """The first row of every page, and the end."""
+    if isinstance(encoder, Indices):
+        return [0, rows.rows]
+    if not isinstance(encoder, PlainBytes):
+        return [*range(0, rows.rows, PAGE_ROWS), rows.rows]
+    sizes = encoder.values.sizes
+    room = np.empty(int(sizes.sum(dtype=np.int64) + 4 * sizes.size) // PAGE_BYTES + 1, dtype=np.int64)
+    found = room[: find_cuts(sizes, PAGE_BYTES, room)]
+    if rows.row_values is not None:
+        found = np.searchsorted(rows.row_values, found)
+    return [*np.unique([0, *found.tolist(), rows.rows]).tolist()]

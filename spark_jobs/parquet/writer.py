@@ -1,0 +1,82 @@
+"""The writer of a file: tables in, row groups out, and at the end what is known of them."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from spark_jobs.parquet.arrow import shred_batch
+from spark_jobs.parquet.chunks import Chunk
+from spark_jobs.parquet.footer import MAGIC, WrittenChunk, WrittenGroup, end_of_file
+from spark_jobs.parquet.leaves import leaves_of
+from spark_jobs.parquet.pages import Press
+from spark_jobs.parquet.shreds import Shred
+
+GROUP_BYTES = 64 * 2**20
+"""Bytes of values, not compressed, after which a row group ends."""
+
+
+class Output(Protocol):
+    """What takes a file's bytes, all of them."""
+
+    def write(self, data: bytes, /) -> Any:
+        """Append `data`."""
+
+
+class ParquetWriter:
+    """Writes tables of `schema` to `output`; what is not yet a row group is held as pages."""
+
+    def __init__(self, output: Output, schema: pa.Schema) -> None:
+        self._output, self._schema = output, schema
+        self._press = Press()
+        self._position = 0
+        self._groups: list[WrittenGroup] = []
+        self._begin_group()
+        self._put(MAGIC)
+
+    def write_table(self, table: pa.Table) -> None:
+        """Append rows: pages of their own in every column."""
+        for batch in table.combine_chunks().to_batches():
+            self.write_leaves(shred_batch(batch))
+
+    def write_leaves(self, leaves: Iterable[Shred]) -> None:
+        """Append rows, one at least, that were taken apart: all leaves of the schema, in order."""
+        for chunk, rows in zip(self._chunks, leaves, strict=True):
+            chunk.add(rows)
+        self._rows += rows.rows
+        if sum(chunk.size for chunk in self._chunks) >= GROUP_BYTES:
+            self._end_group()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of pages that are not written yet."""
+        return sum(len(page.data) for chunk in self._chunks for page in chunk.pages)
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._end_group()
+        self._put(end_of_file(self._schema, self._groups, self._position))
+
+    def _begin_group(self) -> None:
+        self._rows = 0
+        self._chunks = [Chunk(leaf, self._press) for field in self._schema for leaf in leaves_of(field)]
+
+    def _end_group(self) -> None:
+        if self._rows:
+            chunks = tuple(map(self._put_chunk, self._chunks))
+            self._groups.append(WrittenGroup(rows=self._rows, chunks=chunks))
+            self._begin_group()
+
+    def _put_chunk(self, chunk: Chunk) -> WrittenChunk:
+        written = WrittenChunk(
+            leaf=chunk.leaf,
+            position=self._position,
+            pages=tuple(chunk.pages),
+            dictionary=chunk.dictionary_page(),
+        )
+        self._put(b"".join(page.data for page in written.all_pages))
+        return written
+
+    def _put(self, data: bytes) -> None:
+        self._output.write(data)
+        self._position += len(data)

@@ -1,0 +1,85 @@
+"""A file in the making: it grows in a scratch place, and comes into the store whole or not at all."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.hashed_file import HashedFile
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.syncing import begin_sync
+
+
+class Writer(Protocol):
+    """Writes a file in some format."""
+
+    def close(self) -> None:
+        """Write the rest."""
+
+
+AnyWriter = TypeVar("AnyWriter", bound=Writer)
+
+
+class GrowingFile(ABC, Generic[AnyWriter]):
+    """Nothing is visible in the store before `finish`. Use as a context manager."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
+        self._output: tuple[HashedFile, AnyWriter] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.forget()
+        finally:  # where there is no space, closing fails once more
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, except for what the writer still holds back."""
+        return self._output[0].size if self._output is not None else 0
+
+    @property
+    def grown(self) -> int:
+        """The same, and what the writer holds back, where it says so."""
+        return self.size
+
+    def forget(self) -> None:
+        """Drop everything that was written so far."""
+        if self._output is not None:
+            (file, writer), self._output = self._output, None
+            with translated(str(self._path)), file:
+                writer.close()
+
+    def finish(self, folder: str, path: str) -> OutputFile:
+        """Put the file at `path` below the key `folder`; one without rows is a file too."""
+        with self._opened() as (file, _):
+            pass
+        self.forget()
+        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
+        return OutputFile(path=path, size=file.size, digest=file.sha256)
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[HashedFile, AnyWriter]]:
+        """The file and its writer, for as long as it takes to write something."""
+        with translated(str(self._path)):
+            if self._output is None:
+                file = HashedFile(self._path)
+                self._output = file, self._begin(file)
+            before = self.size
+            yield self._output
+        if self.size > before:
+            begin_sync(self._path)
+
+    @abstractmethod
+    def _begin(self, file: HashedFile) -> AnyWriter:
+        """The writer of a new file."""

@@ -1,0 +1,202 @@
+"""Files by our own writer, read by others: the same rows, the same bounds, pages where it is said."""
+
+import random
+import struct
+import tempfile
+import zlib
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from spark_jobs.parquet.encoders import LONGEST_BOUND
+from tests.parquet.compact import Compact, Fields, footer_of
+from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, numbers, read, written
+
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("number", pa.int64(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+NUMBERS = pa.schema(_FIELDS)
+
+
+def numbers(count: int) -> pa.Table:
+    """Ascending numbers, and values of which some are null, and seven in a row."""
+    values = [
+        None if row % 5 == 0 or row % 40 < 7 else b"%05d" % (row * 7919 % 10_000) for row in range(count)
+    ]
+    return pa.table({"number": range(count), "value": pa.array(values, pa.binary())}, schema=NUMBERS)
+
+
+def together(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables([SCHEMA.empty_table(), *tables]).cast(PLAIN_SCHEMA)
+
+
+def by_duckdb(data: bytes) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+        path = Path(folder, "table.parquet")
+        path.write_bytes(data)
+        found = connection.sql(f"SELECT * FROM '{path}'").to_arrow_table()
+        rows: list[dict[str, Any]] = found.cast(PLAIN_SCHEMA).to_pylist()
+        return rows
+
+
+@given(TABLES)
+def test_rows_come_back_as_they_were(tables: list[pa.Table]) -> None:
+    found = read(written(tables))
+
+    assert found.schema.equals(PLAIN_SCHEMA)
+    assert found.equals(together(tables))
+
+
+@given(TABLES)
+def test_slices_of_tables_are_written_like_tables(tables: list[pa.Table]) -> None:
+    middles = [len(table) // 2 for table in tables]
+    halves = [
+        part
+        for table, middle in zip(tables, middles, strict=True)
+        for part in (table.slice(0, middle), table.slice(middle))
+    ]
+
+    assert read(written(halves)).equals(together(tables))
+
+
+@settings(max_examples=20)
+@given(TABLES)
+def test_duckdb_reads_the_same(tables: list[pa.Table]) -> None:
+    assert by_duckdb(written(tables)) == together(tables).to_pylist()
+
+
+@given(TABLES)
+def test_bounds_are_those_that_arrow_would_write(tables: list[pa.Table]) -> None:
+    data = written(tables)
+    ours, rows = pq.read_metadata(BytesIO(data)), 0
+    for group in range(ours.num_row_groups):
+        count, sink = ours.row_group(group).num_rows, BytesIO()
+        pq.write_table(together(tables).slice(rows, count), sink)
+        theirs, rows = pq.read_metadata(BytesIO(sink.getvalue())).row_group(0), rows + count
+        for column in range(theirs.num_columns):
+            found, expected = ours.row_group(group).column(column), theirs.column(column)
+            assert found.path_in_schema == expected.path_in_schema
+            assert found.num_values == expected.num_values
+            assert _told(found) == _told(expected)
+    assert rows == sum(map(len, tables))
+
+
+def _told(column: pq.ColumnChunkMetaData) -> tuple[Any, ...]:
+    """Nulls, whether there are bounds, and these."""
+    told = column.statistics
+    assert told is not None
+    return (told.null_count, told.has_min_max, told.min, told.max)
+
+
+def _index(data: bytes, chunk: Fields, offset: int) -> Fields:
+    return Compact(data, chunk[offset]).struct()
+
+
+def test_pages_are_where_the_index_says_with_the_rows_and_bounds_that_it_tells() -> None:
+    table = numbers(500)
+    data = written([table.slice(0, 210), table.slice(210)], NUMBERS)
+    first = 0
+    for group in footer_of(data)[4]:
+        rows = table.slice(first, group[3])
+        for chunk, name in zip(group[1], NUMBERS.names, strict=True):
+            located, bounds = _index(data, chunk, 4)[1], _index(data, chunk, 6)
+            edges = [*(place[3] for place in located), len(rows)]
+            assert len(located) == len(bounds[1]) > 5
+            for page, (start, stop) in enumerate(pairwise(edges)):
+                expected = rows.column(name).slice(start, stop - start)
+                _check_page(data, located[page], len(expected))
+                _check_bounds(expected, [bounds[field][page] for field in (1, 2, 3, 5)])
+        assert [_index(data, chunk, 6)[4] for chunk in group[1]] == [1, 0], "ascending, and without order"
+        first += group[3]
+    assert first == len(table)
+
+
+def _check_page(data: bytes, place: Fields, rows: int) -> None:
+    reader = Compact(data, place[1])
+    header = reader.struct()
+    body = data[reader.position : reader.position + header[3]]
+    assert reader.position + header[3] - place[1] == place[2]
+    assert header[4] & 0xFFFFFFFF == zlib.crc32(body)
+    assert header[5][1] == rows
+
+
+def _check_bounds(values: "pa.ChunkedArray[Any]", told: list[Any]) -> None:
+    is_empty, low, high, nulls = told
+    there: list[Any] = values.drop_null().to_pylist()
+    assert (is_empty, nulls) == (not there, values.null_count)
+    if there:
+        plain = [
+            each if isinstance(each, bytes) else struct.pack("<q", each) for each in (min(there), max(there))
+        ]
+        assert [low, high] == plain
+
+
+def test_values_too_long_for_bounds_have_none() -> None:
+    long = pa.table({"number": [1], "value": [b"x" * (LONGEST_BOUND + 1)]}, schema=NUMBERS)
+    data = written([long], NUMBERS)
+
+    assert read(data).equals(long)
+    assert _told(pq.read_metadata(BytesIO(data)).row_group(0).column(1))[:2] == (0, False)
+    assert 6 not in footer_of(data)[4][0][1][1], "and their pages no index"
+
+
+def test_not_a_number_has_no_bounds() -> None:
+    schema = pa.schema([pa.field("double", pa.float64(), nullable=False)])
+    data = written([pa.table({"double": [1.0, float("nan"), 2.0]}, schema=schema)], schema)
+
+    assert _told(pq.read_metadata(BytesIO(data)).row_group(0).column(0))[:2] == (0, False)
+    assert str(read(data).to_pydict()["double"]) == "[1.0, nan, 2.0]"
+
+
+def test_a_dictionary_that_would_grow_too_large_is_done_without() -> None:
+    few = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([pa.field("few", few, nullable=False)])
+    names = [["a", "b"], ["b", "a"], ["far too long for it", "a"], ["b"]]
+    tables = [pa.table({"few": pa.array(each).dictionary_encode()}, schema=schema) for each in names]
+    data = written(tables, schema)
+
+    assert read(data).column("few").to_pylist() == [name for each in names for name in each]
+    assert set(pq.read_metadata(BytesIO(data)).row_group(0).column(0).encodings) == {
+        "RLE",
+        "PLAIN",
+        "RLE_DICTIONARY",
+    }
+
+
+def test_the_same_rows_are_the_same_bytes_whatever_lay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, expected = numbers(300), written([numbers(300)], NUMBERS)
+    chance = random.Random(5)
+
+    def dirty(size: int, dtype: Any) -> Any:
+        return np.frombuffer(bytearray(chance.randbytes(size * np.dtype(dtype).itemsize)), dtype=dtype)
+
+    monkeypatch.setattr("spark_jobs.parquet.pages.np.empty", dirty)
+
+    assert written([table], NUMBERS) == expected
+
+
+def test_a_file_without_rows_is_a_file() -> None:
+    assert read(written([], NUMBERS)).equals(NUMBERS.empty_table())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_changed_byte_of_a_page_is_noticed(seed: int) -> None:
+    data, chance = written([numbers(300)], NUMBERS), random.Random(seed)
+    chunks = [chunk for group in footer_of(data)[4] for chunk in group[1]]
+    place = chance.choice([place for chunk in chunks for place in _index(data, chunk, 4)[1]])
+    reader = Compact(data, place[1])
+    size = reader.struct()[3]
+    changed = bytearray(data)
+    changed[reader.position + chance.randrange(size)] ^= 0x10
+
+    with pytest.raises(OSError, match="CRC"):
+        read(bytes(changed))
