@@ -1,7 +1,7 @@
 """Spark's two readers of Parquet get the same rows, and find the pages that a filter needs."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,11 @@ def frame_of(spark: Spark, tmp_path: Path, data: bytes) -> DataFrame:
 
 
 @pytest.fixture(params=["true", "false"])
-def reading(spark: Spark, request: pytest.FixtureRequest) -> Spark:
+def reading(spark: Spark, request: pytest.FixtureRequest) -> Iterator[Spark]:
     """With the reader for many rows at once, and with the one for single rows."""
     spark.session.conf.set(VECTORIZED, request.param)
-    request.addfinalizer(lambda: spark.session.conf.unset(VECTORIZED))
-    return spark
+    yield spark
+    spark.session.conf.unset(VECTORIZED)
 
 
 def test_spark_reads_every_type(reading: Spark, tmp_path: Path) -> None:

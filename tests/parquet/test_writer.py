@@ -20,20 +20,6 @@ from spark_jobs.parquet.encoders import LONGEST_BOUND
 from tests.parquet.compact import Compact, Fields, footer_of
 from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, numbers, read, written
 
-_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field("number", pa.int64(), nullable=False),
-    pa.field("value", pa.binary()),
-]
-NUMBERS = pa.schema(_FIELDS)
-
-
-def numbers(count: int) -> pa.Table:
-    """Ascending numbers, and values of which some are null, and seven in a row."""
-    values = [
-        None if row % 5 == 0 or row % 40 < 7 else b"%05d" % (row * 7919 % 10_000) for row in range(count)
-    ]
-    return pa.table({"number": range(count), "value": pa.array(values, pa.binary())}, schema=NUMBERS)
-
 
 def together(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables([SCHEMA.empty_table(), *tables]).cast(PLAIN_SCHEMA)
