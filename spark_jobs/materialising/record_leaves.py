@@ -19,14 +19,14 @@ Leaves = tuple[Shred, ...]
 """All columns of the table `records`."""
 _SHORT_RUN = 8
 """Rows; batches that have fewer are not worth being told of as runs."""
-_LARGE_BYTES = 2**20
+LARGE_BYTES = 2**20
 _TYPE_NAMES = [name.encode() for name in TIMESTAMP_TYPES]
 _NOTHING = ByteValues(as_bytes(b""), read_only([], np.int64), read_only([], np.int32))
 
 
 def is_large(piece: Piece) -> bool:
     """Whether its records are enough for pages of their own."""
-    return sum(piece.found.totals[1:]) >= _LARGE_BYTES
+    return sum(piece.found.totals[1:]) >= LARGE_BYTES
 
 
 def leaves_of(table: RecordTable, piece: Piece) -> Leaves:

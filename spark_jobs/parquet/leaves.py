@@ -36,7 +36,8 @@ _NUMBER_TYPES = {
     Physical.INT64: "<i8",
     Physical.DOUBLE: "<f8",
 }
-_REQUIRED, _OPTIONAL, _REPEATED = range(3)
+_REQUIRED, _REPEATED = 0, 2
+"""Between them is what can be null."""
 _UTF8, _LIST, _DATE = 0, 3, 6
 """Types of the format's first years, which older readers look at."""
 _STRING_TYPE, _LIST_TYPE, _DATE_TYPE = 1, 3, 6
@@ -69,20 +70,6 @@ class Leaf:
         """A value as pages have it: bytes with their size in front."""
         data = self.bound(value)
         return len(data).to_bytes(4, "little") + data if self.physical is Physical.BYTE_ARRAY else data
-
-
-def is_supported(schema: pa.Schema) -> bool:
-    """Whether every column is of a type that can be written here."""
-    return all(_is_supported(field) for field in schema)
-
-
-def _is_supported(field: "pa.Field[Any]") -> bool:
-    kind = plain_type(field.type)
-    if pa.types.is_list(kind):
-        inner = kind.value_type
-        is_filled = not field.nullable and not kind.value_field.nullable
-        return is_filled and pa.types.is_struct(inner) and all(each.type in _PHYSICAL for each in inner)
-    return kind in _PHYSICAL
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

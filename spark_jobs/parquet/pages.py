@@ -47,31 +47,23 @@ class Press:
 
     def data_page(self, leaf: Leaf, rows: Shred, encoder: Encoder, first: int, stop: int) -> Page:
         """The rows from `first` to before `stop`."""
-        slots, values = (rows.slot(first), rows.slot(stop)), (rows.value(first), rows.value(stop))
-        levels = [
-            (levels, most.bit_length())
-            for levels, most in (
-                (rows.repetition, leaf.max_repetition),
-                (rows.definition, leaf.max_definition),
-            )
-            if levels is not None
-        ]
-        room = sum(_LEVELS_SIZE + most_run_bytes(slots[1] - slots[0], width) for _, width in levels)
+        slots, values = rows.slot(stop) - rows.slot(first), (rows.value(first), rows.value(stop))
+        levels = _levels(leaf, rows, first, stop)
+        room = sum(_LEVELS_SIZE + most_run_bytes(slots, width) for _, width in levels)
         target, end = self._room(room + encoder.most_bytes(*values)), 0
         encoding, bounds = Encoding.PLAIN, None  # of nothing but nulls
         for each, width in levels:
-            end = _put_levels(target, end, each[slice(*slots)], width)
+            end = _put_levels(target, end, each, width)
         if values[0] < values[1]:
             encoding, (end, bounds) = encoder.encoding, encoder.put(target, end, *values)
-        count = slots[1] - slots[0]
-        header = struct({1: i32(count), 2: i32(encoding), 3: i32(Encoding.RLE), 4: i32(Encoding.RLE)})
+        header = struct({1: i32(slots), 2: i32(encoding), 3: i32(Encoding.RLE), 4: i32(Encoding.RLE)})
         data, size = self._pressed(target[:end].data, {1: i32(_DATA_PAGE)}, {5: header})
         return Page(
             data=data,
             size=size,
             encoding=encoding,
             rows=stop - first,
-            slots=count,
+            slots=slots,
             values=values[1] - values[0],
             bounds=bounds,
         )
@@ -94,6 +86,13 @@ class Press:
         sizes = {2: i32(len(content)), 3: i32(len(body)), 4: i32(checksum - (checksum >> 31 << 32))}
         header = struct({**kind, **sizes, **rest}).data
         return header + body, len(header) + len(content)
+
+
+def _levels(leaf: Leaf, rows: Shred, first: int, stop: int) -> list[tuple[Levels, int]]:
+    """Those of repetition and of definition, as far as the leaf has them, and how many bits each takes."""
+    chosen = slice(rows.slot(first), rows.slot(stop))
+    both = ((rows.repetition, leaf.max_repetition), (rows.definition, leaf.max_definition))
+    return [(levels[chosen], most.bit_length()) for levels, most in both if levels is not None]
 
 
 def _put_levels(target: Bytes, at: int, levels: Levels, width: int) -> int:

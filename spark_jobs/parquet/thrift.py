@@ -36,6 +36,9 @@ def i16(number: int) -> Value:
 
 
 def i32(number: int) -> Value:
+    """Raises `OverflowError` for what is larger than the format can say, as the size of a page may be."""
+    if not -(2**31) <= number < 2**31:
+        raise OverflowError(f"{number} does not fit into 32 bits, as Parquet has it")
     return _number(_I32, number)
 
 

@@ -19,6 +19,8 @@ from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import OutputFile
 from tests.materialising.logs import FOLDER, Night, night_of, with_partition
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def _night(place: Path, *batches: bytes, name: str = "t-0", more: str = "") -> Night:
     """A partition whose one segment holds `batches`."""

@@ -5,10 +5,13 @@ from datetime import date
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from spark_jobs.parquet.shreds import Shred, edges
+from spark_jobs.parquet.values import Named
 from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.tables.records import HEADERS_TYPE
 from tests.protocol.strategies import INT32, INT64
@@ -59,6 +62,45 @@ def written(tables: Iterable[pa.Table], schema: pa.Schema = SCHEMA) -> bytes:
 def read(data: bytes) -> pa.Table:
     """By Arrow, which checks every page's checksum."""
     return pq.ParquetFile(BytesIO(data), page_checksum_verification=True).read()
+
+
+_RUN_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("int32", pa.int32(), nullable=False),
+    pa.field("int64", pa.int64(), nullable=False),
+    pa.field("date", pa.date32(), nullable=False),
+    pa.field("text", pa.string()),
+]
+RUNS = pa.schema(_RUN_FIELDS)
+"""Of columns that are given as runs."""
+_PLAIN_RUN_FIELDS: "list[tuple[str, pa.DataType]]" = [
+    ("int32", pa.int32()),
+    ("int64", pa.int64()),
+    ("date", pa.int32()),
+    ("text", pa.binary()),
+]
+_PLAIN_RUNS = pa.schema(_PLAIN_RUN_FIELDS)
+
+
+def runs(*lengths: int) -> tuple[bytes, pa.Table]:
+    """A file of runs of those lengths, and what it holds."""
+    numbers, counts = np.arange(len(lengths), dtype=np.int32) % 3, np.array(lengths, dtype=np.int64)
+    rows, is_there = int(counts.sum()), numbers != 1
+    names: dict[str, list[Any]] = {
+        "int32": [7, -(2**31), 2**31 - 1],
+        "int64": [-1, -(2**63), 2**63 - 1],
+        "date": [0, 1, 19_844],
+        "text": [b"first", None, b"third"],
+    }
+    leaves = [Shred(rows=rows, values=Named(names[name], numbers, counts)) for name in RUNS.names[:3]]
+    definition = np.repeat(is_there.view(np.uint8), counts)
+    texts = Named([b"first", b"third"], numbers[is_there] // 2, counts[is_there])
+    leaves.append(Shred(rows=rows, values=texts, definition=definition, row_values=edges(definition)))
+    output = BytesIO()
+    writer = ParquetWriter(output, RUNS)
+    writer.write_leaves(leaves)
+    writer.close()
+    plain = {name: [names[name][each] for each in np.repeat(numbers, counts)] for name in RUNS.names}
+    return output.getvalue(), pa.table(plain, schema=_PLAIN_RUNS).cast(RUNS)
 
 
 _NUMBER_FIELDS: "list[pa.Field[Any]]" = [

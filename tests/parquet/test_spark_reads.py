@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from spark_jobs.spark_session import Spark
-from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, numbers, written
+from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, numbers, runs, written
 
 VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 
@@ -58,6 +58,13 @@ def test_spark_reads_every_type(reading: Spark, tmp_path: Path) -> None:
 
     expected = pa.concat_tables(tables).cast(PLAIN_SCHEMA).to_pylist()
     assert [row.asDict(recursive=True) for row in found] == expected
+
+
+def test_spark_reads_runs(reading: Spark, tmp_path: Path) -> None:
+    data, expected = runs(8, 1, 9, 700, 2, 5, 64)
+    found = frame_of(reading, tmp_path, data).collect()
+
+    assert [row.asDict() for row in found] == expected.to_pylist()
 
 
 @pytest.mark.parametrize(

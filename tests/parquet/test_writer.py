@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 from spark_jobs.parquet.encoders import LONGEST_BOUND
 from tests.parquet.compact import Compact, Fields, footer_of
-from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, numbers, read, written
+from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, numbers, read, runs, written
 
 
 def together(tables: list[pa.Table]) -> pa.Table:
@@ -29,8 +29,7 @@ def by_duckdb(data: bytes) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder, "table.parquet")
         path.write_bytes(data)
-        found = connection.sql(f"SELECT * FROM '{path}'").to_arrow_table()
-        rows: list[dict[str, Any]] = found.cast(PLAIN_SCHEMA).to_pylist()
+        rows: list[dict[str, Any]] = connection.sql(f"SELECT * FROM '{path}'").to_arrow_table().to_pylist()
         return rows
 
 
@@ -58,6 +57,14 @@ def test_slices_of_tables_are_written_like_tables(tables: list[pa.Table]) -> Non
 @given(TABLES)
 def test_duckdb_reads_the_same(tables: list[pa.Table]) -> None:
     assert by_duckdb(written(tables)) == together(tables).to_pylist()
+
+
+@pytest.mark.parametrize("lengths", [(1,), (1, 2, 3), (300,), (8, 1, 9, 70_000, 2, 5, 64), (5, 0, 3)])
+def test_runs_come_back_row_by_row(lengths: tuple[int, ...]) -> None:
+    data, expected = runs(*lengths)
+
+    assert read(data).equals(expected)
+    assert by_duckdb(data) == expected.to_pylist()
 
 
 @given(TABLES)
