@@ -15,7 +15,7 @@ from spark_jobs.admitting.aborted import aborted_transactions
 from spark_jobs.admitting.judging import OPEN, Chunk, Judged, PartitionMemory
 from spark_jobs.admitting.lineage import Lineage
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.snapshots import write_snapshot
+from spark_jobs.kernels.snapshots import write_canonical_snapshot
 from spark_jobs.protocol.checkpoint import EpochEntry, write_leader_epochs
 from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
 from spark_jobs.protocol.log_segment import MAX_RELATIVE_OFFSET
@@ -25,6 +25,9 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import PlannedSegment, Segments
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.segment_digest import SegmentDigest
+
+NO_SNAPSHOT = b""
+"""A log that begins at 0 needs none, nor does a segment that begins with what has waited."""
 
 
 class _Segment:
@@ -133,7 +136,7 @@ class AcceptedLog:
             count = int(np.searchsorted(np.cumsum(sizes[start:]), room, side="right"))
             if not count and self._segment is not None:
                 self._end_segment()
-                self._base_offset, self._snapshot = self._next_offset(judged, start), b""
+                self._base_offset, self._snapshot = self._next_offset(judged, start), NO_SNAPSHOT
                 continue
             count = max(count, 1)  # a batch of a night when segments could be larger has one for itself
             yield start, judged.part(start, start + count)
@@ -149,7 +152,7 @@ class AcceptedLog:
         end_offset = self._memory.producers.end_offset
         leader_epochs = self._lineage.finish(end_offset)
         if self._segments:
-            self._put_snapshot(end_offset, write_snapshot(self._memory.producers.canonical()))
+            self._put_snapshot(end_offset, write_canonical_snapshot(self._memory.producers.rows))
             self._put(LEADER_EPOCH_CHECKPOINT, write_leader_epochs(leader_epochs))
         return tuple(self._segments), tuple(self._outputs), leader_epochs
 
@@ -169,11 +172,14 @@ class AcceptedLog:
         """The next accepted batch begins a segment; a snapshot holds what is known before it."""
         self._end_segment()
         self._base_offset = self._memory.producers.end_offset
-        self._snapshot = write_snapshot(self._memory.producers.canonical())
+        self._snapshot = (
+            write_canonical_snapshot(self._memory.producers.rows) if self._base_offset else NO_SNAPSHOT
+        )
 
     def _begin(self, first_row: int) -> _Segment:
-        if self._base_offset and self._snapshot:
+        if self._snapshot:
             self._put_snapshot(self._base_offset, self._snapshot)
+            self._snapshot = NO_SNAPSHOT
         return _Segment(self._base_offset, first_row)
 
     def _end_segment(self) -> None:

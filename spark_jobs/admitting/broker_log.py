@@ -107,6 +107,6 @@ def _state_after(
         state,
         end_offset=max(end_offset, memory.producers.end_offset),
         leader_epochs=epochs.entries,
-        producers=memory.producers.canonical(),
+        producers=memory.producers.rows,
         open_transactions=memory.transactions.open_transactions(),
     )

@@ -114,7 +114,7 @@ def _state_after(state: PartitionState, memory: PartitionMemory, parked: str) ->
     return replace(
         state,
         end_offset=memory.producers.end_offset,
-        producers=memory.producers.canonical(),
+        producers=memory.producers.rows,
         open_transactions=memory.transactions.open_transactions(),
         parked=parked,
     )

@@ -2,8 +2,11 @@
 
 A producer is one fixed-size row, found through an open-addressing hash of its id: even with a million
 producers a batch touches two places in memory. Rows stand in the order in which producers appeared.
+Canonical rows stand by producer id, the oldest batch of each at index 0 and zeros after the newest: equal
+states have equal bytes, however they came about.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,8 @@ _ROW_SIZE, _SLOT_SIZE, _CACHE_LINE = PRODUCER.itemsize, 16, 64
 _AHEAD = 12
 """Batches: far enough ahead for memory to answer, near enough for the cache to keep it."""
 _FIRST_ROWS = 64
+_ROWS_PER_PART = 1 << 12
+"""Canonical rows that are handed on at once: they stay in the cache until they are packed."""
 _SPREAD = -7046029254386353131
 """2^64 divided by the golden ratio, as a signed number: consecutive ids land far apart."""
 
@@ -102,6 +107,42 @@ def _fill_slots(rows: Rows, count: int, slots: Slots) -> None:
         insert_slot(rows[row].producer_id, row, slots)
 
 
+@kernel
+def _put_canonical(rows: Rows, order: npt.NDArray[np.int64], canonical: Rows) -> None:
+    """The rows at the places `order` into `canonical`."""
+    for place in range(order.size):
+        if place + _AHEAD < order.size:
+            for line in range(0, _ROW_SIZE, _CACHE_LINE):
+                prefetch(rows, order[place + _AHEAD] * _ROW_SIZE + line)
+        row, target = rows[order[place]], canonical[place]
+        target.producer_id = row.producer_id
+        target.producer_epoch = row.producer_epoch
+        target.coordinator_epoch = row.coordinator_epoch
+        target.last_timestamp = row.last_timestamp
+        target.txn_first_offset = row.txn_first_offset
+        target.oldest = 0
+        target.batches = row.batches
+        for age in range(RETAINED):
+            index, is_known = (row.oldest + age) % RETAINED, age < row.batches
+            target.last_sequence[age] = row.last_sequence[index] if is_known else 0
+            target.offset_delta[age] = row.offset_delta[index] if is_known else 0
+            target.last_offset[age] = row.last_offset[index] if is_known else 0
+            target.timestamp[age] = row.timestamp[index] if is_known else 0
+
+
+def canonical_parts(rows: Rows) -> Iterator[Rows]:
+    """`rows`, one per producer, as canonical ones, part by part: copies, and memory is that of a part."""
+    order = np.argsort(rows["producer_id"])
+    for start in range(0, len(rows), _ROWS_PER_PART):
+        yield _canonical(rows, order[start : start + _ROWS_PER_PART])
+
+
+def _canonical(rows: Rows, order: npt.NDArray[np.int64]) -> Rows:
+    canonical = np.empty(len(order), dtype=PRODUCER)
+    _put_canonical(rows, order, canonical)
+    return canonical
+
+
 class ProducerTable:
     """The producers of one partition and the offset after its last batch; folding changes it in place."""
 
@@ -126,18 +167,8 @@ class ProducerTable:
         return self._rows
 
     def canonical(self) -> Rows:
-        """A copy by producer id, the oldest batch of each at index 0 and zeros after the newest.
-
-        Equal states have equal bytes, however they came about.
-        """
-        rows = self.rows[np.argsort(self.rows["producer_id"])]
-        age = np.arange(RETAINED)
-        place = (rows["oldest"][:, np.newaxis] + age) % RETAINED
-        is_free = age >= rows["batches"][:, np.newaxis]
-        for name in ("last_sequence", "offset_delta", "last_offset", "timestamp"):
-            rows[name] = np.where(is_free, 0, np.take_along_axis(rows[name], place, axis=1))
-        rows["oldest"] = 0
-        return rows
+        """A copy as canonical rows."""
+        return _canonical(self.rows, np.argsort(self.rows["producer_id"]))
 
     def grow(self) -> None:
         """Makes room for twice as many producers."""

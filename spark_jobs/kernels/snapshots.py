@@ -1,11 +1,13 @@
 """`.snapshot` files straight to and from producer rows: the twin of `protocol.snapshot` for very many."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from spark_jobs.kernels.producers import PRODUCER, RETAINED, Rows
+from spark_jobs.kernels.producers import PRODUCER, RETAINED, Rows, canonical_parts
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import NO_SEQUENCE
-from spark_jobs.protocol.snapshot import packed_entries, seal_entries
+from spark_jobs.protocol.snapshot import ENTRIES_START, packed_entries, seal_entries
 
 _ENTRY = np.dtype(
     [
@@ -25,14 +27,31 @@ _OF_NEWEST = ("last_sequence", "last_offset", "offset_delta")
 
 def write_snapshot(rows: Rows) -> bytes:
     """The file of producers in the order of `rows`; all but each one's newest batch is left out."""
-    entries = np.zeros(len(rows), dtype=_ENTRY)
+    return _write_parts((rows,), len(rows))
+
+
+def write_canonical_snapshot(rows: Rows) -> bytes:
+    """The same by producer id."""
+    return _write_parts(canonical_parts(rows), len(rows))
+
+
+def _write_parts(parts: Iterable[Rows], count: int) -> bytes:
+    data = bytearray(ENTRIES_START + count * _ENTRY.itemsize)
+    entries, start = np.frombuffer(data, dtype=_ENTRY, offset=ENTRIES_START), 0
+    for rows in parts:
+        _write_entries(rows, entries[start : start + len(rows)])
+        start += len(rows)
+    seal_entries(data)
+    return bytes(data)
+
+
+def _write_entries(rows: Rows, entries: Rows) -> None:
     for name in _ALIKE:
         entries[name] = rows[name]
     has_batch = rows["batches"] > 0
     newest = ((rows["oldest"] + rows["batches"] - 1) % RETAINED)[:, np.newaxis]
     for name, none in zip(_OF_NEWEST, (NO_SEQUENCE, NO_OFFSET, 0), strict=True):
         entries[name] = np.where(has_batch, np.take_along_axis(rows[name], newest, axis=1)[:, 0], none)
-    return seal_entries(entries.tobytes())
 
 
 def read_snapshot(data: bytes, *, source: str = "<bytes>") -> Rows:

@@ -43,7 +43,9 @@ def warm() -> int:
 
 def _warm_admission(headers: HeaderColumns) -> None:
     batches = batches_of(headers)
-    TransactionTable().track(batches, fold(batches, ProducerTable(), rules=Rules()))
+    producers = ProducerTable()
+    TransactionTable().track(batches, fold(batches, producers, rules=Rules()))
+    producers.canonical()
     CopySettler().settle(CopyColumns._make(getattr(headers, name) for name in CopyColumns._fields))
     segment = SegmentColumns(
         object_order=np.zeros(1, np.int64),

@@ -21,7 +21,8 @@ _ENTRY = Struct(
     "q"  # current_txn_first_offset  below 0 means that none is open
 )
 _VERSION = 1
-_ENTRIES_START = _PREAMBLE.size + _COUNT.size
+ENTRIES_START = _PREAMBLE.size + _COUNT.size
+"""Where the entries of a file begin."""
 
 
 def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple[ProducerStateEntry, ...]:
@@ -32,8 +33,8 @@ def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple
 def packed_entries(data: bytes | memoryview, *, source: str = "<bytes>") -> memoryview:
     """The entries of a file that a broker would trust, still as bytes."""
     view = memoryview(data)
-    if len(view) < _ENTRIES_START:
-        raise _corrupt(source, 0, f"at least {_ENTRIES_START} bytes", len(view))
+    if len(view) < ENTRIES_START:
+        raise _corrupt(source, 0, f"at least {ENTRIES_START} bytes", len(view))
     version, crc = _PREAMBLE.unpack_from(view)
     if version != _VERSION:
         raise _corrupt(source, 0, f"version {_VERSION}", version)
@@ -41,9 +42,9 @@ def packed_entries(data: bytes | memoryview, *, source: str = "<bytes>") -> memo
     if crc != found:
         raise _corrupt(source, 2, f"CRC {crc:#010x}", f"{found:#010x}")
     (count,) = _COUNT.unpack_from(view, _PREAMBLE.size)
-    if not 0 <= count <= (len(view) - _ENTRIES_START) // _ENTRY.size:
+    if not 0 <= count <= (len(view) - ENTRIES_START) // _ENTRY.size:
         raise _corrupt(source, _PREAMBLE.size, f"{count} entries", f"{len(view)} bytes")
-    return view[_ENTRIES_START : _ENTRIES_START + count * _ENTRY.size]
+    return view[ENTRIES_START : ENTRIES_START + count * _ENTRY.size]
 
 
 def _corrupt(source: str, position: int, expected: object, found: object) -> CorruptSnapshot:
@@ -76,13 +77,15 @@ def _read_entry(fields: tuple[int, ...]) -> ProducerStateEntry:
 
 def write_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The file of `entries`, in their order; all but each one's newest batch is left out."""
-    return seal_entries(b"".join(_write_entry(entry) for entry in entries))
+    data = bytearray(ENTRIES_START) + b"".join(_write_entry(entry) for entry in entries)
+    seal_entries(data)
+    return bytes(data)
 
 
-def seal_entries(packed: bytes) -> bytes:
-    """The file of entries that are bytes already."""
-    body = _COUNT.pack(len(packed) // _ENTRY.size) + packed
-    return _PREAMBLE.pack(_VERSION, crc32c(body)) + body
+def seal_entries(data: bytearray) -> None:
+    """Makes a file of packed entries, which begin at `ENTRIES_START`: writes what comes before them."""
+    _COUNT.pack_into(data, _PREAMBLE.size, (len(data) - ENTRIES_START) // _ENTRY.size)
+    _PREAMBLE.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_PREAMBLE.size :]))
 
 
 def _write_entry(entry: ProducerStateEntry) -> bytes:

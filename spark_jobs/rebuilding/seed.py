@@ -48,7 +48,7 @@ def state_from_seed(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState,
         end_offset=end_offset,
         published_offset=end_offset,
         leader_epochs=(EpochEntry(epoch=leader_epoch + 1, start_offset=end_offset),),
-        producers=producers.canonical(),
+        producers=producers.rows,
         open_transactions=transactions.open_transactions(),
     )
     return state, Provenance(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from spark_jobs.config.sources import SourceKind
-from spark_jobs.kernels.producers import ProducerTable, Rows
+from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.rebuilding.job import Provenance, RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.seed import state_from_seed
@@ -74,7 +74,7 @@ def _from_first_snapshot(job: RebuildJob, task: RebuildTask) -> tuple[PartitionS
         log_start_offset=log_start_offset,
         end_offset=job.first_offset,
         published_offset=log_start_offset,
-        producers=ProducerTable(found.producers).canonical(),
+        producers=found.producers,
         open_transactions=open_transactions_of(found.producers),
     )
     if found.name is not None:

@@ -11,18 +11,21 @@ Version 2 says of each transaction which offsets are missing inside. Most states
 """
 
 import hashlib
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
 import numpy as np
 
-from spark_jobs.kernels.producers import PRODUCER, Rows
+from spark_jobs.kernels.producers import PRODUCER, Rows, canonical_parts
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.file_errors import translated
+from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -32,6 +35,8 @@ WITH_GAPS = 2
 _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qqq32s32siii")
 _NOTHING = bytes(32)
+MANY_PRODUCERS = 1 << 14
+"""A state of more is never in memory as bytes: it is written, and meanwhile hashed, part by part."""
 
 _EPOCH = np.dtype([("epoch", ">i4"), ("start_offset", ">i8")])
 _PRODUCER = np.dtype(
@@ -80,9 +85,10 @@ def _no_transactions() -> Rows:
 class PartitionState:
     """One partition up to (excluding) `end_offset`; compare states by their bytes.
 
-    `published_offset` is up to where records were published. `producers` are canonical rows of `PRODUCER`;
-    `open_transactions`, rows of `TRANSACTION` by first offset, are those that no marker of the partition has
-    closed. `parked` and `held` name files of carried rows, empty without any.
+    `published_offset` is up to where records were published. `producers` are rows of `PRODUCER`, one for
+    each, in any order; the file has canonical ones. `open_transactions`, rows of `TRANSACTION` by first
+    offset, are those that no marker of the partition has closed. `parked` and `held` name files of carried
+    rows, empty without any.
     """
 
     log_start_offset: int = 0
@@ -102,21 +108,27 @@ class PartitionState:
 
 def write_state(state: PartitionState) -> bytes:
     """The file of `state`."""
-    epochs = np.array([(e.epoch, e.start_offset) for e in state.leader_epochs], dtype=_EPOCH)
-    heading = _HEADING.pack(
+    return b"".join(_pieces(state))
+
+
+def _pieces(state: PartitionState) -> Iterator[bytes]:
+    """The file of `state` in pieces of bounded size, but for what is open and who has led."""
+    version = version_for(state.open_transactions)
+    yield _PREAMBLE.pack(MAGIC, version)
+    yield _HEADING.pack(
         state.log_start_offset,
         state.end_offset,
         state.published_offset,
         bytes.fromhex(state.parked) or _NOTHING,
         bytes.fromhex(state.held) or _NOTHING,
-        len(epochs),
+        len(state.leader_epochs),
         len(state.producers),
         len(state.open_transactions),
     )
-    version = version_for(state.open_transactions)
-    transactions = _packed(state.open_transactions, _TRANSACTIONS[version])
-    parts = (epochs, _packed(state.producers, _PRODUCER), transactions)
-    return b"".join((_PREAMBLE.pack(MAGIC, version), heading, *(part.tobytes() for part in parts)))
+    yield np.array([(e.epoch, e.start_offset) for e in state.leader_epochs], dtype=_EPOCH).tobytes()
+    for part in canonical_parts(state.producers):
+        yield _packed(part, _PRODUCER).tobytes()
+    yield _packed(state.open_transactions, _TRANSACTIONS[version]).tobytes()
 
 
 def version_for(transactions: Rows) -> int:
@@ -161,7 +173,18 @@ def _read_rows(data: bytes, transaction: np.dtype[Any], source: str) -> Partitio
 
 def put_state(lake: ObjectStore, state: PartitionState, *, lasting: bool = True) -> str:
     """Keeps `state` in the lake; its digest is its name."""
-    return put_content(lake, write_state(state), lasting=lasting)
+    if len(state.producers) <= MANY_PRODUCERS:
+        return put_content(lake, write_state(state), lasting=lasting)
+    path = lake.scratch() / secrets.token_hex(8)
+    try:
+        with translated(str(path)), HashedFile(path) as file:
+            for piece in _pieces(state):
+                file.write(piece)
+        if not _is_there(lake, file.sha256, file.size):
+            lake.adopt(path, state_key(file.sha256), lasting=lasting)
+    finally:
+        path.unlink(missing_ok=True)
+    return file.sha256
 
 
 def settle_states(lake: ObjectStore, digests: Iterable[str]) -> None:
@@ -177,10 +200,14 @@ def get_state(lake: ObjectStore, digest: str) -> PartitionState:
 def put_content(lake: ObjectStore, data: bytes, *, lasting: bool = True) -> str:
     """Keeps `data` beside the states, named by its SHA-256; what was cut short is written anew."""
     digest = hashlib.sha256(data).hexdigest()
-    found = lake.stat(state_key(digest))
-    if found is None or found.size != len(data):
+    if not _is_there(lake, digest, len(data)):
         lake.put(state_key(digest), data, lasting=lasting)
     return digest
+
+
+def _is_there(lake: ObjectStore, digest: str, size: int) -> bool:
+    found = lake.stat(state_key(digest))
+    return found is not None and found.size == size
 
 
 def get_content(lake: ObjectStore, digest: str) -> bytes:

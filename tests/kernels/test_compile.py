@@ -35,7 +35,14 @@ def test_a_process_that_is_warm_has_loaded_what_index_and_admit_call() -> None:
         "print(*(each.py_func.__qualname__ for each in compile._cached if each.signatures))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) >= {"_scan", "_fold", "_track", "_settle", "_is_in_order"}
+    assert set(done.stdout.split()) >= {
+        "_scan",
+        "_fold",
+        "_track",
+        "_put_canonical",
+        "_settle",
+        "_is_in_order",
+    }
 
 
 def test_the_cache_lives_where_the_environment_says(tmp_path: Path) -> None:

@@ -21,6 +21,13 @@ def test_rows_make_the_file_that_their_entries_make(states: ProducerStates) -> N
 
 
 @given(starts())
+def test_rows_in_any_order_make_the_file_of_entries_by_producer_id(states: ProducerStates) -> None:
+    rows = table_of(states).rows[::-1].copy()
+    entries = [states.producers[producer_id] for producer_id in sorted(states.producers)]
+    assert snapshots.write_canonical_snapshot(rows) == snapshot.write_snapshot(entries)
+
+
+@given(starts())
 def test_a_file_makes_the_rows_that_its_entries_make(states: ProducerStates) -> None:
     data = snapshot.write_snapshot(states.producers.values())
     expected = rows_of_entries(snapshot.read_snapshot(data))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.producer_entries import states_of
-from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows
 from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.decision import BatchRow, Rules
@@ -27,6 +27,7 @@ from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.state_file import (
+    MANY_PRODUCERS,
     PartitionState,
     get_state,
     put_state,
@@ -52,7 +53,7 @@ def states(draw: st.DrawFn) -> PartitionState:
         end_offset=producers.end_offset,
         published_offset=draw(OFFSETS),
         leader_epochs=tuple(EpochEntry(epoch=n, start_offset=start) for n, start in enumerate(starts)),
-        producers=producers.canonical(),
+        producers=producers.rows,
         open_transactions=transactions.open_transactions(),
         parked=draw(st.sampled_from(("", "ab" * 32))),
         held=draw(st.sampled_from(("", "cd" * 32))),
@@ -69,7 +70,7 @@ def test_a_state_survives_its_file(state: PartitionState) -> None:
         state.held,
         state.published_offset,
     )
-    assert found.producers.tobytes() == state.producers.tobytes()
+    assert found.producers.tobytes() == ProducerTable(state.producers).canonical().tobytes()
     for name in ("producer_id", "first_offset", "batches", "records", "producer_epoch", "first_epoch"):
         assert found.open_transactions[name].tolist() == state.open_transactions[name].tolist()
     assert (found.open_transactions["began_before"] == 1).all()
@@ -82,8 +83,43 @@ def test_equal_states_are_equal_bytes_however_they_came_about(rows: list[BatchRo
     shuffled = producers.rows.copy()
     random.shuffle(order := list(range(len(shuffled))))
     again = ProducerTable(shuffled[order], end_offset=producers.end_offset)
-    one, two = (PartitionState(producers=table.canonical()) for table in (producers, again))
-    assert write_state(one) == write_state(two)
+    one, two = (PartitionState(producers=table.rows) for table in (producers, again))
+    canonical = PartitionState(producers=producers.canonical())
+    assert write_state(one) == write_state(two) == write_state(canonical)
+
+
+def very_many() -> Rows:
+    """Producers by descending id, each with six batches behind it, of which five are remembered."""
+    count = MANY_PRODUCERS + 1
+    rows = np.zeros(count, dtype=PRODUCER)
+    rows["producer_id"], rows["batches"], rows["oldest"] = np.arange(count)[::-1], 5, 1
+    rows["last_sequence"] = rows["last_offset"] = rows["producer_id"][:, np.newaxis] + [5, 1, 2, 3, 4]
+    return rows
+
+
+def test_a_state_of_very_many_producers_is_the_same_file(tmp_path: Path) -> None:
+    lake, state = FileStore(str(tmp_path)), PartitionState(end_offset=5, producers=very_many())
+    digest = put_state(lake, state)
+    assert lake.read(state_key(digest)) == write_state(state)
+    found = get_state(lake, digest).producers
+    assert found["producer_id"].tolist() == list(range(MANY_PRODUCERS + 1))
+    for name in ("last_sequence", "last_offset"):
+        assert (found[name] == found["producer_id"][:, np.newaxis] + [1, 2, 3, 4, 5]).all()
+    assert not found["oldest"].any()
+
+
+def test_a_state_of_very_many_producers_is_written_once_and_anew_where_it_was_cut_short(
+    tmp_path: Path,
+) -> None:
+    lake, state = FileStore(str(tmp_path)), PartitionState(producers=very_many())
+    digest = put_state(lake, state)
+    before = lake.stat(state_key(digest))
+    assert put_state(lake, state, lasting=False) == digest
+    assert lake.stat(state_key(digest)) == before
+    lake.put(state_key(digest), write_state(state)[:-1])
+    assert put_state(lake, state, lasting=False) == digest
+    assert lake.read(state_key(digest)) == write_state(state)
+    assert not list(lake.scratch().iterdir())
 
 
 def test_a_state_of_version_1_is_still_read() -> None:
