@@ -1,6 +1,7 @@
 """`.snapshot` files straight to and from producer rows: the twin of `protocol.snapshot` for very many."""
 
 from collections.abc import Iterable
+from io import BytesIO
 
 import numpy as np
 
@@ -36,22 +37,32 @@ def write_canonical_snapshot(rows: Rows) -> bytes:
 
 
 def _write_parts(parts: Iterable[Rows], count: int) -> bytes:
-    data = bytearray(ENTRIES_START + count * _ENTRY.itemsize)
-    entries, start = np.frombuffer(data, dtype=_ENTRY, offset=ENTRIES_START), 0
+    file = _file_of_zeros(ENTRIES_START + count * _ENTRY.itemsize)
+    file.seek(ENTRIES_START)
     for rows in parts:
-        _write_entries(rows, entries[start : start + len(rows)])
-        start += len(rows)
-    seal_entries(data)
-    return bytes(data)
+        file.write(_entries(rows).tobytes())
+    with file.getbuffer() as data:
+        seal_entries(data)
+    return file.getvalue()
 
 
-def _write_entries(rows: Rows, entries: Rows) -> None:
+def _file_of_zeros(size: int) -> BytesIO:
+    """It has its room at once, and gives its bytes away without another copy."""
+    file = BytesIO()
+    file.seek(size - 1)
+    file.write(b"\0")
+    return file
+
+
+def _entries(rows: Rows) -> Rows:
+    entries = np.empty(len(rows), dtype=_ENTRY)
     for name in _ALIKE:
         entries[name] = rows[name]
     has_batch = rows["batches"] > 0
     newest = ((rows["oldest"] + rows["batches"] - 1) % RETAINED)[:, np.newaxis]
     for name, none in zip(_OF_NEWEST, (NO_SEQUENCE, NO_OFFSET, 0), strict=True):
         entries[name] = np.where(has_batch, np.take_along_axis(rows[name], newest, axis=1)[:, 0], none)
+    return entries
 
 
 def read_snapshot(data: bytes, *, source: str = "<bytes>") -> Rows:

@@ -82,7 +82,7 @@ def write_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     return bytes(data)
 
 
-def seal_entries(data: bytearray) -> None:
+def seal_entries(data: bytearray | memoryview) -> None:
     """Makes a file of packed entries, which begin at `ENTRIES_START`: writes what comes before them."""
     _COUNT.pack_into(data, _PREAMBLE.size, (len(data) - ENTRIES_START) // _ENTRY.size)
     _PREAMBLE.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_PREAMBLE.size :]))
