@@ -42,6 +42,7 @@ def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
         taken_offset=state.end_offset,
     )
     rules, memory = CopyRules(settler), PartitionMemory(state, REPLAY)
+    state = state.without_producers()
     epochs = LeaderEpochs(entries=state.leader_epochs)
     misplaced: MisplacedBatches | None = None
     has_holes = has_holes_by_design(job.partition.topic, files.task.settings)

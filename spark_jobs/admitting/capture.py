@@ -44,12 +44,11 @@ class _Capture:
     def __init__(self, job: PartitionJob, files: TaskFiles, stack: ExitStack) -> None:
         task = files.task
         self._job, self._task = job, task
-        self._state = get_state(task.lake, job.state)
+        state = get_state(task.lake, job.state)
+        self._state = state.without_producers()
         self._objects = CaptureObjects(job.objects, task.settings)
         self._waiting = self._waiting_before()
-        self._judge = CaptureJudge(
-            job.partition, self._state, self._objects, task.settings, waiting=self._waiting
-        )
+        self._judge = CaptureJudge(job.partition, state, self._objects, task.settings, waiting=self._waiting)
         self._memory = self._judge.memory
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
         self._night = PartitionNight(job, files, stack.enter_context(batches))

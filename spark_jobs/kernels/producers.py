@@ -46,8 +46,8 @@ _ROW_SIZE, _SLOT_SIZE, _CACHE_LINE = PRODUCER.itemsize, 16, 64
 _AHEAD = 12
 """Batches: far enough ahead for memory to answer, near enough for the cache to keep it."""
 _FIRST_ROWS = 64
-_ROWS_PER_PART = 1 << 12
-"""Canonical rows that are handed on at once: they stay in the cache until they are packed."""
+ROWS_PER_PART = 1 << 12
+"""Rows that are packed or unpacked together, column by column: few enough to stay in the cache meanwhile."""
 _SPREAD = -7046029254386353131
 """2^64 divided by the golden ratio, as a signed number: consecutive ids land far apart."""
 
@@ -133,8 +133,8 @@ def _put_canonical(rows: Rows, order: npt.NDArray[np.int64], canonical: Rows) ->
 def canonical_parts(rows: Rows) -> Iterator[Rows]:
     """`rows`, one per producer, as canonical ones, part by part: copies, and memory is that of a part."""
     order = np.argsort(rows["producer_id"])
-    for start in range(0, len(rows), _ROWS_PER_PART):
-        yield _canonical(rows, order[start : start + _ROWS_PER_PART])
+    for start in range(0, len(rows), ROWS_PER_PART):
+        yield _canonical(rows, order[start : start + ROWS_PER_PART])
 
 
 def _canonical(rows: Rows, order: npt.NDArray[np.int64]) -> Rows:

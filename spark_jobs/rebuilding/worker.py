@@ -24,11 +24,12 @@ def rebuild_partitions(task: RebuildTask) -> tuple[Rebuilt, ...]:
 
 
 def _rebuild(job: RebuildJob, task: RebuildTask) -> Rebuilt:
-    found, provenance = _find(job, task)
+    before = get_state(task.lake, job.state) if job.state else None
+    found, provenance = _find(job, task, before)
     state = _forget_idle(found, task) if job.has_news else found
     return Rebuilt(
         partition=job.partition,
-        state=put_state(task.lake, state),
+        state=job.state if state is before else put_state(task.lake, state),
         run_id=job.run_id,
         provenance=provenance,
         producers=len(state.producers),
@@ -37,9 +38,11 @@ def _rebuild(job: RebuildJob, task: RebuildTask) -> Rebuilt:
     )
 
 
-def _find(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState, Provenance]:
-    if job.state:
-        return _from_chain(job, task)
+def _find(
+    job: RebuildJob, task: RebuildTask, before: PartitionState | None
+) -> tuple[PartitionState, Provenance]:
+    if before is not None:
+        return _from_chain(job, task, before)
     if job.kind is SourceKind.BROKER_LOG:
         return _from_first_snapshot(job, task)
     if job.seeds:
@@ -48,12 +51,15 @@ def _find(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState, Provenanc
     return state, Provenance(origin=StateOrigin.EMPTY, message=NOTHING_KNOWN)
 
 
-def _from_chain(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState, Provenance]:
+def _from_chain(
+    job: RebuildJob, task: RebuildTask, before: PartitionState
+) -> tuple[PartitionState, Provenance]:
     """What the last night left; if the log begins only after it, a snapshot there knows more."""
-    state = get_state(task.lake, job.state)
     if job.kind is SourceKind.CAPTURE:
-        return state, Provenance(origin=StateOrigin.CHAIN)
-    state = replace(state, log_start_offset=max(state.log_start_offset, job.log_start_offset))
+        return before, Provenance(origin=StateOrigin.CHAIN)
+    state = before
+    if job.log_start_offset > before.log_start_offset:
+        state = replace(before, log_start_offset=job.log_start_offset)
     if job.first_offset <= state.end_offset:
         return state, Provenance(origin=StateOrigin.CHAIN)
     missing = f"offsets {state.end_offset} to {job.first_offset - 1} are in no staged log"
@@ -110,4 +116,4 @@ def _forget_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
     )
     waited_for = get_carried(task.lake, state.parked).rows["producer_id"]
     kept = ~expired | np.isin(state.producers["producer_id"], waited_for)
-    return replace(state, producers=state.producers[kept])
+    return state if kept.all() else replace(state, producers=state.producers[kept])

@@ -57,7 +57,8 @@ class FileStore:
             return None
 
     def read(self, key: str) -> bytes:
-        return b"".join(self.chunks(key))
+        with translated(self.url_of(key)), self._opened(key, "") as file:
+            return _range(file, 0, os.fstat(file).st_size)
 
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
         with translated(self.url_of(key)), self._opened(key, version) as file:
