@@ -25,10 +25,26 @@ class _Ends(NamedTuple):
         return _Ends._make(column[rows] for column in self)
 
     def followed_by(self, newer: "_Ends") -> "_Ends":
-        """The newest of both of each producer."""
-        both = _Ends._make(np.concatenate(pair) for pair in zip(self, newer, strict=True))
-        order = np.argsort(both.producer_id, kind="stable")
-        return both.take(order[_is_last(both.producer_id[order])])
+        """The newest of both of each producer; those that are known are changed in place.
+
+        `newer` stand by ascending id, the newest of each last.
+        """
+        newest = newer.take(np.flatnonzero(_is_last(newer.producer_id)))
+        place, is_known = self.find(newest.producer_id)
+        for column, values in zip(self, newest, strict=True):
+            column[place[is_known]] = values[is_known]
+        if is_known.all():
+            return self
+        both = _Ends._make(
+            np.concatenate((mine, theirs[~is_known])) for mine, theirs in zip(self, newest, strict=True)
+        )
+        return both.take(np.argsort(both.producer_id))
+
+    def find(self, producer_id: Int64s) -> tuple[Int64s, Flags]:
+        """Where each would stand, and whether it does."""
+        place = np.searchsorted(self.producer_id, producer_id)
+        is_known: Flags = np.append(self.producer_id, -1)[place] == producer_id
+        return place, is_known
 
 
 class AcceptedSequences:
@@ -69,8 +85,7 @@ class AcceptedSequences:
         before = _Ends._make(np.roll(column, 1) for column in ends)
         first = np.flatnonzero(_is_first(ends.producer_id))
         known = self._ends
-        place = np.searchsorted(known.producer_id, ends.producer_id[first])
-        found = np.append(known.producer_id, -1)[place] == ends.producer_id[first]
+        place, found = known.find(ends.producer_id[first])
         for column, values in zip(before[1:], known[1:], strict=True):
             column[first] = np.where(found, np.append(values, -1)[place], -1)
         return before

@@ -7,7 +7,7 @@ import numpy as np
 from spark_jobs.auditing.batch_columns import Flags, Int64s
 
 SPANS_AT_A_TIME = 1 << 18
-"""Spans that are collected before they are joined."""
+"""Spans that are collected before they are joined, or as many as there are joined ones."""
 
 
 class Spans(NamedTuple):
@@ -52,7 +52,8 @@ class SequenceSpans:
 
     def add(self, spans: Spans) -> None:
         self._held.append(spans)
-        if sum(each.producer_id.size for each in self._held) >= SPANS_AT_A_TIME:
+        joined, *others = (each.producer_id.size for each in self._held)
+        if sum(others) >= max(SPANS_AT_A_TIME, joined):
             self._join()
 
     @property

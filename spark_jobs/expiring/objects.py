@@ -52,7 +52,7 @@ def _carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
     for step in STATE_STEPS:
         if lake.stat(step_key(run_id, step, STATE_TABLE)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
-                state = get_state(lake, digest)
+                state = get_state(lake, digest, with_producers=False)
                 yield from filter(None, (state.parked, state.held))
     if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():

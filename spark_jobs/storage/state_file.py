@@ -86,7 +86,7 @@ class PartitionState:
     """One partition up to (excluding) `end_offset`; compare states by their bytes.
 
     `published_offset` is up to where records were published. `producers` are rows of `PRODUCER`, one for
-    each, in any order; the file has canonical ones. `open_transactions`, rows of `TRANSACTION` by first
+    each, in any order; those of a file are canonical. `open_transactions`, rows of `TRANSACTION` by first
     offset, are those that no marker of the partition has closed. `parked` and `held` name files of carried
     rows, empty without any.
     """
@@ -140,7 +140,7 @@ def version_for(transactions: Rows) -> int:
     return WITH_GAPS if (transactions["gap_first_offset"] != NO_OFFSET).any() else VERSION
 
 
-def read_state(data: bytes, *, source: str = "<bytes>") -> PartitionState:
+def read_state(data: bytes, *, source: str = "<bytes>", with_producers: bool = True) -> PartitionState:
     """The state in `data`; `source` names it in messages."""
     if len(data) < _PREAMBLE.size:
         raise BrokenState(f"{source}: {len(data)} bytes are no state file")
@@ -148,10 +148,12 @@ def read_state(data: bytes, *, source: str = "<bytes>") -> PartitionState:
     if magic != MAGIC or version not in _TRANSACTIONS:
         readable = " and ".join(map(str, _TRANSACTIONS))
         raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {readable}")
-    return _read_rows(data, _TRANSACTIONS[version], source)
+    return _read_rows(data, _TRANSACTIONS[version], source, with_producers=with_producers)
 
 
-def _read_rows(data: bytes, transaction: np.dtype[Any], source: str) -> PartitionState:
+def _read_rows(
+    data: bytes, transaction: np.dtype[Any], source: str, *, with_producers: bool
+) -> PartitionState:
     start = _PREAMBLE.size + _HEADING.size
     if len(data) < start:
         raise BrokenState(f"{source}: a state file of {len(data)} bytes ends before its rows")
@@ -168,7 +170,7 @@ def _read_rows(data: bytes, transaction: np.dtype[Any], source: str) -> Partitio
         end_offset=end,
         published_offset=published,
         leader_epochs=tuple(EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in epochs),
-        producers=_unpacked(producers, PRODUCER),
+        producers=_unpacked(producers, PRODUCER) if with_producers else _no_producers(),
         open_transactions=_carried_on(without_gaps(_unpacked(transactions, TRANSACTION), transactions)),
         parked="" if parked == _NOTHING else parked.hex(),
         held="" if held == _NOTHING else held.hex(),
@@ -196,9 +198,10 @@ def settle_states(lake: ObjectStore, digests: Iterable[str]) -> None:
     lake.settle(state_key(digest) for digest in dict.fromkeys(digests))
 
 
-def get_state(lake: ObjectStore, digest: str) -> PartitionState:
+def get_state(lake: ObjectStore, digest: str, *, with_producers: bool = True) -> PartitionState:
     """The state of that name, proved by its digest."""
-    return read_state(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+    data, source = get_content(lake, digest), lake.url_of(state_key(digest))
+    return read_state(data, source=source, with_producers=with_producers)
 
 
 def put_content(lake: ObjectStore, data: bytes, *, lasting: bool = True) -> str:

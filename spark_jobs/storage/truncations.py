@@ -108,7 +108,7 @@ def _states(
 
 
 def _start(lake: ObjectStore, partition: TopicPartition, digest: str) -> tuple[TopicPartition, LogEnd]:
-    state = get_state(lake, digest)
+    state = get_state(lake, digest, with_producers=False)
     return partition, LogEnd(leader_epoch=state.leader_epoch, end_offset=state.end_offset)
 
 

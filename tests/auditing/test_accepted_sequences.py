@@ -37,6 +37,16 @@ def test_a_gap_is_found_within_a_part_and_across_parts() -> None:
     assert _broken([sent(1, 0, 0)], [sent(2, 0, 0)], [sent(1, 0, 2)]) == 1
 
 
+def test_producers_may_come_up_in_any_part_beside_those_that_are_known() -> None:
+    parts = [
+        [sent(5, 0, 0), sent(3, 0, 0), sent(5, 0, 1)],
+        [sent(4, 0, 0), sent(5, 0, 2), sent(9, 0, 0)],
+        [sent(9, 0, 1), sent(1, 0, 0), sent(4, 0, 1), sent(3, 0, 1)],
+    ]
+    assert _broken(*parts, [sent(1, 0, 1), sent(3, 0, 2), sent(4, 0, 2), sent(5, 0, 3), sent(9, 0, 2)]) == 0
+    assert _broken(*parts, [sent(1, 0, 2), sent(3, 0, 1), sent(4, 0, 1), sent(5, 0, 2), sent(9, 0, 1)]) == 5
+
+
 def test_a_sequence_that_comes_again_is_no_continuation_either() -> None:
     assert _broken([sent(1, 0, 0), sent(1, 0, 0)]) == 1
 

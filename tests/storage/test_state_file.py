@@ -108,6 +108,14 @@ def test_a_state_of_very_many_producers_is_the_same_file(tmp_path: Path) -> None
     assert not found["oldest"].any()
 
 
+def test_a_state_can_be_read_without_its_producers(tmp_path: Path) -> None:
+    lake = FileStore(str(tmp_path))
+    state = read_state((KEPT / "version_1.state").read_bytes())
+    found = get_state(lake, put_state(lake, state), with_producers=False)
+    assert not len(found.producers)
+    assert write_state(found) == write_state(state.without_producers())
+
+
 def test_a_state_of_very_many_producers_is_written_once_and_anew_where_it_was_cut_short(
     tmp_path: Path,
 ) -> None:
