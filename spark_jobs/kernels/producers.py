@@ -152,7 +152,8 @@ class ProducerTable:
         """`rows` of dtype `PRODUCER`, one per producer id, are copied."""
         known = np.empty(0, dtype=PRODUCER) if rows is None else rows
         self.count, self.end_offset = len(known), end_offset
-        self._rows = np.zeros(max(_FIRST_ROWS, len(known)), dtype=PRODUCER)
+        # A power of two: what is free costs nothing until it is used, and saves a copy when producers come.
+        self._rows = np.zeros(1 << max(_FIRST_ROWS - 1, self.count - 1).bit_length(), dtype=PRODUCER)
         self._rows[: self.count] = known
         self._fill_slots()
 
@@ -178,7 +179,6 @@ class ProducerTable:
         self._fill_slots()
 
     def _fill_slots(self) -> None:
-        """Twice as many slots as rows, or more: at most half are taken, so that searches stay short."""
-        size = 1 << (2 * len(self._rows) - 1).bit_length()
-        self.slots = np.full((size, 2), NO_ROW, dtype=np.int64)
+        """Twice as many slots as rows: at most half are taken, so that searches stay short."""
+        self.slots = np.full((2 * len(self._rows), 2), NO_ROW, dtype=np.int64)
         _fill_slots(self._rows, self.count, self.slots)
