@@ -26,6 +26,7 @@ from spark_jobs.storage.carried_rows import (
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import state_key
+from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import (
     MANY_PRODUCERS,
     PartitionState,
@@ -97,11 +98,11 @@ def very_many() -> Rows:
     return rows
 
 
-def test_a_state_of_very_many_producers_is_the_same_file(tmp_path: Path) -> None:
-    lake, state = FileStore(str(tmp_path)), PartitionState(end_offset=5, producers=very_many())
-    digest = put_state(lake, state)
-    assert lake.read(state_key(digest)) == write_state(state)
-    found = get_state(lake, digest).producers
+def test_a_state_of_very_many_producers_is_the_same_file(store: ObjectStore) -> None:
+    state = PartitionState(end_offset=5, producers=very_many())
+    digest = put_state(store, state)
+    assert store.read(state_key(digest)) == write_state(state)
+    found = get_state(store, digest).producers
     assert found["producer_id"].tolist() == list(range(MANY_PRODUCERS + 1))
     for name in ("last_sequence", "last_offset"):
         assert (found[name] == found["producer_id"][:, np.newaxis] + [1, 2, 3, 4, 5]).all()
@@ -117,17 +118,17 @@ def test_a_state_can_be_read_without_its_producers(tmp_path: Path) -> None:
 
 
 def test_a_state_of_very_many_producers_is_written_once_and_anew_where_it_was_cut_short(
-    tmp_path: Path,
+    store: ObjectStore,
 ) -> None:
-    lake, state = FileStore(str(tmp_path)), PartitionState(producers=very_many())
-    digest = put_state(lake, state)
-    before = lake.stat(state_key(digest))
-    assert put_state(lake, state, lasting=False) == digest
-    assert lake.stat(state_key(digest)) == before
-    lake.put(state_key(digest), write_state(state)[:-1])
-    assert put_state(lake, state, lasting=False) == digest
-    assert lake.read(state_key(digest)) == write_state(state)
-    assert not list(lake.scratch().iterdir())
+    state = PartitionState(producers=very_many())
+    digest = put_state(store, state)
+    before = store.stat(state_key(digest))
+    assert put_state(store, state, lasting=False) == digest
+    assert store.stat(state_key(digest)) == before
+    store.put(state_key(digest), write_state(state)[:-1])
+    assert put_state(store, state, lasting=False) == digest
+    assert store.read(state_key(digest)) == write_state(state)
+    assert not list(store.scratch().iterdir())
 
 
 def test_a_state_of_version_1_is_still_read() -> None:
