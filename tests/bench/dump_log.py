@@ -1,16 +1,17 @@
 """`inspect` beside Kafka's own `kafka-dump-log`, on the segments that Onceover accepted from the night.
 
-Wall clock of whole programs with their output thrown away; what a program takes for its start alone, seen
-on a small segment, is kept apart and taken off before rates are compared.
+Wall clock of whole programs, the output of both thrown away. Rates after the start are compared: a program is
+timed on a little and on much, and only what it takes for the difference counts. The little is next to nothing
+for `inspect`, which has nothing to warm up, and seconds of the same work for the JVM, which has. The slower
+program reads less of the same data.
 """
 
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.inspect_data import Data, write_segments
@@ -21,65 +22,109 @@ from tests.broker.judge import JudgeUnavailableError, kafka_jars
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 SMALL = Data(megabytes=3)
 """Large enough for the compiled way, small enough to be all start-up."""
-KAFKA_TOTAL = "Kafka total s"
-JSON_RECORDS = ("--records", "--json")
+KAFKA_SECONDS, KAFKA_BYTES = "Kafka s", "Kafka bytes"
+
+Command = tuple[str, ...]
+Paths = tuple[Path, ...]
+RECORDS: Command = ("--records",)
+JSON: Command = ("--json",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a program reads to get going, and what it reads in all; a path may come several times."""
+
+    start: Paths
+    all: Paths
+
+    @property
+    def bytes(self) -> int:
+        return _size(self.all) - _size(self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is read, and how `inspect` is told to."""
+    """Data that both programs read: `inspect` in several ways, Kafka's in one that all are compared with."""
 
-    title: str
     data: str
-    paths: Sequence[Path]
-    inspect: tuple[str, ...] = ()
+    ours: Reading
+    ways: Mapping[str, Command]
+    """Options by title."""
+    kafka: Reading
+    dump_log: Command = ()
 
-    @property
-    def dump_log(self) -> tuple[str, ...]:
-        return ("--print-data-log",) if "--records" in self.inspect else ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """How one program is called on a reading."""
+
+    start: Command
+    all: Command
+
+    def seconds(self, least: Mapping[Command, float]) -> float:
+        """Of what it reads after the start."""
+        return max(least[self.all] - least[self.start], 1e-3)
 
 
 def measure(room: Room) -> Sequence[Row]:
-    """Headers over all segments, records of one segment per codec, headers of one-record batches."""
-    jars, small = find_jars(room), write_segments(room.home / "inspect", SMALL)
-    return [_best(room, case, small, jars) for case in cases(room)]
+    """Headers and records of all segments, headers of one-record batches."""
+    jars = find_jars(room)
+    return [row for case in cases(room) for row in measure_case(room, case, jars)]
 
 
-def _best(room: Room, case: Case, small: Sequence[Path], jars: Path | None) -> Row:
-    """Both programs take turns; each has its best time."""
-    rows: list[Row] = []
-
-    def take_turns() -> Row:
-        rows.append(_row(case, small, jars, room.volume.times))
-        return rows[-1]
-
-    best = room.best(take_turns)
-    kafka = [row.numbers[KAFKA_TOTAL] for row in rows if KAFKA_TOTAL in row.numbers]
-    return replace(best, numbers=best.numbers | {KAFKA_TOTAL: min(kafka)}) if kafka else best
-
-
-def cases(room: Room) -> list[Case]:
-    volume = room.volume
-    logs = {codec: accepted_log(room, codec) for codec in volume.codecs}
-    every = sorted(logs[volume.codecs[0]].glob("*/*.log"))
-    megabytes = max(int(256 * volume.growth), 3)
-    single = write_segments(room.home / "inspect", Data(records_per_batch=1, megabytes=megabytes))
-    name = volume.codecs[0].name.lower()
+def measure_case(room: Room, case: Case, jars: Path | None) -> list[Row]:
+    """A row for each way; all programs take turns, each has its best times."""
+    ours = {title: inspect_program(case.ours, options) for title, options in case.ways.items()}
+    kafka = dump_log_program(jars, case.kafka, case.dump_log) if jars else None
+    programs = [*ours.values(), kafka] if kafka else [*ours.values()]
+    least = _least_seconds([call for program in programs for call in (program.start, program.all)], room)
+    theirs = {KAFKA_BYTES: float(case.kafka.bytes), KAFKA_SECONDS: kafka.seconds(least)} if kafka else {}
     return [
-        Case(title="headers", data=name, paths=every),
-        Case(title="headers as JSON", data=name, paths=every, inspect=("--json",)),
-        Case(title="headers", data="1-record batches", paths=single),
-        *(
-            Case(
-                title="records as JSON",
-                data=codec.name.lower(),
-                paths=sorted(log.glob("orders-0/*.log")),
-                inspect=JSON_RECORDS,
-            )
-            for codec, log in logs.items()
-        ),
-        Case(title="records as text", data=name, paths=every[:1], inspect=("--records",)),
+        Row(title=title, data=case.data, seconds=call.seconds(least), bytes=case.ours.bytes, numbers=theirs)
+        for title, call in ours.items()
     ]
+
+
+def cases(room: Room) -> Iterator[Case]:
+    """As much data for each program as takes it some seconds."""
+    small = tuple(write_segments(room.home / "inspect", SMALL))
+    logs = {codec.name.lower(): accepted_log(room, codec) for codec in room.volume.codecs}
+    plain = room.volume.codecs[0].name.lower()
+    every, single = _segments(logs[plain]), _one_record_batches(room)
+    yield Case(
+        data=plain,
+        ours=Reading(start=small, all=8 * every),
+        ways={"headers": (), "headers as JSON": JSON},
+        kafka=Reading(start=every, all=4 * every),
+    )
+    yield Case(
+        data="1-record batches",
+        ours=Reading(start=small, all=8 * single),
+        ways={"headers": ()},
+        kafka=Reading(start=single, all=2 * single),
+    )
+    for name, log in logs.items():
+        as_text = {"records as text": RECORDS} if name == plain else {}
+        yield Case(
+            data=name,
+            ours=Reading(start=small, all=2 * _segments(log)),
+            ways={"records as JSON": RECORDS + JSON, **as_text},
+            kafka=Reading(start=_segments(log, "orders-0"), all=_segments(log, "orders-[01]")),
+            dump_log=("--print-data-log",),
+        )
+
+
+def _one_record_batches(room: Room) -> Paths:
+    megabytes = max(int(128 * room.volume.growth), 3)
+    return tuple(write_segments(room.home / "inspect", Data(records_per_batch=1, megabytes=megabytes)))
+
+
+def _segments(log: Path, partitions: str = "*") -> Paths:
+    return tuple(sorted(log.glob(f"{partitions}/*.log")))
+
+
+def _size(paths: Paths) -> int:
+    return sum(path.stat().st_size for path in paths)
 
 
 def find_jars(room: Room) -> Path | None:
@@ -91,38 +136,31 @@ def find_jars(room: Room) -> Path | None:
         return None
 
 
-def _row(case: Case, small: Sequence[Path], jars: Path | None, starts: int = 1) -> Row:
-    start = _start_seconds(tuple(inspect_command(small, case.inspect)), starts)
-    total = _seconds(inspect_command(case.paths, case.inspect))
-    numbers = {"start s": start, "total s": total}
-    if jars is not None:
-        numbers["Kafka start s"] = _start_seconds(tuple(dump_log_command(jars, small, ())), starts)
-        numbers[KAFKA_TOTAL] = _seconds(dump_log_command(jars, case.paths, case.dump_log))
-    return Row(
-        title=case.title,
-        data=case.data,
-        seconds=max(total - start, 1e-3),
-        bytes=sum(path.stat().st_size for path in case.paths),
-        numbers=numbers,
+def inspect_program(reading: Reading, options: Sequence[str]) -> Program:
+    call = (sys.executable, "-m", "spark_jobs", "inspect", *options)
+    return Program(start=(*call, *map(str, reading.start)), all=(*call, *map(str, reading.all)))
+
+
+def dump_log_program(jars: Path, reading: Reading, options: Sequence[str]) -> Program:
+    call = ("java", "-Xmx2g", "-cp", f"{jars}/*", DUMP_LOG, *options, "--files")
+    return Program(
+        start=(*call, ",".join(map(str, reading.start))), all=(*call, ",".join(map(str, reading.all)))
     )
 
 
-def inspect_command(paths: Sequence[Path], options: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "spark_jobs", "inspect", *options, *map(str, paths)]
+def _least_seconds(commands: Sequence[Command], room: Room) -> dict[Command, float]:
+    """Of each command the best of some times; they take turns."""
+    rounds = [_one_round(commands, room) for _ in range(room.volume.times)]
+    return {command: min(found[command] for found in rounds) for command in commands}
 
 
-def dump_log_command(jars: Path, paths: Sequence[Path], options: Sequence[str]) -> list[str]:
-    files = ",".join(map(str, paths))
-    return ["java", "-Xmx2g", "-cp", f"{jars}/*", DUMP_LOG, *options, "--files", files]
+def _one_round(commands: Sequence[Command], room: Room) -> dict[Command, float]:
+    found = {command: _seconds(command) for command in commands}
+    room.tell("; ".join(f"{seconds:.2f} s" for seconds in found.values()))
+    return found
 
 
-@cache
-def _start_seconds(command: tuple[str, ...], times: int) -> float:
-    """Of a program that has next to nothing to do, the best of some times; all cases share it."""
-    return min(_seconds(command) for _ in range(times))
-
-
-def _seconds(command: Sequence[str]) -> float:
+def _seconds(command: Command) -> float:
     began = time.perf_counter()
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began

@@ -63,12 +63,23 @@ def test_a_section_measures_something(room: Room, published: Row, section: str) 
 
 
 def test_inspect_is_measured_in_every_case(room: Room, published: Row) -> None:
-    from tests.bench.dump_log import SMALL, _row, cases
-    from tests.bench.inspect_data import write_segments
+    from tests.bench.dump_log import cases, measure_case
 
-    small = write_segments(room.home / "inspect", SMALL)
-    found = [_row(case, small, None) for case in cases(room)[::3]]
+    some = (replace(case, ways=dict([*case.ways.items()][-1:])) for case in cases(room))
+    found = [row for case in some for row in measure_case(room, case, None)]
+    assert [row.title for row in found] == ["headers as JSON", "headers", "records as text"]
     assert all(row.bytes and row.seconds for row in found)
+
+
+def test_inspect_and_kafka_are_compared_by_rates(tmp_path: Path) -> None:
+    numbers = {"Kafka bytes": 5e6, "Kafka s": 1.0}
+    save(
+        tmp_path,
+        "dump_log",
+        [Row(title="records", data="lz4", seconds=2.0, bytes=200_000_000, numbers=numbers)],
+    )
+    (line,) = headline(saved(tmp_path))
+    assert (line.ratio, line.found) == (20.0, "100 MB/s; kafka-dump-log 5 MB/s")
 
 
 @pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
