@@ -1,4 +1,4 @@
-"""Cells of text inside kernels: numbers, times, base64 and JSON strings, written into a byte buffer.
+"""Cells of text inside kernels: numbers, times and JSON strings, written into a byte buffer.
 
 Every writer takes the buffer and the place to write at, and returns the place behind what it wrote. None
 checks for room: the caller has made sure of it. The plain twins stand in `inspection`.
@@ -7,18 +7,16 @@ checks for room: the caller has made sure of it. The plain twins stand in `inspe
 import numpy as np
 
 from spark_jobs.kernels.compile import helper
-from spark_jobs.kernels.memory import Bytes, copy_bytes, load_int64, load_uint8
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
 from spark_jobs.kernels.stores import store_int64
 from spark_jobs.kernels.utf8 import character_size
 
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
-_PAIRS = (_BASE64.astype(np.uint16)[:, None] << 8 | _BASE64).reshape(-1)
-"""Both characters for twelve bits at once."""
 _TWO_DIGITS = np.frombuffer("".join(f"{number:02d}" for number in range(100)).encode(), dtype=np.uint8)
 _POWERS = np.array([10**exponent for exponent in range(19)], dtype=np.int64)
 _HUNDRED = np.uint64(100)
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-_SMALLEST = np.frombuffer(b"-9223372036854775808", dtype=np.uint8)
+_LEAST = -9_223_372_036_854_775_808
+_SMALLEST = np.frombuffer(str(_LEAST).encode(), dtype=np.uint8)
 
 ISO_SIZE = 24
 LARGEST_NUMBER = 20
@@ -43,17 +41,27 @@ def write_byte(out: Bytes, at: int, byte: int) -> int:
 
 
 @helper
+def number_size(value: int) -> int:
+    """Bytes that `write_number` takes."""
+    if value == _LEAST:
+        return LARGEST_NUMBER
+    rest = abs(value)
+    size = 9 if rest >= _POWERS[8] else 1
+    while size < _POWERS.size and rest >= _POWERS[size]:
+        size += 1
+    return size + (1 if value < 0 else 0)
+
+
+@helper
 def write_number(out: Bytes, at: int, value: int) -> int:
     """Decimal digits of an int64, two at a time."""
-    if value == -9_223_372_036_854_775_808:
+    end = at + number_size(value)
+    if value == _LEAST:
         return write_bytes(out, at, _SMALLEST)
     if value < 0:
         at = write_byte(out, at, MINUS)
         value = -value
-    size = 1
-    while size < _POWERS.size and value >= _POWERS[size]:
-        size += 1
-    place, rest = at + size, np.uint64(value)
+    place, rest = end, np.uint64(value)
     while rest >= _HUNDRED:
         shorter = rest // _HUNDRED
         place -= 2
@@ -63,7 +71,7 @@ def write_number(out: Bytes, at: int, value: int) -> int:
         _write_two_digits(out, at, int(rest))
     else:
         out[at] = ZERO + rest
-    return at + size
+    return end
 
 
 @helper
@@ -73,12 +81,24 @@ def _write_two_digits(out: Bytes, at: int, value: int) -> None:
 
 
 @helper
-def _write_digits(out: Bytes, at: int, value: int, size: int) -> int:
-    """The last `size` digits of a number that is not negative."""
-    for place in range(at + size - 1, at - 1, -1):
-        out[place] = ZERO + value % 10
-        value //= 10
-    return at + size
+def _pair(value: int) -> int:
+    """The two digits of a number below 100, as sixteen bits."""
+    tens = value * 205 >> 11
+    return 0x3030 + (tens << 8) + value - 10 * tens
+
+
+@helper
+def _date(days: int) -> tuple[int, int, int]:
+    """(year, month, day), so many days after 1970 began."""
+    # Years are counted from March, so that a leap day is the last of its year.
+    shifted = days + 719_468
+    era, day_of_era = shifted // 146_097, shifted % 146_097
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + (3 if month_from_march < 10 else -9)
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    return era * 400 + year_of_era + (1 if month <= 2 else 0), month, day
 
 
 @helper
@@ -86,68 +106,15 @@ def write_iso(out: Bytes, at: int, milliseconds: int) -> int:
     """`2026-11-16T08:35:50.123Z`, or the number if it is outside the years 1970 to 9999."""
     if milliseconds < 0 or milliseconds >= _END_OF_TIME:
         return write_number(out, at, milliseconds)
-    # Days to a date: years are counted from March, so that a leap day is the last of its year.
-    shifted = milliseconds // _DAY + 719_468
-    era, day_of_era = shifted // 146_097, shifted % 146_097
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * day_of_year + 2) // 153
-    month = month_from_march + (3 if month_from_march < 10 else -9)
-    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
-    at = _write_digits(out, at, era * 400 + year_of_era + (1 if month <= 2 else 0), 4)
-    at = _write_digits(out, write_byte(out, at, MINUS), month, 2)
-    at = _write_digits(out, write_byte(out, at, MINUS), day, 2)
-    rest = milliseconds % _DAY
-    at = _write_digits(out, write_byte(out, at, T), rest // 3_600_000, 2)
-    at = _write_digits(out, write_byte(out, at, COLON), rest // 60_000 % 60, 2)
-    at = _write_digits(out, write_byte(out, at, COLON), rest // 1000 % 60, 2)
-    at = _write_digits(out, write_byte(out, at, POINT), rest % 1000, 3)
-    return write_byte(out, at, Z)
-
-
-@helper
-def _pair(word: int, shift: int) -> int:
-    """The two characters for twelve bits of `word`, as sixteen."""
-    return int(_PAIRS[word >> shift & 0xFFF])
-
-
-@helper
-def _write_eights(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
-    """Six bytes as eight characters, as often as eight bytes can be read; returns how many bytes were."""
-    done = 0
-    while size - done >= 8:
-        word = load_int64(data, start + done)
-        pairs = _pair(word, 52) << 48 | _pair(word, 40) << 32 | _pair(word, 28) << 16 | _pair(word, 16)
-        store_int64(out, at, pairs)
-        at += 8
-        done += 6
-    return done
-
-
-@helper
-def write_base64(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
-    """`size` bytes from `start`, padded with `=`."""
-    whole = start + size // 3 * 3
-    done = _write_eights(out, at, data, start, size)
-    at += done // 3 * 4
-    for place in range(start + done, whole, 3):
-        first, second = load_uint8(data, place), load_uint8(data, place + 1)
-        third = load_uint8(data, place + 2)
-        out[at] = _BASE64[first >> 2]
-        out[at + 1] = _BASE64[(first & 3) << 4 | second >> 4]
-        out[at + 2] = _BASE64[(second & 15) << 2 | third >> 6]
-        out[at + 3] = _BASE64[third & 63]
-        at += 4
-    left = start + size - whole
-    if left == 0:
-        return at
-    first = load_uint8(data, whole)
-    second = load_uint8(data, whole + 1) if left == 2 else 0
-    out[at] = _BASE64[first >> 2]
-    out[at + 1] = _BASE64[(first & 3) << 4 | second >> 4]
-    out[at + 2] = _BASE64[(second & 15) << 2] if left == 2 else EQUALS
-    out[at + 3] = EQUALS
-    return at + 4
+    year, month, day = _date(milliseconds // _DAY)
+    year_text = _pair(year // 100) << 16 | _pair(year % 100)
+    minutes, rest = milliseconds // 60_000 % 1440, milliseconds % 60_000
+    hour, minute, second, hundredths = minutes // 60, minutes % 60, rest // 1000, rest // 10 % 100
+    store_int64(out, at, year_text << 32 | MINUS << 24 | _pair(month) << 8 | MINUS)
+    store_int64(out, at + 8, _pair(day) << 48 | T << 40 | _pair(hour) << 24 | COLON << 16 | _pair(minute))
+    fraction = POINT << 32 | _pair(hundredths) << 16 | (ZERO + rest % 10) << 8 | Z
+    store_int64(out, at + 16, COLON << 56 | _pair(second) << 40 | fraction)
+    return at + ISO_SIZE
 
 
 @helper

@@ -5,11 +5,13 @@ The twin of `inspection.preview`.
 
 from spark_jobs.kernels.cells import BACKSLASH, X, code_point, write_byte, write_hex
 from spark_jobs.kernels.compile import helper
-from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_int64, load_uint8
+from spark_jobs.kernels.stores import store_int64
 from spark_jobs.kernels.utf8 import character_size
 
 ESCAPED_WIDTH = 4
 """Columns of `\\xNN`."""
+_ONES, _SPACES, _TOP_BITS = (int.from_bytes(bytes([byte] * 8), signed=True) for byte in (0x01, 0x20, 0x80))
 
 
 @helper
@@ -41,6 +43,25 @@ def _write_replacement(out: Bytes, at: int) -> int:
 
 
 @helper
+def _all_plain(word: int) -> bool:
+    """Whether eight bytes are printable ASCII: none has its top bit, less than 0x20, or 0x7F."""
+    return (word | (word - _SPACES) | (word + _ONES)) & _TOP_BITS == 0
+
+
+@helper
+def _write_plain(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    """How many of `size` bytes were written: printable ASCII, eight at a time."""
+    done = 0
+    while done + 8 <= size:
+        word = load_int64(data, start + done)
+        if not _all_plain(word):
+            break
+        store_int64(out, at + done, word)
+        done += 8
+    return done
+
+
+@helper
 def write_preview(
     out: Bytes, at: int, data: Bytes, start: int, size: int, limit: int, is_text: bool
 ) -> tuple[int, int]:
@@ -48,7 +69,8 @@ def write_preview(
 
     What is no UTF-8 becomes U+FFFD in what `is_text`, and its bytes in hexadecimal elsewhere.
     """
-    position, end, used = start, start + size, 0
+    used = _write_plain(out, at, data, start, min(size, limit))
+    at, position, end = at + used, start + used, start + size
     while position < end:
         byte = load_uint8(data, position)
         if 0x20 <= byte < 0x7F and used < limit:  # most text is ASCII

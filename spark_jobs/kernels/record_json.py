@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from spark_jobs.kernels.base64 import SPILL, write_base64
 from spark_jobs.kernels.cells import (
     LARGEST_NUMBER,
     QUOTE,
-    write_base64,
     write_byte,
     write_bytes,
     write_json_string,
@@ -26,7 +26,9 @@ _NULL = np.frombuffer(b"null", dtype=np.uint8)
 _OPEN, _CLOSE = b"[]"
 
 _LITERALS = (
-    sum(text.size for text in (_TIMESTAMP, _LOG_APPEND_TIME, _VALUE, _HEADERS, _END)) + 4 * LARGEST_NUMBER
+    sum(text.size for text in (_TIMESTAMP, _LOG_APPEND_TIME, _VALUE, _HEADERS, _END))
+    + 4 * LARGEST_NUMBER
+    + SPILL
 )
 _HEADER_LITERALS = 24
 _WORST_ESCAPE = 6

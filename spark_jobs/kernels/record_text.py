@@ -7,6 +7,7 @@ from spark_jobs.kernels.cells import (
     PLUS,
     QUOTE,
     SPACE,
+    number_size,
     write_byte,
     write_bytes,
     write_iso,
@@ -27,29 +28,26 @@ from spark_jobs.kernels.record import ParsedRecord, read_nullable
 
 _NULL = np.frombuffer(b"null", dtype=np.uint8)
 _OPEN, _CLOSE, _NEWLINE = b"{}\n"
+_GAP = 2
+_BLANK = np.full(max(OFFSET_WIDTH, TIMESTAMP_WIDTH, KEY_WIDTH + 1) + _GAP, SPACE, dtype=np.uint8)
+"""What pads the longest cell."""
 
 TEXT_SIZE = 128 + 4 * (KEY_WIDTH + VALUE_WIDTH + HEADERS_SHOWN * (2 * HEADER_WIDTH + 8))
 """Bytes that a line takes at most: no character needs more than four."""
 
 
 @helper
-def _fill(out: Bytes, at: int, used: int, width: int) -> int:
-    for _ in range(width - used):
-        at = write_byte(out, at, SPACE)
-    return at
+def _write_right(out: Bytes, at: int, value: int, width: int) -> int:
+    """A number that ends at `width`, or beyond it."""
+    write_bytes(out, at, _BLANK)
+    return write_number(out, at + max(width - number_size(value), 0), value)
 
 
 @helper
-def _write_right(out: Bytes, at: int, value: int, width: int) -> int:
-    """A number that ends at `width`, or beyond it."""
-    end = write_number(out, at, value)
-    missing = width - (end - at)
-    if missing <= 0:
-        return end
-    for place in range(end - 1, at - 1, -1):
-        out[place + missing] = out[place]
-    _fill(out, at, 0, missing)
-    return end + missing
+def _end_cell(out: Bytes, at: int, used: int, width: int) -> int:
+    """Where the next cell begins: `used` columns of `width` are written, and a gap follows."""
+    write_bytes(out, at, _BLANK)  # always as many: what is too much is written over
+    return at + max(width - used, 0) + _GAP
 
 
 @helper
@@ -65,7 +63,7 @@ def _write_bytes_shown(
 
 @helper
 def _write_headers(out: Bytes, at: int, data: Bytes, record: ParsedRecord) -> int:
-    at = write_byte(out, _fill(out, at, 0, 2), _OPEN)
+    at = write_byte(out, _end_cell(out, at, 0, 0), _OPEN)
     position = record.headers_start
     for index in range(min(record.header_count, HEADERS_SHOWN)):
         if index:
@@ -87,12 +85,11 @@ def write_text_line(
     out: Bytes, at: int, offset: int, timestamp: int, data: Bytes, record: ParsedRecord
 ) -> int:
     """Offset, time, beginnings of key and value, some headers."""
-    at = _fill(out, _write_right(out, at, offset, OFFSET_WIDTH), 0, 2)
-    start = at
-    at = write_iso(out, at, timestamp)
-    at = _fill(out, _fill(out, at, at - start, TIMESTAMP_WIDTH), 0, 2)
+    at = _end_cell(out, _write_right(out, at, offset, OFFSET_WIDTH), 0, 0)
+    start, at = at, write_iso(out, at, timestamp)
+    at = _end_cell(out, at, at - start, TIMESTAMP_WIDTH)
     at, used = _write_bytes_shown(out, at, data, record.key_start, record.key_size, KEY_WIDTH)
-    at = _fill(out, _fill(out, at, used, KEY_WIDTH + 1), 0, 2)
+    at = _end_cell(out, at, used, KEY_WIDTH + 1)
     at, _ = _write_bytes_shown(out, at, data, record.value_start, record.value_size, VALUE_WIDTH)
     if record.header_count > 0:
         at = _write_headers(out, at, data, record)

@@ -1,0 +1,109 @@
+"""Base64 inside kernels: twelve bytes become sixteen characters at a time, in vector instructions.
+
+Written in LLVM's own vectors, so that every processor that numba knows gets its instructions for them.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from spark_jobs.kernels.compile import helper
+from spark_jobs.kernels.memory import Bytes, load_uint8
+
+_CHARACTERS = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8
+)
+_EQUALS = ord("=")
+_READ, _WRITTEN = 16, 16
+SPILL = _WRITTEN
+"""Bytes behind its end that `write_base64` may overwrite."""
+
+_BYTES, _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 128 // bits) for bits in (8, 16, 32))
+_SPREAD = [3 * group + place for group in range(4) for place in (1, 0, 2, 1)]
+"""Each three bytes in four, such that no six bits lie across the halves."""
+_STEPS = ((25, 6), (51, -75), (61, -15), (62, 3))
+"""Above which number characters are how much further from A than the number says: a, 0, + and /."""
+
+
+def _splat(kind: ir.VectorType, *values: int) -> ir.Constant:
+    """The values over and over."""
+    mask = (1 << kind.element.width) - 1
+    return ir.Constant(kind, [values[index % len(values)] & mask for index in range(kind.count)])
+
+
+def _sextets(builder: ir.IRBuilder, read: ir.Value) -> ir.Value:
+    """Six bits in each of sixteen bytes, out of the first twelve that were read."""
+    order = ir.Constant(ir.VectorType(ir.IntType(32), _BYTES.count), _SPREAD)
+    words = builder.bitcast(builder.shuffle_vector(read, read, order), _WORDS)
+    outer = builder.bitcast(builder.and_(words, _splat(_WORDS, 0x0FC0FC00)), _HALVES)
+    inner = builder.bitcast(builder.and_(words, _splat(_WORDS, 0x003F03F0)), _HALVES)
+    both = builder.or_(builder.lshr(outer, _splat(_HALVES, 10, 6)), builder.shl(inner, _splat(_HALVES, 4, 8)))
+    return builder.bitcast(both, _BYTES)
+
+
+def _characters(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
+    found = builder.add(numbers, _splat(_BYTES, ord("A")))
+    for last, step in _STEPS:
+        is_above = builder.icmp_unsigned(">", numbers, _splat(_BYTES, last))
+        found = builder.add(found, builder.select(is_above, _splat(_BYTES, step), _splat(_BYTES, 0)))
+    return found
+
+
+@intrinsic
+def _write_twelve(_: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        def place(array: int) -> ir.Value:
+            base = context.make_array(signature.args[array])(context, builder, args[array]).data
+            start = builder.gep(builder.bitcast(base, ir.IntType(8).as_pointer()), [args[array + 1]])
+            return builder.bitcast(start, _BYTES.as_pointer())
+
+        read = builder.load(place(2), align=1)
+        builder.store(_characters(builder, _sextets(builder, read)), place(0), align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64), generate
+
+
+_encode_twelve = cast("Callable[[Bytes, int, Bytes, int], None]", _write_twelve)
+"""(out, at, data, start): sixteen bytes can be read, and sixteen written."""
+
+
+@helper
+def _write_three(out: Bytes, at: int, first: int, second: int, third: int) -> None:
+    out[at] = _CHARACTERS[first >> 2]
+    out[at + 1] = _CHARACTERS[(first & 3) << 4 | second >> 4]
+    out[at + 2] = _CHARACTERS[(second & 15) << 2 | third >> 6]
+    out[at + 3] = _CHARACTERS[third & 63]
+
+
+@helper
+def _write_whole(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    """`size` is a multiple of three."""
+    done = 0
+    while done < size and start + done + _READ <= data.size:
+        _encode_twelve(out, at + done // 3 * 4, data, start + done)
+        done += 12
+    for place in range(done, size, 3):  # at the end of all data
+        first, second = load_uint8(data, start + place), load_uint8(data, start + place + 1)
+        _write_three(out, at + place // 3 * 4, first, second, load_uint8(data, start + place + 2))
+    return at + size // 3 * 4
+
+
+@helper
+def write_base64(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
+    """`size` bytes from `start`, padded with `=`."""
+    left = size % 3
+    at = _write_whole(out, at, data, start, size - left)
+    if left == 0:
+        return at
+    first = load_uint8(data, start + size - left)
+    second = load_uint8(data, start + size - 1) if left == 2 else 0
+    _write_three(out, at, first, second, 0)
+    out[at + 3] = _EQUALS
+    if left == 1:
+        out[at + 2] = _EQUALS
+    return at + 4
