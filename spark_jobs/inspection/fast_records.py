@@ -3,15 +3,13 @@
 Memory that was touched before is faster: output buffers go round, and every thread keeps its arena.
 """
 
-import os
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import local
 
 import numpy as np
 
+from spark_jobs.inspection.in_order import in_order
 from spark_jobs.inspection.output_buffers import OutputBuffers
 from spark_jobs.inspection.records import Complain, RecordStyle, Rows, batch_records, plain_lines
 from spark_jobs.inspection.segments import Segment
@@ -26,7 +24,6 @@ from spark_jobs.protocol.record_batch import MAGIC_V2, TIMESTAMP_TYPE_FLAG
 _PART = 1024 * 1024
 """Bytes of batches that one thread takes at a time."""
 _FIRST_ARENA = 4 * _PART
-_THREADS = min(os.cpu_count() or 1, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +38,8 @@ class Written:
 def fast_lines(segment: Segment, rows: Rows, style: RecordStyle, complain: Complain) -> Iterator[memoryview]:
     """The same lines as `plain_lines`, in pieces that are valid until the next one is asked for."""
     writer = _Writer(segment, style)
-    with ThreadPoolExecutor(_THREADS) as pool:  # compiled code and codecs let other threads run
-        waiting: deque[Future[Written]] = deque()
-        for part in _parts(segment, rows):
-            waiting.append(pool.submit(writer.write, part))
-            if len(waiting) > 2 * _THREADS:
-                yield from writer.hand_out(waiting.popleft(), complain)
-        while waiting:
-            yield from writer.hand_out(waiting.popleft(), complain)
+    for written in in_order(writer.write, _parts(segment, rows)):
+        yield from writer.hand_out(written, complain)
 
 
 def _parts(segment: Segment, rows: Rows) -> list[Rows]:
@@ -67,9 +58,8 @@ class _Writer:
         self._buffers = OutputBuffers()
         self._threads = local()
 
-    def hand_out(self, part: Future[Written], complain: Complain) -> Iterator[memoryview]:
+    def hand_out(self, written: Written, complain: Complain) -> Iterator[memoryview]:
         """The finished lines of a part; a buffer is used again as soon as the next piece is asked for."""
-        written = part.result()
         for buffer, size in written.pieces:
             yield memoryview(buffer.data)[:size]
             self._buffers.give_back(buffer)

@@ -11,6 +11,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.inspection.in_order import in_order
 from spark_jobs.inspection.timestamps import iso_timestamp
 
 _ROWS_AT_A_TIME = 1 << 15
@@ -93,14 +94,19 @@ def heading(columns: Sequence[Column]) -> str:
 
 def format_rows(columns: Sequence[Column], after: str, *, fast: bool) -> Iterator[bytes]:
     """One line per row, `after` at the end of each; many rows per piece."""
-    rows = columns[0].values.size
-    if fast:
-        from spark_jobs.inspection.fast_rows import format_part  # noqa: PLC0415 — loads numba
-    else:
-        format_part = format_part_plainly
-    for start in range(0, rows, _ROWS_AT_A_TIME):
+    parts = _parts(columns)
+    if not fast:
+        return (format_part_plainly(part, after) for part in parts)
+    from spark_jobs.inspection.fast_rows import format_part  # noqa: PLC0415 — loads numba
+
+    return in_order(lambda part: format_part(part, after), parts)
+
+
+def _parts(columns: Sequence[Column]) -> Iterator[list[Column]]:
+    """Some rows of all columns at a time."""
+    for start in range(0, columns[0].values.size, _ROWS_AT_A_TIME):
         part = slice(start, start + _ROWS_AT_A_TIME)
-        yield format_part([replace(column, values=column.values[part]) for column in columns], after)
+        yield [replace(column, values=column.values[part]) for column in columns]
 
 
 def format_part_plainly(columns: Sequence[Column], after: str) -> bytes:

@@ -5,21 +5,22 @@ broker's recovery, the scan goes on behind a batch with a wrong checksum: the re
 """
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from spark_jobs.inspection.in_order import in_order
 from spark_jobs.inspection.plain_scan import scan_plainly
-from spark_jobs.kernels.columns import HeaderColumns, concatenate
+from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.protocol.errors import CorruptData
 from spark_jobs.protocol.segment import scan
 
 FAST_FROM = 2 * 1024 * 1024
 """Bytes from which the compiled scan is worth its loading time of about a second."""
-_WINDOW = 64 * 1024 * 1024
-"""Bytes between two steps of a progress bar."""
+_WINDOW = 8 * 1024 * 1024
+"""Bytes that one thread scans at a time."""
 
 Buffer = bytes | mmap.mmap
 Advance = Callable[[int], None]
@@ -72,19 +73,35 @@ def _scan_plain(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColu
 
 
 def _scan_fast(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColumns, CorruptData | None]:
-    from spark_jobs.kernels.headers import scan_headers  # noqa: PLC0415 — loads numba, which small files do without
-    from spark_jobs.kernels.stop import StopReason  # noqa: PLC0415 — likewise
+    from spark_jobs.kernels.headers import HeaderScan, scan_headers  # noqa: PLC0415 — loads numba, which small files do without
 
-    parts, position, window = [], 0, _WINDOW
-    while True:
-        end = min(position + window, len(data))
-        found = scan_headers(data, start=position, end=end, stop_at_bad_crc=False)
-        advance((end if end == len(data) else found.stop.position) - position)
+    def scan_window(window: tuple[int, int]) -> HeaderScan:
+        return scan_headers(data, start=window[0], end=window[1], stop_at_bad_crc=False)
+
+    parts, position = [allocate(0)], 0
+    for found in in_order(scan_window, _windows(data)):
         parts.append(found.columns)
-        window = _WINDOW if found.stop.position > position else window * 2  # a batch larger than the window
+        advance(found.stop.position - position)
         position = found.stop.position
-        if end == len(data) or found.stop.reason not in {StopReason.END, StopReason.TORN}:
-            return concatenate(parts), _problem_at(data, position, source)
+    advance(len(data) - position)
+    return concatenate(parts), _problem_at(data, position, source)
+
+
+def _windows(data: Buffer) -> Iterator[tuple[int, int]]:
+    """Where whole batches begin and end, some megabytes of them at a time, as far as there are batches."""
+    from spark_jobs.kernels.stop import StopReason  # noqa: PLC0415 — loads numba
+    from spark_jobs.kernels.walk import walk_boundaries  # noqa: PLC0415 — likewise
+
+    position, size, reason = 0, _WINDOW, StopReason.TORN
+    while position < len(data) and reason in {StopReason.END, StopReason.TORN}:
+        end = min(position + size, len(data))
+        stop = walk_boundaries(data, start=position, end=end, every=size).stop
+        if stop.position > position:
+            yield position, stop.position
+        elif end == len(data):
+            return
+        size = _WINDOW if stop.position > position else size * 2  # a batch larger than the window
+        position, reason = stop.position, stop.reason
 
 
 def _problem_at(data: Buffer, position: int, source: str) -> CorruptData | None:
