@@ -19,11 +19,14 @@ from spark_jobs.kernels.decompress import decompress_batches
 from spark_jobs.kernels.memory import Bytes, as_bytes
 from spark_jobs.kernels.record_lines import LineStop, Payloads, Place, write_lines
 from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.record_batch import MAGIC_V2, TIMESTAMP_TYPE_FLAG
+from spark_jobs.protocol.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_FLAG
 
-_PART = 1024 * 1024
-"""Bytes of batches that one thread takes at a time."""
-_FIRST_ARENA = 4 * _PART
+_PART = 4 * 1024 * 1024
+"""Bytes of records, or about as many, that one thread takes at a time."""
+_LIKELY_RATIO = 4
+"""Bytes that a compressed byte is taken for."""
+_BUFFERS = OutputBuffers()
+_THREADS = local()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +46,10 @@ def fast_lines(segment: Segment, rows: Rows, style: RecordStyle, complain: Compl
 
 
 def _parts(segment: Segment, rows: Rows) -> list[Rows]:
-    """Neighbouring batches of one format, about `_PART` bytes of them."""
-    part = np.cumsum(segment.batches.size[rows]) // _PART
+    """Neighbouring batches of one format, about `_PART` bytes of records."""
+    is_compressed = segment.batches.attributes[rows] & CODEC_MASK != 0
+    size = segment.batches.size[rows] * np.where(is_compressed, _LIKELY_RATIO, 1)
+    part = np.cumsum(size) // _PART
     is_legacy = segment.batches.magic[rows] < MAGIC_V2
     return np.split(rows, np.flatnonzero(np.diff(part) | np.diff(is_legacy)) + 1) if rows.size else []
 
@@ -55,14 +60,12 @@ class _Writer:
     def __init__(self, segment: Segment, style: RecordStyle) -> None:
         self._segment, self._style = segment, style
         self._prefix = as_bytes(style.prefix.encode())
-        self._buffers = OutputBuffers()
-        self._threads = local()
 
     def hand_out(self, written: Written, complain: Complain) -> Iterator[memoryview]:
         """The finished lines of a part; a buffer is used again as soon as the next piece is asked for."""
         for buffer, size in written.pieces:
             yield memoryview(buffer.data)[:size]
-            self._buffers.give_back(buffer)
+            _BUFFERS.give_back(buffer)
         for problem in written.problems:
             complain(problem)
 
@@ -80,11 +83,9 @@ class _Writer:
 
     def _decompress(self, rows: Rows) -> Payloads:
         """The payloads of the first of `rows`, as many as fit."""
-        if not hasattr(self._threads, "arena"):
-            self._threads.arena = Arena(_FIRST_ARENA)
         headers = HeaderColumns._make(column[rows] for column in self._segment.batches)
         source = self._segment.path.name
-        found = decompress_batches(self._segment.data, headers, source=source, arena=self._threads.arena)
+        found = decompress_batches(self._segment.data, headers, source=source, arena=_arena())
         return Payloads(
             data=found.arena,
             start=found.start,
@@ -99,7 +100,7 @@ class _Writer:
     def _write_lines(self, rows: Rows, payloads: Payloads, written: Written) -> None:
         place, stop, needed = Place(0, 0, int(payloads.start[0])), LineStop.NO_ROOM, 0
         while stop is not LineStop.DONE:
-            out = self._buffers.take(needed)
+            out = _BUFFERS.take(needed)
             lines = write_lines(
                 payloads, place, self._style.first_offset, self._prefix, self._style.as_json, out
             )
@@ -113,6 +114,14 @@ class _Writer:
         """The plain reader's own words for what the compiled one stopped at."""
         for _ in batch_records(self._segment, row, written.problems.append):
             pass
+
+
+def _arena() -> Arena:
+    """That of this thread."""
+    if not hasattr(_THREADS, "arena"):
+        _THREADS.arena = Arena(_PART)
+    arena: Arena = _THREADS.arena
+    return arena
 
 
 def _after(payloads: Payloads, row: int) -> Place:

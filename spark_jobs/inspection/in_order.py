@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 Part = TypeVar("Part")
@@ -14,11 +15,16 @@ _THREADS = min(os.cpu_count() or 1, 8)
 
 def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """`work` of every part; parts are asked for as they are needed, and few results wait to be taken."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[Result]] = deque()
-        for part in parts:
-            waiting.append(pool.submit(work, part))
-            if len(waiting) > 2 * _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
+    waiting: deque[Future[Result]] = deque()
+    for part in parts:
+        waiting.append(_pool().submit(work, part))
+        if len(waiting) > 2 * _THREADS:
             yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """The same threads for all work: what they keep, they keep."""
+    return ThreadPoolExecutor(_THREADS)

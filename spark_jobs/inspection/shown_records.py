@@ -15,7 +15,7 @@ from spark_jobs.inspection.report import Remark, error
 from spark_jobs.inspection.segments import Segment
 from spark_jobs.protocol.errors import CorruptData
 
-_PART = 64 * 1024 * 1024
+_PART = 128 * 1024 * 1024
 """Bytes of batches between two steps of a progress bar."""
 
 
