@@ -1,4 +1,4 @@
-"""Base64 inside kernels: twelve bytes become sixteen characters at a time, in vector instructions.
+"""Base64 inside kernels: 24 bytes become 32 characters at a time, in vector instructions.
 
 Written in LLVM's own vectors, so that every processor that numba knows gets its instructions for them.
 """
@@ -18,13 +18,18 @@ _CHARACTERS = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8
 )
 _EQUALS = ord("=")
-_READ, _WRITTEN = 16, 16
-SPILL = _WRITTEN
+_STEP, _HALF = 24, 12
+_READ = _HALF + 16
+"""Bytes that are read for a step: sixteen for each half of it."""
+SPILL = 32
 """Bytes behind its end that `write_base64` may overwrite."""
 
-_BYTES, _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 128 // bits) for bits in (8, 16, 32))
-_SPREAD = [3 * group + place for group in range(4) for place in (1, 0, 2, 1)]
-"""Each three bytes in four, such that no six bits lie across the halves."""
+_READ_TYPE = ir.VectorType(ir.IntType(8), 16)
+_BYTES, _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 256 // bits) for bits in (8, 16, 32))
+_SPREAD = [
+    half + 3 * group + place for half in (0, _READ_TYPE.count) for group in range(4) for place in (1, 0, 2, 1)
+]
+"""Each three bytes in four, such that no six bits lie across a half."""
 _STEPS = ((25, 6), (51, -75), (61, -15), (62, 3))
 """Above which number characters are how much further from A than the number says: a, 0, + and /."""
 
@@ -35,10 +40,10 @@ def _splat(kind: ir.VectorType, *values: int) -> ir.Constant:
     return ir.Constant(kind, [values[index % len(values)] & mask for index in range(kind.count)])
 
 
-def _sextets(builder: ir.IRBuilder, read: ir.Value) -> ir.Value:
-    """Six bits in each of sixteen bytes, out of the first twelve that were read."""
+def _sextets(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    """Six bits in each of 32 bytes, out of the first twelve of both halves."""
     order = ir.Constant(ir.VectorType(ir.IntType(32), _BYTES.count), _SPREAD)
-    words = builder.bitcast(builder.shuffle_vector(read, read, order), _WORDS)
+    words = builder.bitcast(builder.shuffle_vector(first, second, order), _WORDS)
     outer = builder.bitcast(builder.and_(words, _splat(_WORDS, 0x0FC0FC00)), _HALVES)
     inner = builder.bitcast(builder.and_(words, _splat(_WORDS, 0x003F03F0)), _HALVES)
     both = builder.or_(builder.lshr(outer, _splat(_HALVES, 10, 6)), builder.shl(inner, _splat(_HALVES, 4, 8)))
@@ -54,22 +59,23 @@ def _characters(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
 
 
 @intrinsic
-def _write_twelve(_: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+def _write_step(_: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001 - numba reads the signature
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        def place(array: int) -> ir.Value:
+        def place(array: int, further: int, kind: ir.VectorType) -> ir.Value:
             base = context.make_array(signature.args[array])(context, builder, args[array]).data
-            start = builder.gep(builder.bitcast(base, ir.IntType(8).as_pointer()), [args[array + 1]])
-            return builder.bitcast(start, _BYTES.as_pointer())
+            index = builder.add(args[array + 1], ir.Constant(ir.IntType(64), further))
+            found = builder.gep(builder.bitcast(base, ir.IntType(8).as_pointer()), [index])
+            return builder.bitcast(found, kind.as_pointer())
 
-        read = builder.load(place(2), align=1)
-        builder.store(_characters(builder, _sextets(builder, read)), place(0), align=1)
+        halves = (builder.load(place(2, further, _READ_TYPE), align=1) for further in (0, _HALF))
+        builder.store(_characters(builder, _sextets(builder, *halves)), place(0, 0, _BYTES), align=1)
         return context.get_dummy_value()
 
     return types.void(out, types.int64, data, types.int64), generate
 
 
-_encode_twelve = cast("Callable[[Bytes, int, Bytes, int], None]", _write_twelve)
-"""(out, at, data, start): sixteen bytes can be read, and sixteen written."""
+_encode_step = cast("Callable[[Bytes, int, Bytes, int], None]", _write_step)
+"""(out, at, data, start): `_READ` bytes can be read, and 32 written."""
 
 
 @helper
@@ -85,8 +91,8 @@ def _write_whole(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int
     """`size` is a multiple of three."""
     done = 0
     while done < size and start + done + _READ <= data.size:
-        _encode_twelve(out, at + done // 3 * 4, data, start + done)
-        done += 12
+        _encode_step(out, at + done // 3 * 4, data, start + done)
+        done += _STEP
     for place in range(done, size, 3):  # at the end of all data
         first, second = load_uint8(data, start + place), load_uint8(data, start + place + 1)
         _write_three(out, at + place // 3 * 4, first, second, load_uint8(data, start + place + 2))

@@ -11,9 +11,8 @@ from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
 from spark_jobs.kernels.stores import store_int64
 from spark_jobs.kernels.utf8 import character_size
 
-_TWO_DIGITS = np.frombuffer("".join(f"{number:02d}" for number in range(100)).encode(), dtype=np.uint8)
 _POWERS = np.array([10**exponent for exponent in range(19)], dtype=np.int64)
-_HUNDRED = np.uint64(100)
+_EIGHT_DIGITS = 10**8
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _LEAST = -9_223_372_036_854_775_808
 _SMALLEST = np.frombuffer(str(_LEAST).encode(), dtype=np.uint8)
@@ -53,38 +52,44 @@ def number_size(value: int) -> int:
 
 
 @helper
+def _pair(value: int) -> int:
+    """The two digits of a number below 100, as sixteen bits."""
+    tens = value * 205 >> 11
+    return 0x3030 + (tens << 8) + value - 10 * tens
+
+
+@helper
+def _eight_digits(value: int) -> int:
+    """The digits of a number below 10^8, as 64 bits."""
+    high, low = value // 10_000, value % 10_000
+    return _pair(high // 100) << 48 | _pair(high % 100) << 32 | _pair(low // 100) << 16 | _pair(low % 100)
+
+
+@helper
+def _write_digits(out: Bytes, at: int, value: int, size: int) -> int:
+    """The `size` digits of a number below 10^8."""
+    store_int64(out, at, _eight_digits(value) << 8 * (8 - size))
+    return at + size
+
+
+@helper
 def write_number(out: Bytes, at: int, value: int) -> int:
-    """Decimal digits of an int64, two at a time."""
-    end = at + number_size(value)
+    """Decimal digits of an int64; eight bytes are written where fewer are needed."""
     if value == _LEAST:
         return write_bytes(out, at, _SMALLEST)
     if value < 0:
         at = write_byte(out, at, MINUS)
         value = -value
-    place, rest = end, np.uint64(value)
-    while rest >= _HUNDRED:
-        shorter = rest // _HUNDRED
-        place -= 2
-        _write_two_digits(out, place, int(rest - shorter * _HUNDRED))
-        rest = shorter
-    if place - at == 2:
-        _write_two_digits(out, at, int(rest))
+    size = number_size(value)
+    if size <= 8:
+        return _write_digits(out, at, value, size)
+    high, low = value // _EIGHT_DIGITS, value % _EIGHT_DIGITS
+    if size <= 16:
+        at = _write_digits(out, at, high, size - 8)
     else:
-        out[at] = ZERO + rest
-    return end
-
-
-@helper
-def _write_two_digits(out: Bytes, at: int, value: int) -> None:
-    out[at] = _TWO_DIGITS[2 * value]
-    out[at + 1] = _TWO_DIGITS[2 * value + 1]
-
-
-@helper
-def _pair(value: int) -> int:
-    """The two digits of a number below 100, as sixteen bits."""
-    tens = value * 205 >> 11
-    return 0x3030 + (tens << 8) + value - 10 * tens
+        at = _write_digits(out, at, high // _EIGHT_DIGITS, size - 16)
+        at = _write_digits(out, at, high % _EIGHT_DIGITS, 8)
+    return _write_digits(out, at, low, 8)
 
 
 @helper
