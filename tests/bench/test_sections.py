@@ -65,9 +65,9 @@ def test_a_section_measures_something(room: Room, published: Row, section: str) 
 def test_inspect_is_measured_in_every_case(room: Room, published: Row) -> None:
     from tests.bench.dump_log import cases, measure_case
 
-    some = (replace(case, ways=dict([*case.ways.items()][-1:])) for case in cases(room))
+    some = (replace(case, ways=dict([*case.ways.items()][:1])) for case in cases(room))
     found = [row for case in some for row in measure_case(room, case, None)]
-    assert [row.title for row in found] == ["headers as JSON", "headers", "records as text"]
+    assert [row.title for row in found] == ["headers", "headers", "records as JSON"]
     assert all(row.bytes and row.seconds for row in found)
 
 
