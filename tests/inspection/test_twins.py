@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.inspection import fast_records, segments
 from spark_jobs.inspection.batch_listing import all_fields, reading_fields
 from spark_jobs.inspection.preview import preview
 from spark_jobs.inspection.records import RecordStyle, record_lines
@@ -93,6 +94,18 @@ def test_damaged_batches_look_the_same(tmp_path: Path, written: list[bytes], cha
         damaged[chance.randrange(len(damaged))] = chance.randrange(256)
     path = tmp_path / "damaged"
     path.write_bytes(damaged)
+    expect_twins(path)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(batches, max_size=8), st.binary(max_size=80) | st.just(bytes(200)), st.integers(1, 700))
+def test_many_small_windows_and_parts_look_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[bytes], tail: bytes, size: int
+) -> None:
+    monkeypatch.setattr(segments, "_WINDOW", size)
+    monkeypatch.setattr(fast_records, "_PART", size)
+    path = tmp_path / "any"
+    path.write_bytes(b"".join(written) + tail)
     expect_twins(path)
 
 
