@@ -74,6 +74,7 @@ def _scan_plain(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColu
 
 def _scan_fast(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColumns, CorruptData | None]:
     from spark_jobs.kernels.headers import HeaderScan, scan_headers  # noqa: PLC0415 — loads numba, which small files do without
+    from spark_jobs.kernels.stop import StopReason  # noqa: PLC0415 — likewise
 
     def scan_window(window: tuple[int, int]) -> HeaderScan:
         return scan_headers(data, start=window[0], end=window[1], stop_at_bad_crc=False)
@@ -83,6 +84,8 @@ def _scan_fast(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColum
         parts.append(found.columns)
         advance(found.stop.position - position)
         position = found.stop.position
+        if found.stop.reason is not StopReason.END:  # somebody has written into what was walked just now
+            break
     advance(len(data) - position)
     return concatenate(parts), _problem_at(data, position, source)
 
