@@ -45,11 +45,16 @@ class Chunk:
 
     def _encoder(self, values: Values) -> Encoder:
         if isinstance(values, Named):
-            indices = self._dictionary.indices(values)
+            indices = self._dictionary.indices(values) if self._may_use_dictionary else None
             if indices is not None:
                 return indices
             values = _spelled_out(values, self.leaf)
         return PlainBytes(values) if isinstance(values, ByteValues) else encode_numbers(values.numbers)
+
+    @property
+    def _may_use_dictionary(self) -> bool:
+        """Until values came without it: Spark reads these wrong if pages that use it stand behind them."""
+        return all(page.encoding is Indices.encoding for page in self.pages if page.values)
 
 
 def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:

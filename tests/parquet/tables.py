@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from spark_jobs.parquet.shreds import Shred, edges
-from spark_jobs.parquet.values import Named
+from spark_jobs.parquet.values import Named, Numbers
 from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.tables.records import HEADERS_TYPE
 from tests.protocol.strategies import INT32, INT64
@@ -101,6 +101,22 @@ def runs(*lengths: int) -> tuple[bytes, pa.Table]:
     writer.close()
     plain = {name: [names[name][each] for each in np.repeat(numbers, counts)] for name in RUNS.names}
     return output.getvalue(), pa.table(plain, schema=_PLAIN_RUNS).cast(RUNS)
+
+
+_NUMBER: "list[pa.Field[Any]]" = [pa.field("number", pa.int64(), nullable=False)]
+
+
+def mixed(parts: str, rows: int) -> tuple[bytes, list[int]]:
+    """A file, and what it holds: for each part `rows` of the same number as a run (r), or numbers (n)."""
+    output = BytesIO()
+    writer, found = ParquetWriter(output, pa.schema(_NUMBER)), list[int]()
+    for place, part in enumerate(parts):
+        numbers = np.full(rows, place % 2) if part == "r" else np.arange(rows) + 100 * place
+        run = Named([place % 2], np.zeros(1, dtype=np.int32), np.array([rows], dtype=np.int64))
+        writer.write_leaves([Shred(rows=rows, values=run if part == "r" else Numbers(numbers))])
+        found += numbers.tolist()
+    writer.close()
+    return output.getvalue(), found
 
 
 _NUMBER_FIELDS: "list[pa.Field[Any]]" = [

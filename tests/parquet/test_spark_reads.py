@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from spark_jobs.spark_session import Spark
-from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, numbers, runs, written
+from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, mixed, numbers, runs, written
 
 VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 
@@ -65,6 +65,15 @@ def test_spark_reads_runs(reading: Spark, tmp_path: Path) -> None:
     found = frame_of(reading, tmp_path, data).collect()
 
     assert [row.asDict() for row in found] == expected.to_pylist()
+
+
+@pytest.mark.parametrize("parts", ["nr", "rnr", "nrrnn"])
+def test_spark_reads_runs_among_numbers(reading: Spark, tmp_path: Path, parts: str) -> None:
+    data, expected = mixed(parts, 5)
+    found = frame_of(reading, tmp_path, data)
+
+    assert [row.number for row in found.collect()] == expected
+    assert [row.number for row in found.where("number >= 0").collect()] == expected
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from spark_jobs.parquet.encoders import LONGEST_BOUND
+from spark_jobs.parquet.encoders import LONGEST_BOUND, Encoding
 from tests.parquet.compact import Compact, Fields, footer_of
-from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, numbers, read, runs, written
+from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, mixed, numbers, read, runs, written
 
 
 def together(tables: list[pa.Table]) -> pa.Table:
@@ -163,6 +163,18 @@ def test_a_dictionary_that_would_grow_too_large_is_done_without() -> None:
         "PLAIN",
         "RLE_DICTIONARY",
     }
+
+
+def test_pages_that_use_the_dictionary_come_first() -> None:
+    data, expected = mixed("rrnr", 5)
+    [chunk] = footer_of(data)[4][0][1]
+    pages = [Compact(data, place[1]).struct() for place in _index(data, chunk, 4)[1]]
+
+    assert [page[5][2] for page in pages] == [
+        *[Encoding.RLE_DICTIONARY] * 2,
+        *[Encoding.DELTA_BINARY_PACKED] * 2,
+    ]
+    assert read(data).column("number").to_pylist() == expected
 
 
 def test_the_same_rows_are_the_same_bytes_whatever_lay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
