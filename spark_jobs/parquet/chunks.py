@@ -9,7 +9,7 @@ from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.parquet.dictionary import Dictionary
 from spark_jobs.parquet.encoders import Encoder, Indices, PlainBytes, encode_numbers
 from spark_jobs.parquet.leaves import Leaf, Physical
-from spark_jobs.parquet.pages import Page, Press
+from spark_jobs.parquet.pages import Press, Pressed
 from spark_jobs.parquet.shreds import Shred, edges
 from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values
 
@@ -25,12 +25,17 @@ class Chunk:
     def __init__(self, leaf: Leaf, press: Press) -> None:
         self.leaf, self._press = leaf, press
         self._dictionary = Dictionary(leaf.plain)
-        self.pages: list[Page] = []
+        self.pages: list[Pressed] = []
 
     @property
     def size(self) -> int:
         """Bytes of its pages, were they not compressed."""
-        return sum(page.size for page in self.pages)
+        return sum(page.size for page, _ in self.pages)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of its pages as they are."""
+        return sum(page.length for page, _ in self.pages)
 
     def add(self, rows: Shred) -> None:
         """Append rows, one at least, as pages of their own."""
@@ -38,7 +43,7 @@ class Chunk:
         for first, stop in pairwise(_cuts(rows, encoder)):
             self.pages.append(self._press.data_page(self.leaf, rows, encoder, first, stop))
 
-    def dictionary_page(self) -> Page | None:
+    def dictionary_page(self) -> Pressed | None:
         """Of all entries that pages point to, if there are any."""
         entries = len(self._dictionary.entries)
         return self._press.dictionary_page(self._dictionary.content, entries) if entries else None
@@ -54,7 +59,7 @@ class Chunk:
     @property
     def _may_use_dictionary(self) -> bool:
         """Until values came without it: Spark reads these wrong if pages that use it stand behind them."""
-        return all(page.encoding is Indices.encoding for page in self.pages if page.values)
+        return all(page.encoding is Indices.encoding for page, _ in self.pages if page.values)
 
 
 def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:

@@ -48,7 +48,7 @@ class WrittenChunk:
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return sum(len(page.data) for page in self.all_pages)
+        return sum(page.length for page in self.all_pages)
 
     @property
     def whole_size(self) -> int:
@@ -58,7 +58,7 @@ class WrittenChunk:
     @property
     def first_page(self) -> int:
         """Where the first page with rows begins."""
-        return self.position + (0 if self.dictionary is None else len(self.dictionary.data))
+        return self.position + (0 if self.dictionary is None else self.dictionary.length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +192,10 @@ def _order(bounds: list[Bounds]) -> int:
 
 def _offset_index(chunk: WrittenChunk) -> bytes:
     """Where each page begins, and with which row of its group."""
-    places = accumulate((len(page.data) for page in chunk.pages), initial=chunk.first_page)
+    places = accumulate((page.length for page in chunk.pages), initial=chunk.first_page)
     rows = accumulate((page.rows for page in chunk.pages), initial=0)
     located = [
-        struct({1: i64(place), 2: i32(len(page.data)), 3: i64(row)})
+        struct({1: i64(place), 2: i32(page.length), 3: i64(row)})
         for page, place, row in zip(chunk.pages, places, rows, strict=False)
     ]
     return struct({1: items(located)}).data

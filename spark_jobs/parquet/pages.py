@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import zstandard
@@ -27,15 +28,22 @@ _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page as it stands in the file; `size` is that of its content with the header, not compressed."""
+    """What is known of a page: it takes `length` bytes of the file, and `size` were it not compressed."""
 
-    data: bytes
+    length: int
     size: int
     encoding: Encoding
     rows: int = 0
     slots: int = 0
     values: int = 0
     bounds: Bounds | None = None
+
+
+class Pressed(NamedTuple):
+    """A page and its bytes, header and all, which are not kept once they are written."""
+
+    page: Page
+    data: bytes
 
 
 class Press:
@@ -45,7 +53,7 @@ class Press:
         self._memory = np.empty(_FIRST_ROOM, dtype=np.uint8)
         self._compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
 
-    def data_page(self, leaf: Leaf, rows: Shred, encoder: Encoder, first: int, stop: int) -> Page:
+    def data_page(self, leaf: Leaf, rows: Shred, encoder: Encoder, first: int, stop: int) -> Pressed:
         """The rows from `first` to before `stop`."""
         slots, values = rows.slot(stop) - rows.slot(first), (rows.value(first), rows.value(stop))
         levels = _levels(leaf, rows, first, stop)
@@ -58,8 +66,8 @@ class Press:
             encoding, (end, bounds) = encoder.encoding, encoder.put(target, end, *values)
         header = struct({1: i32(slots), 2: i32(encoding), 3: i32(Encoding.RLE), 4: i32(Encoding.RLE)})
         data, size = self._pressed(target[:end].data, {1: i32(_DATA_PAGE)}, {5: header})
-        return Page(
-            data=data,
+        page = Page(
+            length=len(data),
             size=size,
             encoding=encoding,
             rows=stop - first,
@@ -67,12 +75,13 @@ class Press:
             values=values[1] - values[0],
             bounds=bounds,
         )
+        return Pressed(page, data)
 
-    def dictionary_page(self, content: bytes, entries: int) -> Page:
+    def dictionary_page(self, content: bytes, entries: int) -> Pressed:
         """All entries of a dictionary."""
         header = struct({1: i32(entries), 2: i32(Encoding.PLAIN)})
         data, size = self._pressed(memoryview(content), {1: i32(_DICTIONARY_PAGE)}, {7: header})
-        return Page(data=data, size=size, encoding=Encoding.PLAIN)
+        return Pressed(Page(length=len(data), size=size, encoding=Encoding.PLAIN), data)
 
     def _room(self, size: int) -> Bytes:
         if size > self._memory.size:

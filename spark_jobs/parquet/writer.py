@@ -50,7 +50,7 @@ class ParquetWriter:
     @property
     def held_bytes(self) -> int:
         """Bytes of pages that are not written yet."""
-        return sum(len(page.data) for chunk in self._chunks for page in chunk.pages)
+        return sum(chunk.held_bytes for chunk in self._chunks)
 
     def close(self) -> None:
         """Write the rest."""
@@ -68,13 +68,14 @@ class ParquetWriter:
             self._begin_group()
 
     def _put_chunk(self, chunk: Chunk) -> WrittenChunk:
+        dictionary = chunk.dictionary_page()
         written = WrittenChunk(
             leaf=chunk.leaf,
             position=self._position,
-            pages=tuple(chunk.pages),
-            dictionary=chunk.dictionary_page(),
+            pages=tuple(page for page, _ in chunk.pages),
+            dictionary=None if dictionary is None else dictionary.page,
         )
-        self._put(b"".join(page.data for page in written.all_pages))
+        self._put(b"".join(each.data for each in (dictionary, *chunk.pages) if each is not None))
         return written
 
     def _put(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import random
 import struct
 import tempfile
+import tracemalloc
 import zlib
 from io import BytesIO
 from itertools import pairwise
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 from spark_jobs.parquet.encoders import LONGEST_BOUND, Encoding
+from spark_jobs.parquet.writer import ParquetWriter
 from tests.parquet.compact import Compact, Fields, footer_of
 from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, mixed, numbers, read, runs, written
 
@@ -187,6 +189,20 @@ def test_the_same_rows_are_the_same_bytes_whatever_lay_in_memory(monkeypatch: py
     monkeypatch.setattr("spark_jobs.parquet.pages.np.empty", dirty)
 
     assert written([table], NUMBERS) == expected
+
+
+def test_what_is_written_is_not_kept() -> None:
+    output, chance = BytesIO(), random.Random(7)
+    writer = ParquetWriter(output, NUMBERS)
+    tracemalloc.start()
+    for number in range(100):
+        row = {"number": [number], "value": [chance.randbytes(10_000)]}
+        writer.write_table(pa.table(row, schema=NUMBERS))
+        output.seek(0)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept < 500_000
 
 
 def test_a_file_without_rows_is_a_file() -> None:
