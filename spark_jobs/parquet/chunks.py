@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from spark_jobs.kernels.encodings import find_cuts
-from spark_jobs.kernels.memory import as_bytes
+from spark_jobs.kernels.memory import as_bytes, read_only
 from spark_jobs.parquet.dictionary import Dictionary
 from spark_jobs.parquet.encoders import Encoder, Indices, PlainBytes, encode_numbers
 from spark_jobs.parquet.leaves import Leaf, Physical
@@ -63,13 +63,14 @@ class Chunk:
 
 
 def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:
-    """The same without a dictionary."""
+    """The same without a dictionary, in the types for which kernels are compiled ahead."""
     places = values.places if values.lengths is None else np.repeat(values.places, values.lengths)
     if leaf.physical is not Physical.BYTE_ARRAY:
-        return Numbers(np.array(values.names, dtype=leaf.number_type)[places])
+        return Numbers(read_only(np.array(values.names, dtype=leaf.number_type)[places], leaf.number_type))
     starts = edges(np.array([len(name) for name in values.names], dtype=np.int64))
     data = as_bytes(b"".join(values.names))
-    return ByteValues(data, starts[places], np.diff(starts)[places].astype(np.int32))
+    sizes = np.diff(starts)[places]
+    return ByteValues(data, read_only(starts[places], np.int64), read_only(sizes, np.int32))
 
 
 def _cuts(rows: Shred, encoder: Encoder) -> list[int]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.memory import read_only
 from spark_jobs.parquet.shreds import Shred, edges
 from spark_jobs.parquet.values import Named, Numbers
 from spark_jobs.parquet.writer import ParquetWriter
@@ -113,7 +114,9 @@ def mixed(parts: str, rows: int) -> tuple[bytes, list[int]]:
     for place, part in enumerate(parts):
         numbers = np.full(rows, place % 2) if part == "r" else np.arange(rows) + 100 * place
         run = Named([place % 2], np.zeros(1, dtype=np.int32), np.array([rows], dtype=np.int64))
-        writer.write_leaves([Shred(rows=rows, values=run if part == "r" else Numbers(numbers))])
+        writer.write_leaves(
+            [Shred(rows=rows, values=run if part == "r" else Numbers(read_only(numbers, np.int64)))]
+        )
         found += numbers.tolist()
     writer.close()
     return output.getvalue(), found

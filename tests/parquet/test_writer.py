@@ -179,6 +179,22 @@ def test_pages_that_use_the_dictionary_come_first() -> None:
     assert read(data).column("number").to_pylist() == expected
 
 
+def test_what_is_done_without_a_dictionary_asks_for_no_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    writable: list[bool] = []
+
+    def watched(_: Any, at: int, *values: Any) -> tuple[int, int, int]:
+        writable.extend(each.flags.writeable for each in values[:-3] if isinstance(each, np.ndarray))
+        return at, 0, 0
+
+    monkeypatch.setattr("spark_jobs.parquet.encoders.put_delta", watched)
+    monkeypatch.setattr("spark_jobs.parquet.encoders.put_plain", watched)
+    mixed("nr", 5)
+    runs(3, 3, 3)
+
+    assert writable
+    assert not any(writable)
+
+
 def test_the_same_rows_are_the_same_bytes_whatever_lay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     table, expected = numbers(300), written([numbers(300)], NUMBERS)
     chance = random.Random(5)
