@@ -14,6 +14,8 @@ from spark_jobs.parquet.shreds import Shred
 
 GROUP_BYTES = 64 * 2**20
 """Bytes of values, not compressed, after which a row group ends."""
+GROUP_ROWS = 2**20
+"""Or rows: where these are small, a reader needs many times the bytes for them."""
 
 
 class Output(Protocol):
@@ -44,7 +46,7 @@ class ParquetWriter:
         for chunk, rows in zip(self._chunks, leaves, strict=True):
             chunk.add(rows)
         self._rows += rows.rows
-        if sum(chunk.size for chunk in self._chunks) >= GROUP_BYTES:
+        if self._rows >= GROUP_ROWS or sum(chunk.size for chunk in self._chunks) >= GROUP_BYTES:
             self._end_group()
 
     @property

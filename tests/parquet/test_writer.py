@@ -207,6 +207,15 @@ def test_the_same_rows_are_the_same_bytes_whatever_lay_in_memory(monkeypatch: py
     assert written([table], NUMBERS) == expected
 
 
+def test_a_row_group_ends_after_many_rows_however_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.parquet.writer.GROUP_ROWS", 10)
+    data, expected = mixed("rrrrr", 6)
+    told = pq.read_metadata(BytesIO(data))
+
+    assert [told.row_group(each).num_rows for each in range(told.num_row_groups)] == [12, 12, 6]
+    assert read(data).column("number").to_pylist() == expected
+
+
 def test_what_is_written_is_not_kept() -> None:
     output, chance = BytesIO(), random.Random(7)
     writer = ParquetWriter(output, NUMBERS)
