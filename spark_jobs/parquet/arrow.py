@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.memory import as_bytes, read_only
+from spark_jobs.parquet.dictionary import LARGEST
 from spark_jobs.parquet.shreds import Shred, edges
 from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values
 
@@ -46,8 +47,8 @@ def shred_lists(array: "pa.Array[Any]") -> Iterator[Shred]:
     repetition[row_slots[:-1]] = 0
     is_element[row_slots[:-1][counts == 0]] = False
     for field, column in zip(elements.type, _fields(elements), strict=True):
-        named = column.dictionary_encode() if pa.types.is_string(field.type) else column  # names are few
-        flat = _flat(named, nullable=field.nullable)
+        values = _by_name(column) if pa.types.is_string(field.type) else column
+        flat = _flat(values, nullable=field.nullable)
         definition = is_element.astype(np.uint8)
         if flat.definition is not None:
             definition[is_element] += flat.definition
@@ -59,6 +60,12 @@ def shred_lists(array: "pa.Array[Any]") -> Iterator[Shred]:
             row_slots=row_slots,
             row_values=offsets if flat.row_values is None else flat.row_values[offsets],
         )
+
+
+def _by_name(texts: "pa.Array[Any]") -> "pa.Array[Any]":
+    """With a dictionary, as names are few; without one where they are too many for it."""
+    named = cast("pa.StringArray", texts).dictionary_encode()
+    return named if named.dictionary.nbytes <= LARGEST else texts
 
 
 def _fields(structs: "pa.Array[Any]") -> "list[pa.Array[Any]]":

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 
 from spark_jobs.parquet.encoders import LONGEST_BOUND, Encoding
 from spark_jobs.parquet.writer import ParquetWriter
+from spark_jobs.tables.records import HEADERS_TYPE
 from tests.parquet.compact import Compact, Fields, footer_of
 from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, mixed, numbers, read, runs, written
 
@@ -214,6 +215,20 @@ def test_a_row_group_ends_after_many_rows_however_small(monkeypatch: pytest.Monk
 
     assert [told.row_group(each).num_rows for each in range(told.num_row_groups)] == [12, 12, 6]
     assert read(data).column("number").to_pylist() == expected
+
+
+def test_many_names_of_headers_take_no_more_memory_than_a_few_copies_of_them() -> None:
+    schema = pa.schema([pa.field("headers", HEADERS_TYPE, nullable=False)])
+    headers = [{"key": f"{number:020}", "value": None} for number in range(50_000)]
+    table = pa.table({"headers": pa.array([headers], HEADERS_TYPE)}, schema=schema)
+    written([table], schema)  # kernels are loaded
+    tracemalloc.start()
+    data = written([table], schema)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert read(data).equals(table)
+    assert peak < 4 * table.nbytes
 
 
 def test_what_is_written_is_not_kept() -> None:
