@@ -12,6 +12,7 @@ from spark_jobs.materialising.decoding import Piece
 from spark_jobs.materialising.outcomes import View, names_of
 from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.protocol.record_batch import TIMESTAMP_TYPE_FLAG, TimestampType
+from spark_jobs.tables.contract import with_labels
 from spark_jobs.tables.records import RECORDS
 
 TIMESTAMP_TYPES = tuple(TimestampType)
@@ -69,20 +70,16 @@ class RecordTable:
 
 
 def as_written(schema: pa.Schema) -> pa.Schema:
-    """The schema of a topic's table with a column of few values in the form that Parquet takes as it is.
-
-    What readers of the file get is `schema`.
-    """
-    place = schema.get_field_index("timestamp_type")
-    return schema.set(place, schema.field(place).with_type(pa.dictionary(pa.int8(), pa.string())))
+    """The schema of a topic's table as its writer takes it."""
+    return with_labels(schema, ["timestamp_type"])
 
 
 _WRITTEN = as_written(RECORDS.schema)
 
 
-def timestamp_types(rows: BatchRows) -> npt.NDArray[np.int8]:
+def timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
     """Each batch's timestamp type, as its place in the enumeration."""
     stamped = np.where(
-        rows.headers.attributes & TIMESTAMP_TYPE_FLAG, np.int8(_LOG_APPEND_TIME), np.int8(_CREATE_TIME)
+        rows.headers.attributes & TIMESTAMP_TYPE_FLAG, np.int32(_LOG_APPEND_TIME), np.int32(_CREATE_TIME)
     )
-    return np.where(rows.headers.magic == 0, np.int8(_NO_TIMESTAMP), stamped)
+    return np.where(rows.headers.magic == 0, np.int32(_NO_TIMESTAMP), stamped)

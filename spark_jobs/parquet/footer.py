@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 import pyarrow as pa
 
 from spark_jobs.parquet.encoders import Bounds, Encoding
-from spark_jobs.parquet.leaves import Leaf, leaves_of, schema_elements
-from spark_jobs.parquet.pages import Page
+from spark_jobs.parquet.leaves import Leaf, schema_elements, schema_leaves
+from spark_jobs.parquet.pages import DATA_PAGE, DICTIONARY_PAGE, Page
 from spark_jobs.parquet.thrift import (
     Value,
     binary,
@@ -27,7 +27,6 @@ MAGIC = b"PAR1"
 _CREATED_BY = "onceover version 1.0.0 (build 0)"
 """In the form by which readers tell whether a writer's bounds can be relied on."""
 _VERSION, _ZSTD = 2, 6
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _UNORDERED, _ASCENDING, _DESCENDING = range(3)
 
 
@@ -98,7 +97,6 @@ def _file_metadata(schema: pa.Schema, groups: list[WrittenGroup], chunks: list[V
             )
         )
     by_type = struct({1: struct({})})
-    leaves = sum(1 for field in schema for _ in leaves_of(field))
     return struct(
         {
             1: i32(_VERSION),
@@ -106,7 +104,7 @@ def _file_metadata(schema: pa.Schema, groups: list[WrittenGroup], chunks: list[V
             3: i64(sum(group.rows for group in groups)),
             4: items(described) if described else no_structs(),
             6: text(_CREATED_BY),
-            7: items([by_type] * leaves),
+            7: items([by_type] * len(schema_leaves(schema))),
         }
     )
 
@@ -129,9 +127,9 @@ def _column_chunk(chunk: WrittenChunk, places: list[tuple[int, int]]) -> Value:
 def _column_metadata(chunk: WrittenChunk) -> Value:
     used = Counter(page.encoding for page in chunk.pages)
     encodings = dict.fromkeys((Encoding.RLE, *used, *([Encoding.PLAIN] if chunk.dictionary else [])))
-    counted = [_counted(_DATA_PAGE, encoding, pages) for encoding, pages in used.items()]
+    counted = [_counted(DATA_PAGE, encoding, pages) for encoding, pages in used.items()]
     if chunk.dictionary is not None:
-        counted.insert(0, _counted(_DICTIONARY_PAGE, Encoding.PLAIN, 1))
+        counted.insert(0, _counted(DICTIONARY_PAGE, Encoding.PLAIN, 1))
     return struct(
         {
             1: i32(chunk.leaf.physical),

@@ -72,14 +72,18 @@ class Leaf:
         return len(data).to_bytes(4, "little") + data if self.physical is Physical.BYTE_ARRAY else data
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values, whether or not a dictionary holds them."""
     return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
 
 
-def leaves_of(field: "pa.Field[Any]") -> Iterator[Leaf]:
-    """The leaves of one column, in order."""
-    kind = plain_type(field.type)
+def schema_leaves(schema: pa.Schema) -> list[Leaf]:
+    """The leaves of all columns, in order."""
+    return [leaf for field in schema for leaf in _field_leaves(field)]
+
+
+def _field_leaves(field: "pa.Field[Any]") -> Iterator[Leaf]:
+    kind = _plain_type(field.type)
     if not pa.types.is_list(kind):
         yield Leaf((field.name,), kind, int(field.nullable), 0)
         return
@@ -96,7 +100,7 @@ def schema_elements(schema: pa.Schema) -> Value:
 
 
 def _field_elements(field: "pa.Field[Any]") -> Iterator[Value]:
-    kind = plain_type(field.type)
+    kind = _plain_type(field.type)
     if not pa.types.is_list(kind):
         yield _element(field.name, repetition=field.nullable, kind=kind)
         return

@@ -16,7 +16,7 @@ from spark_jobs.parquet.thrift import Value, i32, struct
 
 Fields = dict[int, Value]
 
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+DATA_PAGE, DICTIONARY_PAGE = 0, 2
 _FIRST_ROOM = 2**20 + 2**18
 _LEVELS_SIZE = 4
 """Bytes before levels that say how many there are."""
@@ -65,7 +65,7 @@ class Press:
         if values[0] < values[1]:
             encoding, (end, bounds) = encoder.encoding, encoder.put(target, end, *values)
         header = struct({1: i32(slots), 2: i32(encoding), 3: i32(Encoding.RLE), 4: i32(Encoding.RLE)})
-        data, size = self._pressed(target[:end].data, {1: i32(_DATA_PAGE)}, {5: header})
+        data, size = self._pressed(target[:end].data, {1: i32(DATA_PAGE)}, {5: header})
         page = Page(
             length=len(data),
             size=size,
@@ -80,7 +80,7 @@ class Press:
     def dictionary_page(self, content: bytes, entries: int) -> Pressed:
         """All entries of a dictionary."""
         header = struct({1: i32(entries), 2: i32(Encoding.PLAIN)})
-        data, size = self._pressed(memoryview(content), {1: i32(_DICTIONARY_PAGE)}, {7: header})
+        data, size = self._pressed(memoryview(content), {1: i32(DICTIONARY_PAGE)}, {7: header})
         return Pressed(Page(length=len(data), size=size, encoding=Encoding.PLAIN), data)
 
     def _room(self, size: int) -> Bytes:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_jobs.parquet.arrow import shred_batch
 from spark_jobs.parquet.chunks import Chunk
 from spark_jobs.parquet.footer import MAGIC, WrittenChunk, WrittenGroup, end_of_file
-from spark_jobs.parquet.leaves import leaves_of
+from spark_jobs.parquet.leaves import schema_leaves
 from spark_jobs.parquet.pages import Press
 from spark_jobs.parquet.shreds import Shred
 
@@ -61,7 +61,7 @@ class ParquetWriter:
 
     def _begin_group(self) -> None:
         self._rows = 0
-        self._chunks = [Chunk(leaf, self._press) for field in self._schema for leaf in leaves_of(field)]
+        self._chunks = [Chunk(leaf, self._press) for leaf in schema_leaves(self._schema)]
 
     def _end_group(self) -> None:
         if self._rows:

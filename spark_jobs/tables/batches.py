@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.contract import Column, Contract, with_labels
 from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
 
 MARKER_OBJECT = -(2**31)
@@ -50,8 +50,4 @@ BATCHES_OPTIONS: dict[str, Any] = {
 }
 """How files of this table are written: as those of `index`; who looks for offsets finds their row groups."""
 
-_LABEL = pa.dictionary(pa.int32(), pa.string())
-BATCHES_WRITTEN = pa.schema(
-    [field.with_type(_LABEL) if field.name in LABEL_COLUMNS else field for field in BATCHES.schema]
-)
-"""The same table as it is handed to the writer, each label once; who reads the file finds plain strings."""
+BATCHES_WRITTEN = with_labels(BATCHES.schema, LABEL_COLUMNS)

@@ -1,5 +1,6 @@
 """What a table promises: its columns with types and meaning, and the key that names a row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,15 @@ class Column:
     type: pa.DataType
     meaning: str
     nullable: bool = False
+
+
+LABEL = pa.dictionary(pa.int32(), pa.string())
+"""A text of which there are few, as numbers that stand for them."""
+
+
+def with_labels(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """A table as it is handed to a writer, each text of these columns once; readers find plain strings."""
+    return pa.schema([field.with_type(LABEL) if field.name in names else field for field in schema])
 
 
 @dataclass(frozen=True)
