@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.bench.room import ROOT, Results, Row
+from tests.bench.room import OURS, ROOT, Results, Row
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "scale.md")
 Kept = Mapping[str, Results]
@@ -70,7 +70,8 @@ def _rivals(kept: Kept, nights: Mapping[str, Row], logs: Mapping[str, Row]) -> I
             if row.note:
                 yield Line(measured=row.title, found=f"left out: {row.note}")
             elif row.data in ours:
-                ratio = ours[row.data].records_per_second / row.records_per_second
+                seconds = row.numbers.get(OURS, ours[row.data].seconds)
+                ratio = ours[row.data].records / seconds / row.records_per_second
                 yield _at_least(f"{row.title}, {row.data}", _rate(row), ratio, goal)
 
 
