@@ -13,15 +13,16 @@ from spark_jobs.materialising.decoding import Piece
 from spark_jobs.materialising.record_table import TIMESTAMP_TYPES, RecordTable, timestamp_types
 from spark_jobs.parquet.arrow import shred_lists
 from spark_jobs.parquet.shreds import Shred, edges
-from spark_jobs.parquet.values import ByteValues, Named, Numbers
+from spark_jobs.parquet.values import Named, Numbers, byte_values
 
 Leaves = tuple[Shred, ...]
 """All columns of the table `records`."""
 _SHORT_RUN = 8
 """Rows; batches that have fewer are not worth being told of as runs."""
 LARGE_BYTES = 2**20
+"""Of a piece's keys, values and headers: smaller ones are gathered as tables first."""
 _TYPE_NAMES = [name.encode() for name in TIMESTAMP_TYPES]
-_NOTHING = ByteValues(as_bytes(b""), read_only([], np.int64), read_only([], np.int32))
+_NOTHING = byte_values(as_bytes(b""), [], [])
 
 
 def is_large(piece: Piece) -> bool:
@@ -107,13 +108,9 @@ def _bytes(data: Bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int
     is_there, rows = sizes >= 0, sizes.size
     definition = is_there.view(np.uint8)
     if is_there.all():
-        return Shred(rows=rows, values=_byte_values(data, starts, sizes), definition=definition)
-    values = _byte_values(data, starts[is_there], sizes[is_there])
+        return Shred(rows=rows, values=byte_values(data, starts, sizes), definition=definition)
+    values = byte_values(data, starts[is_there], sizes[is_there])
     return Shred(rows=rows, values=values, definition=definition, row_values=edges(is_there))
-
-
-def _byte_values(data: Bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> ByteValues:
-    return ByteValues(data, read_only(starts, np.int64), read_only(sizes, np.int32))
 
 
 def _no_headers(rows: int) -> Iterable[Shred]:

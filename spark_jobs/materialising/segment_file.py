@@ -1,9 +1,6 @@
 """One segment of the accepted log in the making: its batches as they were sent, stamped (facts §1.3)."""
 
-import secrets
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -17,28 +14,17 @@ from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import PlannedSegment, segment_path
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.scratch_file import ScratchFile
 
 
-class SegmentFile:
+class SegmentFile(ScratchFile):
     """The `.log` file of `segment`; nothing is visible in the lake before `finish`."""
 
     def __init__(self, lake: ObjectStore, partition: TopicPartition, segment: PlannedSegment) -> None:
-        self._lake, self._segment = lake, segment
-        self._key = segment_path(partition, segment)
-        self._path = lake.scratch() / f"{secrets.token_hex(8)}.log"
+        super().__init__(lake, ".log")
+        self._segment, self._key = segment, segment_path(partition, segment)
         with translated(str(self._path)):  # what is yet to be uploaded will be read again
             self._file = DirectFile(self._path, cached=lake.local_path(self._key) is None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._close()
-        finally:  # where there is no space, closing fails once more
-            self._path.unlink(missing_ok=True)
 
     def append(self, rows: BatchRows, reading: Reading | None) -> None:
         """The next batches: those of `reading`, and between them markers, which stand in no object."""
@@ -60,7 +46,7 @@ class SegmentFile:
         self._close()
         if self._file.size != self._segment.size:
             raise BrokenRun(f"{self._key}: expected {self._segment.size} bytes, found {self._file.size}")
-        self._lake.adopt(self._path, f"{folder}/{self._key}", lasting=False)
+        self._store.adopt(self._path, f"{folder}/{self._key}", lasting=False)
         return OutputFile(path=self._key, size=self._file.size, digest=self._segment.digest)
 
     def _close(self) -> None:

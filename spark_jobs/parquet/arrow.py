@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_jobs.kernels.memory import as_bytes, read_only
 from spark_jobs.parquet.dictionary import LARGEST
 from spark_jobs.parquet.shreds import Shred, edges
-from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values
+from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values, byte_values
 
 
 def shred_batch(batch: pa.RecordBatch) -> Iterator[Shred]:
@@ -89,5 +89,4 @@ def _bytes(array: "pa.Array[Any]") -> ByteValues:
     _, offsets, data = array.buffers()
     all_offsets = np.frombuffer(memoryview(offsets or bytes(4)), dtype=np.int32)
     found = all_offsets[array.offset : array.offset + len(array) + 1]
-    starts = read_only(found[:-1].astype(np.int64), np.int64)
-    return ByteValues(as_bytes(data or b""), starts, read_only(np.diff(found), np.int32))
+    return byte_values(as_bytes(data or b""), found[:-1], np.diff(found))

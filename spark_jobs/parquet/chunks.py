@@ -11,7 +11,7 @@ from spark_jobs.parquet.encoders import Encoder, Indices, PlainBytes, encode_num
 from spark_jobs.parquet.leaves import Leaf, Physical
 from spark_jobs.parquet.pages import Press, Pressed
 from spark_jobs.parquet.shreds import Shred, edges
-from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values
+from spark_jobs.parquet.values import ByteValues, Named, Numbers, Values, byte_values
 
 PAGE_BYTES = 2**20
 """Of bytes and text, after which a page ends with its row."""
@@ -69,8 +69,7 @@ def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:
         return Numbers(read_only(np.array(values.names, dtype=leaf.number_type)[places], leaf.number_type))
     starts = edges(np.array([len(name) for name in values.names], dtype=np.int64))
     data = as_bytes(b"".join(values.names))
-    sizes = np.diff(starts)[places]
-    return ByteValues(data, read_only(starts[places], np.int64), read_only(sizes, np.int32))
+    return byte_values(data, starts[places], np.diff(starts)[places])
 
 
 def _cuts(rows: Shred, encoder: Encoder) -> list[int]:
@@ -80,7 +79,7 @@ def _cuts(rows: Shred, encoder: Encoder) -> list[int]:
     if not isinstance(encoder, PlainBytes):
         return [*range(0, rows.rows, PAGE_ROWS), rows.rows]
     sizes = encoder.values.sizes
-    room = np.empty(int(sizes.sum(dtype=np.int64) + 4 * sizes.size) // PAGE_BYTES + 1, dtype=np.int64)
+    room = np.empty(encoder.most_bytes(0, sizes.size) // PAGE_BYTES + 1, dtype=np.int64)
     found = room[: find_cuts(sizes, PAGE_BYTES, room)]
     if rows.row_values is not None:
         found = np.searchsorted(rows.row_values, found)

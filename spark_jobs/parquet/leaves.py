@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.kernels.encodings import SIZE_BYTES
 from spark_jobs.parquet.thrift import Value, i32, items, struct, text
 
 
@@ -69,7 +70,9 @@ class Leaf:
     def plain(self, value: Any) -> bytes:
         """A value as pages have it: bytes with their size in front."""
         data = self.bound(value)
-        return len(data).to_bytes(4, "little") + data if self.physical is Physical.BYTE_ARRAY else data
+        return (
+            len(data).to_bytes(SIZE_BYTES, "little") + data if self.physical is Physical.BYTE_ARRAY else data
+        )
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.kernels.memory import Bytes
+from spark_jobs.kernels.memory import Bytes, read_only
 
 Places = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int64]
@@ -20,6 +20,11 @@ class ByteValues:
     data: Bytes
     starts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int32]
+
+
+def byte_values(data: Bytes, starts: npt.ArrayLike, sizes: npt.ArrayLike) -> ByteValues:
+    """The same of arrays of any kind, in the types for which kernels are compiled ahead."""
+    return ByteValues(data, read_only(starts, np.int64), read_only(sizes, np.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,15 @@
 """A file in the making: it grows in a scratch place, and comes into the store whole or not at all."""
 
-import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.scratch_file import ScratchFile
 from spark_jobs.storage.syncing import begin_sync
 
 
@@ -24,24 +23,12 @@ class Writer(Protocol):
 AnyWriter = TypeVar("AnyWriter", bound=Writer)
 
 
-class GrowingFile(ABC, Generic[AnyWriter]):
+class GrowingFile(ScratchFile, Generic[AnyWriter]):
     """Nothing is visible in the store before `finish`. Use as a context manager."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._path = store.scratch() / f"{secrets.token_hex(8)}.parquet"
+        super().__init__(store, ".parquet")
         self._output: tuple[HashedFile, AnyWriter] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.forget()
-        finally:  # where there is no space, closing fails once more
-            self._path.unlink(missing_ok=True)
 
     @property
     def size(self) -> int:
@@ -67,6 +54,9 @@ class GrowingFile(ABC, Generic[AnyWriter]):
         self.forget()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=file.size, digest=file.sha256)
+
+    def _close(self) -> None:
+        self.forget()
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[HashedFile, AnyWriter]]:
