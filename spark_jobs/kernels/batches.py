@@ -51,17 +51,31 @@ def decode_batches(
     origin: int = 0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[DecodedBatches]:
-    """The records of v2 batches in order; a piece holds at most `budget` bytes of records and one batch more.
+    """The records of v2 batches in order, in pieces of about `budget` bytes.
 
-    `headers` are of a scan of `buffer`, which begins at byte `origin` of `source`; their checksums have been
-    checked before. `limits` bound how many records and headers there may be, `limit` how many bytes.
+    A piece has at most half as much again, and one batch more. `headers` are of a scan of `buffer`, which
+    begins at byte `origin` of `source`; their checksums have been checked before. `limits` bound how many
+    records and headers there may be, `limit` how many bytes.
     """
-    first = 0
+    first, share = 0, budget
     while first < headers.rows:
         rest = headers.part(first, headers.rows)
-        payloads = decompress_batches(buffer, rest, limit=limit, budget=budget, source=source, origin=origin)
+        payloads = decompress_batches(buffer, rest, limit=limit, budget=share, source=source, origin=origin)
         yield _decode(payloads, rest, first, source, origin, limits)
         first += payloads.batches
+        share = _equal_share(rest, payloads, budget)
+
+
+def _equal_share(headers: HeaderColumns, payloads: Payloads, budget: int) -> int:
+    """How much the next piece may hold so that no small rest is left at the end, which costs as much.
+
+    What is yet to come is expected to be compressed like what came.
+    """
+    done = int(headers.size[: payloads.batches].sum())
+    left = int(headers.size[payloads.batches :].sum())
+    expected = int((payloads.end - payloads.start).sum()) * left // done
+    pieces = (expected + budget // 2) // max(budget, 1)
+    return expected // pieces if pieces > 1 else budget + budget // 2
 
 
 def _decode(

@@ -80,7 +80,7 @@ def decompress_batches(
     data = as_bytes(buffer)
     if not np.any(headers.attributes & CODEC_MASK):
         return _in_place(data, headers, budget)
-    arena = arena or Arena(min(_FIRST_ROOM * int(headers.size.sum()), 2 * budget))
+    arena = arena or Arena(min(_FIRST_ROOM * int(headers.size.sum()), budget + budget // 4))
     arena.clear()
     return _into_arena(arena, data, headers, limit, budget, source, origin)
 

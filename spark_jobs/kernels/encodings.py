@@ -102,6 +102,15 @@ def put_plain(
 
 
 @kernel
+def total_of(sizes: npt.NDArray[np.int32], first: int, stop: int) -> int:
+    """How many bytes values have together."""
+    total = 0
+    for row in range(first, stop):
+        total += sizes[row]
+    return total
+
+
+@kernel
 def find_cuts(sizes: npt.NDArray[np.int32], page_bytes: int, cuts: npt.NDArray[np.int64]) -> int:
     """How many `cuts` were made: after each, a page of plain values has at least `page_bytes`."""
     found, page = 0, 0
@@ -223,6 +232,12 @@ def _put_run(target: Bytes, at: int, value: int, length: int, width: int) -> int
         target[at] = (value >> 8 * byte) & 0xFF
         at += 1
     return at
+
+
+@kernel
+def put_run(target: Bytes, at: int, value: int, length: int, width: int) -> int:
+    """Where one value of `width` bits, so many times, ends."""
+    return _put_run(target, at, value, length, width)
 
 
 @kernel

@@ -19,7 +19,7 @@ _STORED = 0x80000000
 _MOST_PER_BYTE = 255
 _LAST_LITERALS, _LAST_MATCH, _LAST_SEQUENCE = 5, 12, 8
 """No match ends in the last 5 bytes of room or block, or begins in the last 12 of room or 8 of the block."""
-_STRIDE = 16
+_STRIDE, _HALF = 16, 8
 _SLACK = _STRIDE
 """Room behind a block: matches are copied in strides, which may write further than they need."""
 _SHORT_BYTES, _SHORT_CONTENT = 14 + 2 + _LAST_SEQUENCE, 14 + 18 + _LAST_MATCH
@@ -79,6 +79,9 @@ def _copy_match(memory: Bytes, at: int, distance: int, length: int) -> None:
     if distance >= _STRIDE:
         for copied in range(0, length, _STRIDE):
             copy_bytes(memory, at + copied, memory, at + copied - distance, _STRIDE)
+    elif distance >= _HALF:
+        for copied in range(0, length, _HALF):
+            copy_bytes(memory, at + copied, memory, at + copied - distance, _HALF)
     else:  # it repeats what it is just writing
         for to in range(at, at + length):
             memory[to] = memory[to - distance]
@@ -99,8 +102,9 @@ def _put_block(memory: Bytes, at: int, room: int, data: Bytes, start: int, end: 
             position, out = position + literals, out + literals
             distance = load_uint8(data, position) | load_uint8(data, position + 1) << 8
             position += 2
-            if length < 19 and distance >= _STRIDE and distance <= out - at:
-                copy_bytes(memory, out, memory, out - distance, _STRIDE)
+            if length < 19 and distance >= _HALF and distance <= out - at:
+                copy_bytes(memory, out, memory, out - distance, _HALF)
+                copy_bytes(memory, out + _HALF, memory, out + _HALF - distance, _HALF)
                 copy_bytes(memory, out + _STRIDE, memory, out + _STRIDE - distance, 2)
                 out += length
                 continue

@@ -11,7 +11,16 @@ from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import compiled_here
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decisions import batches_of
-from spark_jobs.kernels.encodings import BLOCK, find_cuts, put_delta, put_given_runs, put_plain, put_runs
+from spark_jobs.kernels.encodings import (
+    BLOCK,
+    find_cuts,
+    put_delta,
+    put_given_runs,
+    put_plain,
+    put_run,
+    put_runs,
+    total_of,
+)
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.memory import as_bytes, read_only
@@ -68,6 +77,8 @@ def _warm_encodings(data: bytes) -> None:
     sizes = read_only([1], np.int32)
     put_plain(target, 0, as_bytes(data), read_only([0], np.int64), sizes, 0, 1)
     find_cuts(sizes, len(data), lengths)
+    total_of(sizes, 0, 1)
+    put_run(target, 0, 1, 1, 1)
     put_given_runs(target, 0, np.zeros(1, dtype=np.int32), lengths, 1)
     for levels in (np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int32)):
         put_runs(target, 0, levels, 0, 1, 1)

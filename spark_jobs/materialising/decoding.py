@@ -22,8 +22,8 @@ from spark_jobs.protocol.record_batch import MAGIC_V2
 from spark_jobs.protocol.records import LogRecord
 from spark_jobs.storage.errors import ObjectChanged
 
-PIECE_BYTES = 8 * 2**20
-"""Bytes of decompressed records that are decoded at once, and one batch more; the cache still holds them."""
+PIECE_BYTES = 12 * 2**20
+"""Bytes of decompressed records that are decoded at once, give or take a half."""
 
 ReadBytes = Callable[[int, int, int], bytes]
 """(object order, start, length) → bytes of a staged object."""
@@ -44,7 +44,8 @@ class Piece:
     @property
     def batch_records(self) -> npt.NDArray[np.int64]:
         """How many records of each batch there are."""
-        return np.bincount(self.found.rows.batch, minlength=self.rows.rows)
+        batches = np.arange(self.rows.rows + 1)
+        return np.diff(np.searchsorted(self.found.rows.batch, batches))
 
     @property
     def is_legacy(self) -> bool:

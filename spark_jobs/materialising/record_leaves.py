@@ -77,16 +77,16 @@ class _Runs:
 
     def texts(self, texts: "pa.Array[Any]") -> Shred:
         """A text for each batch, or none."""
+        if texts.null_count == len(texts):
+            return Shred(rows=self.rows, values=_NOTHING, definition=0, has_values=False)
         is_there = np.asarray(texts.is_valid())
         encoded = texts.drop_null().dictionary_encode()
         names, places = encoded.dictionary.cast(pa.binary()).to_pylist(), np.asarray(encoded.indices)
+        values = self._named(names, places, self.lengths[is_there])
+        if is_there.all():
+            return Shred(rows=self.rows, values=values, definition=1)
         definition = np.repeat(is_there.view(np.uint8), self.lengths)
-        return Shred(
-            rows=self.rows,
-            values=self._named(names, places, self.lengths[is_there]),
-            definition=definition,
-            row_values=None if is_there.all() else edges(definition),
-        )
+        return Shred(rows=self.rows, values=values, definition=definition, row_values=edges(definition))
 
     @property
     def _are_short(self) -> bool:
@@ -106,15 +106,13 @@ def _numbers(numbers: npt.NDArray[Any]) -> Shred:
 def _bytes(data: Bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Shred:
     """Bytes where they stand; a size of -1 is null."""
     is_there, rows = sizes >= 0, sizes.size
-    definition = is_there.view(np.uint8)
     if is_there.all():
-        return Shred(rows=rows, values=byte_values(data, starts, sizes), definition=definition)
+        return Shred(rows=rows, values=byte_values(data, starts, sizes), definition=1)
     values = byte_values(data, starts[is_there], sizes[is_there])
-    return Shred(rows=rows, values=values, definition=definition, row_values=edges(is_there))
+    return Shred(rows=rows, values=values, definition=is_there.view(np.uint8), row_values=edges(is_there))
 
 
 def _no_headers(rows: int) -> Iterable[Shred]:
     """An empty list for each record: neither a key nor a value."""
-    levels, none = np.zeros(rows, dtype=np.uint8), np.zeros(rows + 1, dtype=np.int64)
-    empty = Shred(rows=rows, values=_NOTHING, definition=levels, repetition=levels, row_values=none)
+    empty = Shred(rows=rows, values=_NOTHING, definition=0, repetition=0, has_values=False)
     return empty, empty

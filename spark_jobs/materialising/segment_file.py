@@ -23,8 +23,8 @@ class SegmentFile(ScratchFile):
     def __init__(self, lake: ObjectStore, partition: TopicPartition, segment: PlannedSegment) -> None:
         super().__init__(lake, ".log")
         self._segment, self._key = segment, segment_path(partition, segment)
-        with translated(str(self._path)):  # what is yet to be uploaded will be read again
-            self._file = DirectFile(self._path, cached=lake.local_path(self._key) is None)
+        with translated(str(self._path)):
+            self._file = DirectFile(self._path, cached=self._is_read_again)
 
     def append(self, rows: BatchRows, reading: Reading | None) -> None:
         """The next batches: those of `reading`, and between them markers, which stand in no object."""

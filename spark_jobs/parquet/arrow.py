@@ -24,8 +24,7 @@ def shred_batch(batch: pa.RecordBatch) -> Iterator[Shred]:
 def _flat(array: "pa.Array[Any]", *, nullable: bool) -> Shred:
     rows = len(array)
     if not array.null_count:
-        definition = np.ones(rows, dtype=np.uint8) if nullable else None
-        return Shred(rows=rows, values=_values(array), definition=definition)
+        return Shred(rows=rows, values=_values(array), definition=1 if nullable else None)
     is_there = np.asarray(array.is_valid())
     return Shred(
         rows=rows,

@@ -17,6 +17,8 @@ PAGE_BYTES = 2**20
 """Of bytes and text, after which a page ends with its row."""
 PAGE_ROWS = 100_000
 """Of numbers: a page costs as much as thousands of them."""
+_REPEATED = 8
+"""Times that numbers come on average, to be worth a dictionary."""
 
 
 class Chunk:
@@ -25,30 +27,34 @@ class Chunk:
     def __init__(self, leaf: Leaf, press: Press) -> None:
         self.leaf, self._press = leaf, press
         self._dictionary = Dictionary(leaf.plain)
-        self.pages: list[Pressed] = []
-
-    @property
-    def size(self) -> int:
-        """Bytes of its pages, were they not compressed."""
-        return sum(page.size for page, _ in self.pages)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of its pages as they are."""
-        return sum(page.length for page, _ in self.pages)
+        self._may_use_dictionary = True
+        self._pages: list[Pressed] = []
+        self.size = self.held_bytes = 0
+        """Bytes of its pages, were they not compressed, and as they are."""
 
     def add(self, rows: Shred) -> None:
         """Append rows, one at least, as pages of their own."""
         encoder = self._encoder(rows.values)
         for first, stop in pairwise(_cuts(rows, encoder)):
-            self.pages.append(self._press.data_page(self.leaf, rows, encoder, first, stop))
+            self._keep(self._press.data_page(self.leaf, rows, encoder, first, stop))
 
-    def dictionary_page(self) -> Pressed | None:
-        """Of all entries that pages point to, if there are any."""
+    def all_pages(self) -> tuple[Pressed | None, list[Pressed]]:
+        """The dictionary's, if there is one, and the others."""
         entries = len(self._dictionary.entries)
-        return self._press.dictionary_page(self._dictionary.content, entries) if entries else None
+        dictionary = self._press.dictionary_page(self._dictionary.content, entries) if entries else None
+        return dictionary, self._pages
+
+    def _keep(self, pressed: Pressed) -> None:
+        page = pressed.page
+        self._pages.append(pressed)
+        self.size += page.size
+        self.held_bytes += page.length
+        # Spark reads values wrong that use a dictionary where values without it stand before them.
+        self._may_use_dictionary &= page.encoding is Indices.encoding or not page.values
 
     def _encoder(self, values: Values) -> Encoder:
+        if isinstance(values, Numbers) and self._dictionary.entries and self._may_use_dictionary:
+            values = _named_if_few(values)
         if isinstance(values, Named):
             indices = self._dictionary.indices(values) if self._may_use_dictionary else None
             if indices is not None:
@@ -56,10 +62,14 @@ class Chunk:
             values = _spelled_out(values, self.leaf)
         return PlainBytes(values) if isinstance(values, ByteValues) else encode_numbers(values.numbers)
 
-    @property
-    def _may_use_dictionary(self) -> bool:
-        """Until values came without it: Spark reads these wrong if pages that use it stand behind them."""
-        return all(page.encoding is Indices.encoding for page, _ in self.pages if page.values)
+
+def _named_if_few(values: Numbers) -> Named | Numbers:
+    """Whole numbers that repeat by name: a column that began with a dictionary goes on with it."""
+    if values.numbers.dtype.kind != "i":
+        return values
+    names, places = np.unique(values.numbers, return_inverse=True)
+    is_few = names.size * _REPEATED <= values.numbers.size
+    return Named(names.tolist(), places.astype(np.int32)) if is_few else values
 
 
 def _spelled_out(values: Named, leaf: Leaf) -> ByteValues | Numbers:
@@ -83,4 +93,4 @@ def _cuts(rows: Shred, encoder: Encoder) -> list[int]:
     found = room[: find_cuts(sizes, PAGE_BYTES, room)]
     if rows.row_values is not None:
         found = np.searchsorted(rows.row_values, found)
-    return [*np.unique([0, *found.tolist(), rows.rows]).tolist()]
+    return sorted({0, *found.tolist(), rows.rows})

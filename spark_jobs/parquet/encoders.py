@@ -20,6 +20,7 @@ from spark_jobs.kernels.encodings import (
     put_given_runs,
     put_plain,
     put_runs,
+    total_of,
 )
 from spark_jobs.kernels.memory import Bytes
 from spark_jobs.parquet.values import ByteValues, Counts, Places
@@ -77,8 +78,7 @@ class PlainBytes:
     values: ByteValues
 
     def most_bytes(self, first: int, stop: int) -> int:
-        size = int(self.values.sizes[first:stop].sum(dtype=np.int64))
-        return size + SIZE_BYTES * (stop - first) + SLACK
+        return total_of(self.values.sizes, first, stop) + SIZE_BYTES * (stop - first) + SLACK
 
     def put(self, target: Bytes, at: int, first: int, stop: int) -> Put:
         data, starts, sizes = self.values.data, self.values.starts, self.values.sizes

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import zstandard
 
-from spark_jobs.kernels.encodings import most_run_bytes, put_runs
+from spark_jobs.kernels.encodings import most_run_bytes, put_run, put_runs
 from spark_jobs.kernels.memory import Bytes
 from spark_jobs.parquet.encoders import Bounds, Encoder, Encoding
 from spark_jobs.parquet.leaves import Leaf
@@ -17,6 +17,7 @@ from spark_jobs.parquet.thrift import Value, i32, struct
 Fields = dict[int, Value]
 
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
+_DATA_PAGE, _RLE = i32(DATA_PAGE), i32(Encoding.RLE)
 _FIRST_ROOM = 2**20 + 2**18
 _LEVELS_SIZE = 4
 """Bytes before levels that say how many there are."""
@@ -40,10 +41,11 @@ class Page:
 
 
 class Pressed(NamedTuple):
-    """A page and its bytes, header and all, which are not kept once they are written."""
+    """A page and its bytes, which are not kept once they are written."""
 
     page: Page
-    data: bytes
+    header: bytes
+    body: bytes
 
 
 class Press:
@@ -61,51 +63,58 @@ class Press:
         target, end = self._room(room + encoder.most_bytes(*values)), 0
         encoding, bounds = Encoding.PLAIN, None  # of nothing but nulls
         for each, width in levels:
-            end = _put_levels(target, end, each, width)
+            end = _put_levels(target, end, each, slots, width)
         if values[0] < values[1]:
             encoding, (end, bounds) = encoder.encoding, encoder.put(target, end, *values)
-        header = struct({1: i32(slots), 2: i32(encoding), 3: i32(Encoding.RLE), 4: i32(Encoding.RLE)})
-        data, size = self._pressed(target[:end].data, {1: i32(DATA_PAGE)}, {5: header})
+        content = {1: i32(slots), 2: i32(encoding), 3: _RLE, 4: _RLE}
+        header, body = self._pressed(target[:end].data, {1: _DATA_PAGE}, {5: struct(content)})
         page = Page(
-            length=len(data),
-            size=size,
+            length=len(header) + len(body),
+            size=len(header) + end,
             encoding=encoding,
             rows=stop - first,
             slots=slots,
             values=values[1] - values[0],
             bounds=bounds,
         )
-        return Pressed(page, data)
+        return Pressed(page, header, body)
 
     def dictionary_page(self, content: bytes, entries: int) -> Pressed:
         """All entries of a dictionary."""
-        header = struct({1: i32(entries), 2: i32(Encoding.PLAIN)})
-        data, size = self._pressed(memoryview(content), {1: i32(DICTIONARY_PAGE)}, {7: header})
-        return Pressed(Page(length=len(data), size=size, encoding=Encoding.PLAIN), data)
+        rest = {7: struct({1: i32(entries), 2: i32(Encoding.PLAIN)})}
+        header, body = self._pressed(memoryview(content), {1: i32(DICTIONARY_PAGE)}, rest)
+        size = len(header) + len(content)
+        return Pressed(Page(length=len(header) + len(body), size=size, encoding=Encoding.PLAIN), header, body)
 
     def _room(self, size: int) -> Bytes:
         if size > self._memory.size:
             self._memory = np.empty(size, dtype=np.uint8)
         return self._memory
 
-    def _pressed(self, content: memoryview, kind: Fields, rest: Fields) -> tuple[bytes, int]:
-        """The page, and its size without compression."""
+    def _pressed(self, content: memoryview, kind: Fields, rest: Fields) -> tuple[bytes, bytes]:
+        """Header and body."""
         body = self._compressor.compress(content)
         checksum = zlib.crc32(body)
         sizes = {2: i32(len(content)), 3: i32(len(body)), 4: i32(checksum - (checksum >> 31 << 32))}
-        header = struct({**kind, **sizes, **rest}).data
-        return header + body, len(header) + len(content)
+        return struct({**kind, **sizes, **rest}).data, body
 
 
 def _levels(leaf: Leaf, rows: Shred, first: int, stop: int) -> list[tuple[Levels, int]]:
     """Those of repetition and of definition, as far as the leaf has them, and how many bits each takes."""
     chosen = slice(rows.slot(first), rows.slot(stop))
     both = ((rows.repetition, leaf.max_repetition), (rows.definition, leaf.max_definition))
-    return [(levels[chosen], most.bit_length()) for levels, most in both if levels is not None]
+    return [
+        (levels if isinstance(levels, int) else levels[chosen], most.bit_length())
+        for levels, most in both
+        if levels is not None
+    ]
 
 
-def _put_levels(target: Bytes, at: int, levels: Levels, width: int) -> int:
+def _put_levels(target: Bytes, at: int, levels: Levels, slots: int, width: int) -> int:
     start = at + _LEVELS_SIZE
-    end = put_runs(target, start, levels, 0, levels.size, width)
-    target[at:start] = np.array([end - start], dtype="<u4").view(np.uint8)
+    if isinstance(levels, int):
+        end = put_run(target, start, levels, slots, width)
+    else:
+        end = put_runs(target, start, levels, 0, slots, width)
+    target[at:start] = np.frombuffer((end - start).to_bytes(_LEVELS_SIZE, "little"), dtype=np.uint8)
     return end

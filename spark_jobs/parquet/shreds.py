@@ -14,12 +14,16 @@ from spark_jobs.parquet.values import Values
 
 Edges = npt.NDArray[np.int64]
 """How many there are before each row, and of all rows."""
-Levels = npt.NDArray[np.uint8]
+Levels = npt.NDArray[np.uint8] | int
+"""Of each slot, or the one that all of them have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shred:
-    """Rows of one leaf; without `row_slots` or `row_values` each row has one of them."""
+    """Rows of one leaf; without `row_slots` or `row_values` each row has one of them.
+
+    Without `has_values` none has a value.
+    """
 
     rows: int
     values: Values
@@ -27,6 +31,7 @@ class Shred:
     repetition: Levels | None = None
     row_slots: Edges | None = None
     row_values: Edges | None = None
+    has_values: bool = True
 
     def slot(self, row: int) -> int:
         """How many slots there are before `row`."""
@@ -34,7 +39,9 @@ class Shred:
 
     def value(self, row: int) -> int:
         """How many values there are before `row`."""
-        return row if self.row_values is None else int(self.row_values[row])
+        if self.row_values is None:
+            return row if self.has_values else 0
+        return int(self.row_values[row])
 
 
 def edges(counts: npt.NDArray[Any]) -> Edges:

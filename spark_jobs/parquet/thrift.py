@@ -16,9 +16,12 @@ class Value(NamedTuple):
     data: bytes
 
 
+_BYTES = [bytes((each,)) for each in range(256)]
+
+
 def _varint(number: int) -> bytes:
     if number < 0x80:
-        return bytes((number,))
+        return _BYTES[number]
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
@@ -81,7 +84,7 @@ def struct(fields: Mapping[int, Value | None]) -> Value:
     last = 0
     for number, value in fields.items():
         if value is not None:
-            parts += (bytes((number - last << 4 | value.kind,)), value.data)
+            parts += (_BYTES[number - last << 4 | value.kind], value.data)
             last = number
     return Value(_STRUCT, b"".join((*parts, b"\0")))
 

@@ -1,6 +1,6 @@
 """The writer of a file: tables in, row groups out, and at the end what is known of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,8 +21,8 @@ GROUP_ROWS = 2**20
 class Output(Protocol):
     """What takes a file's bytes, all of them."""
 
-    def write(self, data: bytes, /) -> Any:
-        """Append `data`."""
+    def writelines(self, parts: Sequence[bytes], /) -> Any:
+        """Append all of `parts`."""
 
 
 class ParquetWriter:
@@ -65,21 +65,26 @@ class ParquetWriter:
 
     def _end_group(self) -> None:
         if self._rows:
-            chunks = tuple(map(self._put_chunk, self._chunks))
+            parts: list[bytes] = []
+            chunks = tuple([self._finish(chunk, parts) for chunk in self._chunks])
             self._groups.append(WrittenGroup(rows=self._rows, chunks=chunks))
+            self._output.writelines(parts)
             self._begin_group()
 
-    def _put_chunk(self, chunk: Chunk) -> WrittenChunk:
-        dictionary = chunk.dictionary_page()
+    def _finish(self, chunk: Chunk, parts: list[bytes]) -> WrittenChunk:
+        """Appends what is to be written of `chunk` to `parts`."""
+        dictionary, pages = chunk.all_pages()
         written = WrittenChunk(
             leaf=chunk.leaf,
             position=self._position,
-            pages=tuple(page for page, _ in chunk.pages),
+            pages=tuple(each.page for each in pages),
             dictionary=None if dictionary is None else dictionary.page,
         )
-        self._put(b"".join(each.data for each in (dictionary, *chunk.pages) if each is not None))
+        for each in pages if dictionary is None else (dictionary, *pages):
+            parts += (each.header, each.body)
+        self._position += written.size
         return written
 
     def _put(self, data: bytes) -> None:
-        self._output.write(data)
+        self._output.writelines([data])
         self._position += len(data)

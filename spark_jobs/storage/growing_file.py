@@ -2,15 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from spark_jobs.storage.file_errors import translated
-from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.scratch_file import ScratchFile
-from spark_jobs.storage.syncing import begin_sync
 
 
 class Writer(Protocol):
@@ -18,6 +16,21 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Write the rest."""
+
+
+class WrittenFile(Protocol):
+    """What a writer writes to."""
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+
+    @property
+    def sha256(self) -> str:
+        """Of these."""
+
+    def close(self) -> None:
+        """No more will come."""
 
 
 AnyWriter = TypeVar("AnyWriter", bound=Writer)
@@ -28,7 +41,7 @@ class GrowingFile(ScratchFile, Generic[AnyWriter]):
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(store, ".parquet")
-        self._output: tuple[HashedFile, AnyWriter] | None = None
+        self._output: tuple[WrittenFile, AnyWriter] | None = None
 
     @property
     def size(self) -> int:
@@ -44,7 +57,7 @@ class GrowingFile(ScratchFile, Generic[AnyWriter]):
         """Drop everything that was written so far."""
         if self._output is not None:
             (file, writer), self._output = self._output, None
-            with translated(str(self._path)), file:
+            with translated(str(self._path)), closing(file):
                 writer.close()
 
     def finish(self, folder: str, path: str) -> OutputFile:
@@ -59,17 +72,13 @@ class GrowingFile(ScratchFile, Generic[AnyWriter]):
         self.forget()
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[HashedFile, AnyWriter]]:
+    def _opened(self) -> Iterator[tuple[WrittenFile, AnyWriter]]:
         """The file and its writer, for as long as it takes to write something."""
         with translated(str(self._path)):
             if self._output is None:
-                file = HashedFile(self._path)
-                self._output = file, self._begin(file)
-            before = self.size
+                self._output = self._begin()
             yield self._output
-        if self.size > before:
-            begin_sync(self._path)
 
     @abstractmethod
-    def _begin(self, file: HashedFile) -> AnyWriter:
-        """The writer of a new file."""
+    def _begin(self) -> tuple[WrittenFile, AnyWriter]:
+        """A new file at `_path`, and its writer."""

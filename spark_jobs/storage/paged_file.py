@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from spark_jobs.parquet.shreds import Shred
 from spark_jobs.parquet.writer import ParquetWriter
+from spark_jobs.storage.direct_file import HashedDirectFile
 from spark_jobs.storage.growing_file import GrowingFile
-from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 
 
@@ -33,5 +33,6 @@ class PagedOutput(GrowingFile[ParquetWriter]):
         """Bytes so far, those that the writer holds back among them."""
         return self.size + (self._output[1].held_bytes if self._output is not None else 0)
 
-    def _begin(self, file: HashedFile) -> ParquetWriter:
-        return ParquetWriter(file, self._schema)
+    def _begin(self) -> tuple[HashedDirectFile, ParquetWriter]:
+        file = HashedDirectFile(self._path, cached=self._is_read_again)
+        return file, ParquetWriter(file, self._schema)

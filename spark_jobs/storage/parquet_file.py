@@ -17,6 +17,7 @@ from spark_jobs.storage.growing_file import GrowingFile
 from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
 BUFFER_BYTES = 1 << 18
@@ -52,11 +53,15 @@ class ParquetOutput(GrowingFile[ArrowWriter]):
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
-        with self._opened() as (_, writer):
+        with self._opened() as (file, writer):
+            before = file.size
             writer.write_table(table)
+            if file.size > before:
+                begin_sync(self._path)
 
-    def _begin(self, file: HashedFile) -> ArrowWriter:
-        return ArrowWriter(file, self._schema, self._options)
+    def _begin(self) -> tuple[HashedFile, ArrowWriter]:
+        file = HashedFile(self._path)
+        return file, ArrowWriter(file, self._schema, self._options)
 
 
 def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time
+from functools import lru_cache
 from typing import Any
 
 from spark_jobs.config.canonical import canonical_json, digest_of
@@ -40,7 +41,7 @@ class RunInputs:
     @property
     def run_id(self) -> str:
         """The date, then what names the inputs: `2024-05-01-3f9a0c12ab34cd56`."""
-        return f"{self.day.isoformat()}-{digest_of(_plain(self))[:ID_DIGITS]}"
+        return _run_id(self)
 
     @property
     def logical_time_ms(self) -> int:
@@ -197,6 +198,11 @@ def read_inputs(lake: ObjectStore, run_id: str) -> RunInputs:
     with understood(lake.url_of(run_key(run_id, INPUTS))):
         plain = json.loads(lake.read(run_key(run_id, INPUTS)))
         return RunInputs(**{**plain, "day": date.fromisoformat(plain["day"])})
+
+
+@lru_cache
+def _run_id(inputs: RunInputs) -> str:
+    return f"{inputs.day.isoformat()}-{digest_of(_plain(inputs))[:ID_DIGITS]}"
 
 
 def _plain(inputs: RunInputs) -> dict[str, Any]:

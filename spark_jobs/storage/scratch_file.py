@@ -26,6 +26,11 @@ class ScratchFile(ABC):
         finally:  # where there is no space, closing fails once more
             self._path.unlink(missing_ok=True)
 
+    @property
+    def _is_read_again(self) -> bool:
+        """Whether the store takes its bytes, to upload them, and not the file itself."""
+        return self._store.local_path(self._path.name) is None
+
     @abstractmethod
     def _close(self) -> None:
         """Close it; closing twice is no fault."""

@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -28,6 +29,7 @@ from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.spark_session import KEEP_MEMORY
+from spark_jobs.storage.direct_file import DirectFile
 from spark_jobs.tables.records import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
@@ -67,7 +69,7 @@ def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floo
 def write_partition(capture: Path, partition: int, output: Path) -> int:
     """One partition's records in one file; how many there were."""
     records, table = 0, RecordTable(partition=partition, view=ALL, run_date=DAY)
-    with (output / f"orders-{partition}.parquet").open("wb", buffering=0) as file:
+    with closing(DirectFile(output / f"orders-{partition}.parquet")) as file:
         writer = ParquetWriter(file, SCHEMA)
         for piece in _pieces(capture, partition):
             records += piece.found.count

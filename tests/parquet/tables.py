@@ -108,11 +108,14 @@ _NUMBER: "list[pa.Field[Any]]" = [pa.field("number", pa.int64(), nullable=False)
 
 
 def mixed(parts: str, rows: int) -> tuple[bytes, list[int]]:
-    """A file, and what it holds: for each part `rows` of the same number as a run (r), or numbers (n)."""
+    """A file, and what it holds.
+
+    For each part `rows` of the same number as a run (r) or one by one (o), or of different numbers (n).
+    """
     output = BytesIO()
     writer, found = ParquetWriter(output, pa.schema(_NUMBER)), list[int]()
     for place, part in enumerate(parts):
-        numbers = np.full(rows, place % 2) if part == "r" else np.arange(rows) + 100 * place
+        numbers = np.arange(rows) + 100 * place if part == "n" else np.full(rows, place % 2)
         run = Named([place % 2], np.zeros(1, dtype=np.int32), np.array([rows], dtype=np.int64))
         writer.write_leaves(
             [Shred(rows=rows, values=run if part == "r" else Numbers(read_only(numbers, np.int64)))]

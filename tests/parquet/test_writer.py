@@ -180,6 +180,17 @@ def test_pages_that_use_the_dictionary_come_first() -> None:
     assert read(data).column("number").to_pylist() == expected
 
 
+def test_numbers_that_repeat_go_on_with_a_dictionary_that_has_begun() -> None:
+    data, expected = mixed("rorn", 8)
+    [chunk] = footer_of(data)[4][0][1]
+    pages = [Compact(data, place[1]).struct() for place in _index(data, chunk, 4)[1]]
+
+    encodings = [page[5][2] for page in pages]
+    assert encodings[:3] == [Encoding.RLE_DICTIONARY] * 3
+    assert set(encodings[3:]) == {Encoding.DELTA_BINARY_PACKED}
+    assert read(data).column("number").to_pylist() == expected
+
+
 def test_what_is_done_without_a_dictionary_asks_for_no_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     writable: list[bool] = []
 
