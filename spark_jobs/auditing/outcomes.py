@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.auditing.batch_columns import NONE, Flags, Int64s
+from spark_jobs.kernels.record_rows import OffsetRanges
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
@@ -37,16 +40,11 @@ class Outcomes:
         begun = self.is_committed & (self.first_offset < end_offset)
         return int(np.count_nonzero(begun & (self.last_offset >= end_offset)))
 
-    def uncommitted(self) -> "Outcomes":
+    def uncommitted(self) -> OffsetRanges:
         """Those of which no record may be published, by producer and first offset."""
         rows = np.flatnonzero(~self.is_committed)
         rows = rows[np.lexsort((self.first_offset[rows], self.producer_id[rows]))]
-        return Outcomes(
-            first_offset=self.first_offset[rows],
-            last_offset=self.last_offset[rows],
-            producer_id=self.producer_id[rows],
-            is_committed=self.is_committed[rows],
-        )
+        return OffsetRanges(self.producer_id[rows], self.first_offset[rows], self.last_offset[rows])
 
 
 def read_outcomes(lake: ObjectStore, key: str) -> Outcomes:
@@ -58,5 +56,5 @@ def read_outcomes(lake: ObjectStore, key: str) -> Outcomes:
         first_offset=np.asarray(table.column("first_offset")),
         last_offset=np.asarray(table.column("last_offset")),
         producer_id=np.asarray(table.column("producer_id")),
-        is_committed=np.asarray(table.column("outcome").to_numpy() == Outcome.COMMITTED.value),
+        is_committed=np.asarray(pc.equal(table.column("outcome"), pa.scalar(Outcome.COMMITTED.value))),
     )

@@ -1,30 +1,11 @@
 """What the rows of one partition show by themselves, counted part by part."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
-import numpy as np
-
-from spark_jobs.auditing.batch_columns import Int64s
 from spark_jobs.auditing.inputs import Bounds
 from spark_jobs.auditing.outcomes import Outcomes
 from spark_jobs.auditing.sequence_spans import SequenceSpans, spans_of
-from spark_jobs.auditing.uncommitted_rows import count_uncommitted
-from spark_jobs.protocol.record_batch import NO_TIMESTAMP
-
-
-class RecordColumns(NamedTuple):
-    """Rows of a topic's table, in its order."""
-
-    partition: Int64s
-    offset: Int64s
-    timestamp: Int64s
-    producer_id: Int64s
-    producer_epoch: Int64s
-    sequence: Int64s
-
-    def part(self, start: int, stop: int) -> "RecordColumns":
-        return RecordColumns._make(column[start:stop] for column in self)
+from spark_jobs.kernels.record_rows import RecordColumns, count_within, look_at
 
 
 class RecordFacts:
@@ -41,11 +22,13 @@ class RecordFacts:
         if not rows.offset.size:
             return
         self._rows += rows.offset.size
-        self._disordered += int(np.count_nonzero(np.diff(rows.offset, prepend=self._last_offset) <= 0))
-        self._last_offset = max(self._last_offset, int(rows.offset.max()))
-        self._strange += self._count_strange(rows.timestamp)
-        spans = spans_of(rows.producer_id, rows.producer_epoch, rows.sequence, rows.offset)
-        self._unwanted += count_uncommitted(spans, self._uncommitted)
+        bounds = self._bounds
+        seen = look_at(rows, self._last_offset, earliest_ms=bounds.earliest_ms, latest_ms=bounds.latest_ms)
+        self._disordered += seen.disordered
+        self._last_offset = seen.highest
+        self._strange += seen.strange
+        spans = spans_of(rows, seen)
+        self._unwanted += count_within(spans.offsets, self._uncommitted)
         self._spans.add(spans)
 
     def facts(self) -> Mapping[str, int]:
@@ -56,8 +39,3 @@ class RecordFacts:
             "uncommitted_rows": self._unwanted,
             "strange_timestamps": self._strange,
         }
-
-    def _count_strange(self, timestamp: Int64s) -> int:
-        """Kafka allows a record to have no timestamp."""
-        strange = (timestamp < self._bounds.earliest_ms) | (timestamp > self._bounds.latest_ms)
-        return int(np.count_nonzero(strange & (timestamp != NO_TIMESTAMP)))

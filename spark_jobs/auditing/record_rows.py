@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.auditing.record_facts import RecordColumns
+from spark_jobs.kernels.record_rows import RecordColumns
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_groups
 
@@ -16,14 +16,10 @@ KEYS_AT_A_TIME = 4096
 """A few are wanted, and to decode them all would cost more than all else that is read."""
 
 
-def iter_records(
-    lake: ObjectStore, keys: Sequence[str], first: int, last: int
-) -> Iterator[tuple[int, RecordColumns]]:
-    """Rows of the partitions `first` to `last` in the order of files and rows, each part of one partition."""
-    columns = list(RecordColumns._fields)
-    for key in keys:
-        for part in iter_groups(lake, key, PARTITION, first, last, columns=columns):
-            yield from _by_partition(_columns(part))
+def iter_records(lake: ObjectStore, key: str, first: int, last: int) -> Iterator[tuple[int, RecordColumns]]:
+    """Rows of the partitions `first` to `last` in the order of the file, each part of one partition."""
+    for part in iter_groups(lake, key, PARTITION, first, last, columns=list(RecordColumns._fields)):
+        yield from _by_partition(_columns(part))
 
 
 def sample_keys(lake: ObjectStore, keys: Sequence[str], partition: int, most: int) -> list[bytes]:
@@ -45,13 +41,12 @@ def sample_keys(lake: ObjectStore, keys: Sequence[str], partition: int, most: in
 
 
 def _columns(part: pa.RecordBatch) -> RecordColumns:
-    return RecordColumns._make(
-        np.asarray(part.column(name)).astype(np.int64, copy=False) for name in RecordColumns._fields
-    )
+    return RecordColumns._make(np.asarray(part.column(name)) for name in RecordColumns._fields)
 
 
 def _by_partition(rows: RecordColumns) -> Iterator[tuple[int, RecordColumns]]:
-    cuts = [0, *(np.flatnonzero(np.diff(rows.partition)) + 1).tolist(), rows.partition.size]
+    changes = np.flatnonzero(rows.partition[1:] != rows.partition[:-1]) + 1
+    cuts = [0, *changes.tolist(), rows.partition.size]
     for start, stop in pairwise(cuts):
         if start < stop:
             yield int(rows.partition[start]), rows.part(start, stop)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_jobs.auditing.batch_columns import Flags, Int64s
+from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, RowsSeen
 
 SPANS_AT_A_TIME = 1 << 18
 """Spans that are collected before they are joined, or as many as there are joined ones."""
@@ -23,23 +24,21 @@ class Spans(NamedTuple):
     def take(self, rows: Int64s | Flags) -> "Spans":
         return Spans._make(column[rows] for column in self)
 
+    @property
+    def offsets(self) -> OffsetRanges:
+        return OffsetRanges(self.producer_id, self.first_offset, self.last_offset)
 
-def spans_of(producer_id: Int64s, producer_epoch: Int64s, sequence: Int64s, offset: Int64s) -> Spans:
-    """The rows of a part of the table, in their order; rows without a producer have no sequence."""
-    known = producer_id >= 0
-    if not known.all():
-        producer_id, producer_epoch = producer_id[known], producer_epoch[known]
-        sequence, offset = sequence[known], offset[known]
-    apart = (np.diff(producer_id) != 0) | (np.diff(producer_epoch) != 0) | (np.diff(sequence) != 1)
-    first = np.append(0, np.flatnonzero(apart) + 1)[: producer_id.size]
-    last = np.append(first[1:] - 1, producer_id.size - 1)[: producer_id.size]
+
+def spans_of(rows: RecordColumns, seen: RowsSeen) -> Spans:
+    """The spans that were seen in a part of the table; rows without a producer have no sequence."""
+    first, last = seen.first, seen.last
     return Spans(
-        producer_id[first],
-        producer_epoch[first],
-        sequence[first],
-        sequence[last],
-        offset[first],
-        offset[last],
+        rows.producer_id[first],
+        rows.producer_epoch[first].astype(np.int64),
+        rows.sequence[first].astype(np.int64),
+        rows.sequence[last].astype(np.int64),
+        rows.offset[first],
+        rows.offset[last],
     )
 
 

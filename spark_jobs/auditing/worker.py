@@ -1,7 +1,7 @@
 """What runs in a Spark task of `audit`: files of some partitions in, a row of numbers for each out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,16 @@ class Counted:
 
 def count_facts(task: AuditTask) -> Counted:
     """All that is counted of some partitions."""
-    keys = hash_keys(task)
-    facts = tuple(_facts(task, keys))
+    outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
+    records, files = _record_facts(task, outcomes)
+    keys = hash_keys(replace(task, records=files))
+    facts = tuple(_facts(task, outcomes, records, keys))
     return Counted(facts=facts, doubtful=keys if any(each["keys_elsewhere"] for each in facts) else None)
 
 
-def _facts(task: AuditTask, keys: KeyHashes) -> Iterator[Facts]:
-    outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
-    records = _record_facts(task, outcomes)
+def _facts(
+    task: AuditTask, outcomes: Mapping[int, Outcomes], records: Mapping[int, Facts], keys: KeyHashes
+) -> Iterator[Facts]:
     yield from (
         {
             **_batch_facts(task.lake, each, outcomes[each.partition.partition]),
@@ -105,19 +107,27 @@ def _is_of(partition: TopicPartition, part: pa.RecordBatch) -> "pa.Array[Any]":
     return pc.and_(is_topic, pc.equal(part.column("partition"), pa.scalar(partition.partition, pa.int32())))
 
 
-def _record_facts(task: AuditTask, outcomes: Mapping[int, Outcomes]) -> dict[int, Facts]:
-    tonight, again = (_fold_records(task, files, outcomes) for files in (task.records, task.replayed))
-    return {
-        partition: {name: count + again[partition][name] for name, count in facts.items()}
-        for partition, facts in tonight.items()
+def _record_facts(
+    task: AuditTask, outcomes: Mapping[int, Outcomes]
+) -> tuple[dict[int, Facts], tuple[str, ...]]:
+    """Facts by partition, and the files that hold the night's own records of them."""
+    tonight, files = _fold_records(task, task.records, outcomes)
+    again, _ = _fold_records(task, task.replayed, outcomes)
+    facts: dict[int, Facts] = {
+        partition: {name: count + again[partition][name] for name, count in found.items()}
+        for partition, found in tonight.items()
     }
+    return facts, files
 
 
 def _fold_records(
     task: AuditTask, files: Sequence[str], outcomes: Mapping[int, Outcomes]
-) -> dict[int, Facts]:
+) -> tuple[dict[int, Facts], tuple[str, ...]]:
     folds = {partition: RecordFacts(each, task.bounds) for partition, each in outcomes.items()}
-    for partition, rows in iter_records(task.lake, files, min(folds), max(folds)):
-        if partition in folds:
-            folds[partition].add(rows)
-    return {partition: fold.facts() for partition, fold in folds.items()}
+    holding = dict[str, None]()
+    for key in files:
+        for partition, rows in iter_records(task.lake, key, min(folds), max(folds)):
+            if partition in folds:
+                folds[partition].add(rows)
+                holding[key] = None
+    return {partition: fold.facts() for partition, fold in folds.items()}, tuple(holding)

@@ -25,6 +25,7 @@ from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.memory import as_bytes, read_only
 from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, count_within, look_at
 from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
 from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.kernels.walk import walk_boundaries
@@ -45,6 +46,7 @@ def warm() -> int:
     for decoded in decode_batches(batch, headers):
         _ = decoded.records
     _warm_encodings(batch)
+    _warm_record_rows()
     checksum_castagnoli(batch)
     checksum_ieee(batch)
     return compiled_here()
@@ -84,6 +86,14 @@ def _warm_encodings(data: bytes) -> None:
         put_runs(target, 0, levels, 0, 1, 1)
     for kind in (np.int32, np.int64):
         put_delta(target, 0, read_only([1], kind), 0, 1, 32, room)
+
+
+def _warm_record_rows() -> None:
+    """In the types in which Arrow has the columns of a topic's table."""
+    short, long = read_only([0], np.int32), read_only([0], np.int64)
+    look_at(RecordColumns(short, long, long, long, short, short), 0, earliest_ms=0, latest_ms=0)
+    ranges = OffsetRanges._make(np.zeros((3, 1), np.int64))
+    count_within(ranges, ranges)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ import pytest
 
 from spark_jobs.auditing.inputs import Bounds
 from spark_jobs.auditing.outcomes import Outcomes
-from spark_jobs.auditing.record_facts import RecordColumns, RecordFacts
+from spark_jobs.auditing.record_facts import RecordFacts
+from spark_jobs.kernels.memory import read_only
+from spark_jobs.kernels.record_rows import RecordColumns
+from spark_jobs.tables.records import RECORDS
 
 BOUNDS = Bounds(earliest_ms=1000, latest_ms=2000, key_sample=0)
 OUTCOMES = Outcomes(
@@ -26,7 +29,8 @@ def _rows(*rows: dict[str, int]) -> RecordColumns:
         "sequence": -1,
     }
     return RecordColumns._make(
-        np.array([(plain | row)[name] for row in rows], dtype=np.int64) for name in RecordColumns._fields
+        read_only([(plain | row)[name] for row in rows], RECORDS.schema.field(name).type.to_pandas_dtype())
+        for name in RecordColumns._fields
     )
 
 

@@ -6,13 +6,24 @@ from hypothesis import strategies as st
 
 from spark_jobs.auditing import sequence_spans
 from spark_jobs.auditing.sequence_spans import SequenceSpans, Spans, spans_of
+from spark_jobs.kernels.memory import read_only
+from spark_jobs.kernels.record_rows import RecordColumns, look_at
 
-ROWS = st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 1), st.integers(0, 6)), max_size=30)
+ROWS = st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 1), st.integers(0, 6)), min_size=1, max_size=30)
 
 
 def _spans(rows: list[tuple[int, int, int]]) -> Spans:
     producer_id, producer_epoch, sequence = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return spans_of(producer_id, producer_epoch, sequence, np.arange(len(rows)))
+    offset = read_only(np.arange(len(rows)), np.int64)
+    columns = RecordColumns(
+        partition=read_only(np.zeros(len(rows)), np.int32),
+        offset=offset,
+        timestamp=offset,
+        producer_id=read_only(producer_id, np.int64),
+        producer_epoch=read_only(producer_epoch, np.int32),
+        sequence=read_only(sequence, np.int32),
+    )
+    return spans_of(columns, look_at(columns, -1, earliest_ms=0, latest_ms=0))
 
 
 def test_consecutive_rows_of_a_producer_are_one_span() -> None:
