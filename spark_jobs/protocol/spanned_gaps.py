@@ -5,7 +5,8 @@ look like one, and the younger one's marker speaks for itself alone. The coordin
 where each names one transaction, or because all transactions that the data can be of have ended alike.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
@@ -17,12 +18,12 @@ Doubt = tuple[int, ...]
 
 def doubts(
     parts: Sequence[PartitionTransaction], indexes: Sequence[int], known: Candidates
-) -> Iterator[Doubt | None]:
+) -> Sequence[Doubt | None]:
     """For each part of one partition, matched to `indexes`, None unless a gap leaves its outcome open."""
-    newest = NO_MATCH
-    for part, index in zip(parts, indexes, strict=True):
-        yield _doubt(part, index, newest, known)
-        newest = max(newest, index)
+    if all(part.gap is None for part in parts):
+        return (None,) * len(parts)
+    before = accumulate(indexes[:-1], max, initial=NO_MATCH)
+    return [_doubt(*each, known) for each in zip(parts, indexes, before, strict=True)]
 
 
 def _doubt(part: PartitionTransaction, index: int, newest: int, known: Candidates) -> Doubt | None:

@@ -29,6 +29,8 @@ def match_partition(parts: Sequence[PartitionTransaction], known: Candidates) ->
     if not known.transactions:
         return (NO_MATCH,) * len(parts)
     indexes = [_named(part, known) for part in parts]
+    if NO_MATCH not in indexes:
+        return tuple(indexes)  # order and time have nothing left to tell
     _match_closed(parts, indexes, known, _decided_just_before, may_repeat=True)
     _match_closed(parts, indexes, known, _decided_near, may_repeat=True)
     unclear = _match_undecided(parts, indexes, known)

@@ -1,5 +1,6 @@
 """What can become of a transaction, and what says so: column values and labels at once."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,7 +21,7 @@ class Outcome(StrEnum):
 
     @property
     def is_decided(self) -> bool:
-        return self in {Outcome.COMMITTED, Outcome.ABORTED}
+        return self is Outcome.COMMITTED or self is Outcome.ABORTED
 
 
 class Evidence(StrEnum):
@@ -79,18 +80,26 @@ class ResolvedTransaction:
     @property
     def partitions_expected(self) -> tuple[TopicPartition, ...]:
         """Those that the coordinator lists; empty where it does not say."""
-        return tuple(sorted((self.coordinator and self.coordinator.topic_partitions) or ()))
+        return tuple(sorted(self._listed()))
 
     @property
     def partitions_found(self) -> tuple[TopicPartition, ...]:
         """Those that hold data of it."""
-        return tuple(sorted({part.topic_partition for part in self.parts if part.batch_count}))
+        return tuple(sorted(self._with_data()))
 
     @property
     def markers_missing(self) -> tuple[TopicPartition, ...]:
         """Partitions that hold data of it or should have a marker, but have none."""
-        marked = {part.topic_partition for part in self.parts if part.marker is not None}
-        return tuple(sorted({*self.partitions_expected, *self.partitions_found} - marked))
+        missing = self._with_data()
+        missing.update(self._listed())
+        missing.difference_update([part.topic_partition for part in self.parts if part.marker is not None])
+        return tuple(sorted(missing))
+
+    def _listed(self) -> Collection[TopicPartition]:
+        return (self.coordinator and self.coordinator.topic_partitions) or ()
+
+    def _with_data(self) -> set[TopicPartition]:
+        return {part.topic_partition for part in self.parts if part.batch_count}
 
     @property
     def is_set_aside(self) -> bool:

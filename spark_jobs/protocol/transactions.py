@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
-from spark_jobs.protocol.partition_transactions import PartitionTransaction
+from spark_jobs.protocol.partition_transactions import PartitionTransaction, WrittenMarker
 from spark_jobs.protocol.spanned_gaps import doubts
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import SEVERAL, candidates
@@ -59,12 +59,15 @@ class ProducerTransactions:
 
 
 def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[ResolvedTransaction, ...]:
-    """An outcome for each transaction of the producer id; every part with data is in exactly one of them."""
+    """An outcome for each transaction of the producer id; every part with data is in exactly one of them.
+
+    Those that the coordinator knows come first, in the order of its log.
+    """
     known = candidates(
         group.coordinator, clock_skew_ms=context.clock_skew_ms, trust_lone_aborts=context.has_markers
     )
     match = match_partition if context.has_markers else match_batches
-    found: dict[int, list[PartitionTransaction]] = {index: [] for index in range(len(known.transactions))}
+    found: list[list[PartitionTransaction]] = [[] for _ in known.transactions]
     ambiguous: list[PartitionTransaction] = []
     left_over: list[PartitionTransaction] = []
     hidden: list[PartitionTransaction] = []
@@ -73,17 +76,21 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
     for parts in _by_partition(group.parts).values():
         indexes = match(parts, known)
         for part, index, doubt in zip(parts, indexes, doubts(parts, indexes, known), strict=True):
-            if index >= 0 and _lost_its_marker(part, known.transactions[index], context):
-                unended.append(part)
-                continue
-            target = ambiguous if index == SEVERAL else found.get(index, left_over)
-            (target if doubt is None else hidden).append(part)
-            doubted.update(doubt or ())
+            if doubt is not None:
+                hidden.append(part)
+                doubted.update(doubt)
+            elif index < 0:
+                (ambiguous if index == SEVERAL else left_over).append(part)
+            else:
+                is_unended = _lost_its_marker(part, known.transactions[index], context)
+                (unended if is_unended else found[index]).append(part)
     unclear = (Outcome.AMBIGUOUS, (Evidence.SEVERAL_FIT,))
     behind_gap = (Outcome.AMBIGUOUS, (Evidence.GAP,))
-    resolved = (_known(group, txn, tuple(found[i]), context) for i, txn in enumerate(known.transactions))
+    resolved = [_known(group, *each, context) for each in zip(known.transactions, found, strict=True)]
+    for index in doubted:
+        resolved[index] = _doubted(resolved[index])
     return (
-        *(_doubted(txn) if i in doubted else txn for i, txn in enumerate(resolved)),
+        *resolved,
         *(_unknown(group, tuple(parts), unclear) for parts in _by_epoch(ambiguous).values()),
         *(_unknown(group, (part,), behind_gap) for part in hidden),
         *(_unknown(group, (part,), _UNENDED) for part in unended),
@@ -114,11 +121,12 @@ def decide(
     txn: CoordinatorTransaction, parts: tuple[PartitionTransaction, ...], context: ResolveContext
 ) -> Decision:
     """The outcome of a transaction that the coordinator knows, from its state and the markers found."""
-    results = {_result(part) for part in parts if part.marker is not None}
-    if len(results) > 1 or (txn.result is not None and results - {txn.result}):
+    result = txn.result
+    results = {_result(part.marker) for part in parts if part.marker is not None}
+    if len(results) > 1 or (result is not None and results - {result}):
         return Outcome.CONFLICT, (Evidence.CONTRADICTION, Evidence.COORDINATOR, Evidence.MARKER)
-    if txn.result is not None:
-        return _OUTCOMES[txn.result], _evidence(txn, parts, context)
+    if result is not None:
+        return _OUTCOMES[result], _evidence(txn, parts, context)
     if results:
         return _OUTCOMES[results.pop()], (Evidence.MARKER, Evidence.AHEAD_OF_COORDINATOR)
     if txn.is_cut:
@@ -131,15 +139,15 @@ def decide(
 def _known(
     group: ProducerTransactions,
     txn: CoordinatorTransaction,
-    parts: tuple[PartitionTransaction, ...],
+    found: Iterable[PartitionTransaction],
     context: ResolveContext,
 ) -> ResolvedTransaction:
+    parts = tuple(found)
     outcome, evidence = decide(txn, parts, context)
-    data_epochs = (part.producer_epoch for part in parts if part.batch_count)
     return ResolvedTransaction(
         transactional_id=txn.transactional_id,
         producer_id=group.producer_id,
-        producer_epoch=next(data_epochs, txn.possible_epochs[0]),
+        producer_epoch=_epoch_of(txn, parts),
         outcome=outcome,
         evidence=evidence,
         coordinator=txn,
@@ -147,17 +155,25 @@ def _known(
     )
 
 
+def _epoch_of(txn: CoordinatorTransaction, parts: Iterable[PartitionTransaction]) -> int:
+    """That of its data, as found or, without any, as recorded."""
+    for part in parts:
+        if part.batch_count:
+            return part.producer_epoch
+    return txn.possible_epochs[0]
+
+
 def _evidence(
     txn: CoordinatorTransaction, parts: tuple[PartitionTransaction, ...], context: ResolveContext
 ) -> tuple[Evidence, ...]:
     """What says that a decided transaction ended so."""
-    how = Evidence.PRODUCER_EPOCH if txn.names_its_epoch else Evidence.CLOCK
     if not parts:
         return (Evidence.COORDINATOR,)
+    if context.has_markers and all(part.marker is not None for part in parts):
+        return (Evidence.COORDINATOR, Evidence.MARKER)
+    how = Evidence.PRODUCER_EPOCH if txn.names_its_epoch else Evidence.CLOCK
     if not context.has_markers:
         return (Evidence.COORDINATOR, how)
-    if all(part.marker is not None for part in parts):
-        return (Evidence.COORDINATOR, Evidence.MARKER)
     is_proven = txn.state.is_prepare and txn.topic_partitions is not None
     return (Evidence.COORDINATOR, Evidence.MARKER_MISSING, *(() if is_proven else (how,)))
 
@@ -166,14 +182,16 @@ def _resolve_left_over(
     group: ProducerTransactions, parts: Iterable[PartitionTransaction], context: ResolveContext
 ) -> Iterator[ResolvedTransaction]:
     """Parts that no transaction of the coordinator's log explains."""
+    absent = _absent(group, context)
     for same_epoch in _by_epoch(parts).values():
-        if any(_is_bumped_commit(part) for part in same_epoch):
-            yield _unknown(group, tuple(same_epoch), _decide_by_epoch(group, same_epoch, context))
+        if any(map(_is_bumped_commit, same_epoch)):
+            yield _unknown(group, tuple(same_epoch), _decide_by_epoch(same_epoch, absent))
         elif not context.has_markers:
-            yield _unknown(group, tuple(same_epoch), _decide_alone(group, same_epoch[0], context))
+            yield _unknown(group, tuple(same_epoch), _decide_alone(group, same_epoch[0], context, absent))
         else:
-            alone = (part for part in same_epoch if part.batch_count)
-            yield from (_unknown(group, (part,), _decide_alone(group, part, context)) for part in alone)
+            for part in same_epoch:
+                if part.batch_count:
+                    yield _unknown(group, (part,), _decide_alone(group, part, context, absent))
 
 
 def _is_bumped_commit(part: PartitionTransaction) -> bool:
@@ -184,12 +202,9 @@ def _is_bumped_commit(part: PartitionTransaction) -> bool:
     return marker.is_commit and marker.producer_epoch == part.producer_epoch + 1
 
 
-def _decide_by_epoch(
-    group: ProducerTransactions, parts: Iterable[PartitionTransaction], context: ResolveContext
-) -> Decision:
+def _decide_by_epoch(parts: Iterable[PartitionTransaction], absent: Evidence) -> Decision:
     """The outcome of a TV2 epoch's parts, one of which has a commit marker."""
-    absent = _absent(group, context)
-    results = {_own_result(part) for part in parts}
+    results = set(map(_own_result, parts))
     if TransactionResult.ABORT in results:
         return Outcome.CONFLICT, (Evidence.CONTRADICTION, Evidence.MARKER, absent)
     if None in results:
@@ -198,14 +213,13 @@ def _decide_by_epoch(
 
 
 def _decide_alone(
-    group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext
+    group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext, absent: Evidence
 ) -> Decision:
     """The outcome of a part by itself: its marker's, else it stays open."""
-    absent = _absent(group, context)
     if part.gap is not None:
         return Outcome.AMBIGUOUS, (Evidence.GAP, absent)
     if part.marker is not None:
-        return _OUTCOMES[_result(part)], (Evidence.MARKER, absent)
+        return _OUTCOMES[_result(part.marker)], (Evidence.MARKER, absent)
     if not context.has_coordinator_log:
         return Outcome.ONGOING, (absent,)
     if group.is_unreadable or (group.transactional_id is not None and not context.has_markers):
@@ -235,18 +249,16 @@ def _unknown(
     )
 
 
-def _result(part: PartitionTransaction) -> TransactionResult:
-    committed = part.marker is not None and part.marker.is_commit
-    return TransactionResult.COMMIT if committed else TransactionResult.ABORT
+def _result(marker: WrittenMarker) -> TransactionResult:
+    return TransactionResult.COMMIT if marker.is_commit else TransactionResult.ABORT
 
 
 def _own_result(part: PartitionTransaction) -> TransactionResult | None:
     """What the marker of a TV2 epoch's part says; a later one, where a gap hides its own, says nothing."""
     marker = part.marker
-    is_anothers = (
-        part.gap is not None and marker is not None and marker.producer_epoch > part.producer_epoch + 1
-    )
-    return None if marker is None or is_anothers else _result(part)
+    if marker is None or (part.gap is not None and marker.producer_epoch > part.producer_epoch + 1):
+        return None
+    return _result(marker)
 
 
 def _data_epoch(part: PartitionTransaction) -> int:

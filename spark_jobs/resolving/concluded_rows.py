@@ -1,6 +1,6 @@
 """Transactions after the night's cut as rows: of their table, for partitions, for coordinators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.hanging import HangingTransaction, hanging_transaction
+from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.resolving.cuts import Numbers
 from spark_jobs.resolving.fates import Cut, Fates
 from spark_jobs.resolving.joined_files import JoinedFile
 from spark_jobs.resolving.joined_rows import NONE, OUTCOMES
-from spark_jobs.resolving.part_rows import PART, Part, partition_transaction
+from spark_jobs.resolving.part_rows import PART, partition_transactions
 from spark_jobs.tables.transactions import TRANSACTIONS
 
 BIN = "bin"
@@ -74,34 +75,38 @@ def transactions_table(
     file: JoinedFile, fates: Fates, cut: Cut, partitions: Sequence[TopicPartition], now: int
 ) -> pa.Table:
     """Rows of `TRANSACTIONS`."""
-    count = file.transactions.num_rows
-    held_back, commands = np.zeros(count, dtype=np.int64), [list[str]() for _ in range(count)]
-    hanging = file.outcome == OUTCOMES.index(Outcome.HANGING)
-    for number, part in _undecided_parts(file):
-        burden = _burden(part, cut, partitions[part.partition], now)
+    held_back = np.zeros(file.transactions.num_rows, dtype=np.int64)
+    is_hanging = file.outcome == OUTCOMES.index(Outcome.HANGING)
+    commands: dict[int, list[str]] = {}
+    for number, partition, part in _undecided_parts(file, partitions):
+        burden = _burden(part, partition, cut, now)
         held_back[number] += burden.held_back
-        if hanging[number] and part.is_open:
-            commands[number].append(burden.abort_command())
+        if is_hanging[number] and part.marker is None:
+            commands.setdefault(number, []).append(burden.abort_command())
     kind = TRANSACTIONS.schema.field("abort_commands").type
+    by_number = [commands.get(number, ()) for number in range(len(held_back))]
     table = (
         file.transactions.append_column("published", pa.array(fates.is_published))
         .append_column("held_back", pa.array(held_back))
-        .append_column("abort_commands", pa.array(commands, kind))
+        .append_column("abort_commands", pa.array(by_number, kind))
     )
     return TRANSACTIONS.cast(table.filter(pa.array(fates.is_listed)))
 
 
-def _undecided_parts(file: JoinedFile) -> list[tuple[int, Part]]:
+def _undecided_parts(
+    file: JoinedFile, partitions: Sequence[TopicPartition]
+) -> Iterator[tuple[int, int, PartitionTransaction]]:
+    """The parts that somebody has to decide, each behind the numbers of its transaction and its partition."""
     chosen = (file.is_undecided & ~file.is_set_aside)[file.transaction] & (file.parts["batches"] > 0)
-    rows = map(Part._make, file.parts[chosen].tolist())
-    return list(zip(file.transaction[chosen].tolist(), rows, strict=True))
+    rows, numbers = file.parts[chosen], file.transaction[chosen].tolist()
+    return zip(numbers, rows["partition"].tolist(), partition_transactions(rows, partitions), strict=True)
 
 
-def _burden(part: Part, cut: Cut, topic_partition: TopicPartition, now: int) -> HangingTransaction:
+def _burden(part: PartitionTransaction, partition: int, cut: Cut, now: int) -> HangingTransaction:
     """What the part holds back: everything from where its partition is decided, if it is the oldest there."""
     return hanging_transaction(
-        partition_transaction(part, topic_partition),
-        last_stable_offset=int(cut.decided[part.partition]),
-        high_watermark=int(cut.ends[part.partition]),
+        part,
+        last_stable_offset=int(cut.decided[partition]),
+        high_watermark=int(cut.ends[partition]),
         now=now,
     )

@@ -1,21 +1,24 @@
 """What runs in a Spark task to resolve some buckets: parts and timelines of the same producers, joined."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext
 from spark_jobs.resolving.buckets import BUCKET, read_grouped
 from spark_jobs.resolving.cuts import Offsets
-from spark_jobs.resolving.joined_files import Reach, joined_file
-from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin
-from spark_jobs.resolving.part_rows import PARTS, Part, partition_transaction, parts_in
+from spark_jobs.resolving.grouped_parts import GroupedParts
+from spark_jobs.resolving.joined_files import JoinedFile, Reach
+from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin, parts_table
+from spark_jobs.resolving.part_rows import PARTS, partition_transactions, parts_in
 from spark_jobs.resolving.producer_outcomes import resolve_producer
 from spark_jobs.resolving.timeline_rows import transactions_in
 from spark_jobs.resolving.uncollected import uncollected
@@ -53,42 +56,52 @@ class JoinTask:
 
 def resolve_buckets(task: JoinTask) -> Joined:
     """Resolves every producer of the buckets, and writes transactions and their parts."""
-    parts = read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS)
+    parts = parts_in(read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS))
     timelines = read_grouped(task.lake, task.timelines, BUCKET, task.buckets, schema=TIMELINES.schema)
-    night = task.night
-    marked = dict(zip(night.partitions, night.has_markers, strict=True))
-    rows = JoinedRows(now=night.context.now, marked=marked)
     with uncollected():
-        for producer in producers_in(parts, timelines):
-            resolve_into(rows, producer, night)
-        resolved, transactions = rows.parts_table(), rows.transactions_table()
+        resolved, transactions = _resolve(parts, timelines, task.night)
+    file = JoinedFile(
+        parts=resolved.rows, transaction=resolved.transaction, transactions=transactions, reach=task.reach
+    )
     return Joined(
         number=task.number,
-        parts=_put(task, f"parts-{task.number:05d}.parquet", resolved),
+        parts=_put(task, f"parts-{task.number:05d}.parquet", parts_table(resolved)),
         transactions=_put(task, f"transactions-{task.number:05d}.parquet", transactions),
-        undecided=joined_file(resolved, transactions, task.reach).oldest_undecided(task.ends),
+        undecided=file.oldest_undecided(task.ends),
     )
+
+
+def _resolve(parts: Rows, timelines: pa.Table, night: Night) -> tuple[GroupedParts, pa.Table]:
+    """The parts by transaction, and rows of `JOINED_TRANSACTIONS`."""
+    marked = dict(zip(night.partitions, night.has_markers, strict=True))
+    rows = JoinedRows(now=night.context.now, marked=marked, parts=parts)
+    for producer in producers_in(parts, timelines, night.partitions):
+        resolve_into(rows, producer, night.context)
+    grouped = rows.grouped()
+    return grouped, rows.transactions_table(grouped)
 
 
 @dataclass(slots=True)
 class Producer:
-    """Everything about one producer id."""
+    """Everything about one producer id; `places` are those of its parts among all."""
 
     producer_id: int
+    places: range
     transactional_id: str | None = None
     is_unreadable: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PartitionTransaction] = field(default_factory=list)
     coordinator: list[CoordinatorTransaction] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
 
 
-def producers_in(parts: pa.Table, timelines: pa.Table) -> Iterator[Producer]:
-    """The producers of some buckets by id; `parts` of schema `PARTS`, `timelines` of that contract."""
-    producers: dict[int, Producer] = {}
-    rows = parts_in(parts)
-    ids = np.unique(np.concatenate((rows["producer_id"], timelines.column("producer_id").to_numpy())))
-    for producer_id in ids.tolist():
-        producers[producer_id] = Producer(producer_id)
+def producers_in(
+    parts: Rows, timelines: pa.Table, partitions: Sequence[TopicPartition]
+) -> Iterator[Producer]:
+    """The producers of some buckets by id; `parts` as `parts_in` has them, `timelines` of that contract."""
+    ids = np.unique(np.concatenate((parts["producer_id"], timelines.column("producer_id").to_numpy())))
+    edges = [*np.searchsorted(parts["producer_id"], ids).tolist(), len(parts)]
+    places = map(range, edges, edges[1:])
+    producers = {each: Producer(each, own) for each, own in zip(ids.tolist(), places, strict=True)}
     owners = ("producer_id", "transactional_id", "is_unreadable")
     for producer_id, owner, is_unreadable in zip(
         *(timelines.column(name).to_pylist() for name in owners), strict=True
@@ -98,10 +111,11 @@ def producers_in(parts: pa.Table, timelines: pa.Table) -> Iterator[Producer]:
     for txn, coordinator_partition, is_news in transactions_in(_in_log_order(timelines)):
         producer = producers[txn.producer_id]
         producer.coordinator.append(txn)
-        producer.origins.append(Origin(coordinator_partition=coordinator_partition, is_news=is_news))
-    for row in rows.tolist():
-        producers[row[2]].parts.append(Part._make(row))
-    yield from producers.values()
+        producer.origins.append(Origin(coordinator_partition, is_news))
+    seen = partition_transactions(parts, partitions)
+    for producer in producers.values():
+        producer.parts.extend(islice(seen, len(producer.places)))
+        yield producer
 
 
 def _in_log_order(timelines: pa.Table) -> pa.Table:
@@ -109,18 +123,13 @@ def _in_log_order(timelines: pa.Table) -> pa.Table:
     return told.sort_by([("coordinator_partition", "ascending"), ("first_record_offset", "ascending")])
 
 
-def resolve_into(rows: JoinedRows, producer: Producer, night: Night) -> None:
+def resolve_into(rows: JoinedRows, producer: Producer, context: ResolveContext) -> None:
     """Adds the producer's transactions to `rows`."""
-    by_id: dict[int, Part] = {}
     marked: list[PartitionTransaction] = []
-    unmarked: list[tuple[PartitionTransaction, int]] = []
+    unmarked: list[PartitionTransaction] = []
     for part in producer.parts:
-        seen = partition_transaction(part, night.partitions[part.partition])
-        by_id[id(seen)] = part
-        if part.is_open and not night.has_markers[part.partition]:
-            unmarked.append((seen, part.first_epoch))
-        else:
-            marked.append(seen)
+        is_unmarked = part.marker is None and not rows.marked[part.topic_partition]
+        (unmarked if is_unmarked else marked).append(part)
     group = ProducerTransactions(
         producer_id=producer.producer_id,
         transactional_id=producer.transactional_id,
@@ -128,10 +137,9 @@ def resolve_into(rows: JoinedRows, producer: Producer, night: Night) -> None:
         coordinator=tuple(producer.coordinator),
         is_unreadable=producer.is_unreadable,
     )
-    origins = dict(zip(map(id, producer.coordinator), producer.origins, strict=True))
-    for resolved in resolve_producer(group, night.context, unmarked=unmarked):
-        parts = [by_id[id(part)] for part in resolved.parts]
-        rows.add(resolved, parts, origins.get(id(resolved.coordinator)))
+    resolved = resolve_producer(group, context, unmarked=unmarked)
+    place_of = dict(zip(map(id, producer.parts), producer.places, strict=True))
+    rows.add(resolved, producer.origins, [place_of[id(part)] for each in resolved for part in each.parts])
 
 
 def _put(task: JoinTask, path: str, table: pa.Table) -> str:

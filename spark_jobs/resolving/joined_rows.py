@@ -3,16 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
+from spark_jobs.kernels.producers import Rows
+from spark_jobs.protocol.coordinator_log import TransactionState
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
-from spark_jobs.resolving.part_rows import PART, Part
+from spark_jobs.resolving.cuts import Flags
+from spark_jobs.resolving.decisions import Decisions, decisions_of
+from spark_jobs.resolving.grouped_parts import GroupedParts
+from spark_jobs.resolving.part_rows import PART
+from spark_jobs.resolving.patience import Patience
 from spark_jobs.resolving.sentences import sentence_of
 from spark_jobs.tables.transactions import TRANSACTIONS
 
@@ -20,10 +26,7 @@ OUTCOMES = tuple(Outcome)
 CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 COMMITTED, ABORTED = CODE_OF[Outcome.COMMITTED], CODE_OF[Outcome.ABORTED]
 NONE = -1
-KEEP_MS = 7 * 86_400_000
-"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
-LATE_MS = 86_400_000
-"""How long to wait for data of partitions that are not known, or whose markers nobody copies."""
+_LABELS = {state: state.label for state in TransactionState}
 
 JOINED_PARTS = pa.schema(
     [
@@ -63,142 +66,156 @@ class Joined:
     undecided: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """Which partition of the coordinator's log tells of a transaction, and whether tonight's records do."""
 
-    coordinator_partition: int
-    is_news: bool
+    coordinator_partition: int = NONE
+    is_news: bool = False
+
+
+NOWHERE = Origin()
+"""Of what no coordinator tells."""
+
+Columns = dict[str, Any]
+Missing = tuple[TopicPartition, ...]
 
 
 @dataclass(slots=True)
 class JoinedRows:
-    """Collects transactions; `now` is the run's time, `marked` says of known partitions if markers come."""
+    """Collects transactions; `now` is the run's time, `parts` are all that they are made of.
+
+    `marked` says of the known partitions, in the order of their numbers, if markers come. `places` are those
+    of the transactions' parts, one transaction after the other.
+    """
 
     now: int
     marked: Mapping[TopicPartition, bool]
-    parts: list[Part] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    transactions: list[tuple[Any, ...]] = field(default_factory=list)
+    parts: Rows
+    transactions: list[ResolvedTransaction] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
 
-    def add(self, resolved: ResolvedTransaction, parts: Sequence[Part], origin: Origin | None) -> None:
-        """One transaction with its parts as rows, in the order of `resolved.parts`."""
-        is_news = any(part.is_news for part in parts) or (origin is not None and origin.is_news)
-        missing = resolved.markers_missing
-        self.numbers.extend([len(self.transactions)] * len(parts))
-        self.parts.extend(parts)
-        self.transactions.append(
-            (
-                *self._described(resolved, parts, missing),
-                CODE_OF[resolved.outcome],
-                Evidence.TIMEOUT in resolved.evidence,
-                resolved.is_set_aside,
-                is_news,
-                self._is_ended(resolved, missing),
-                NONE if origin is None else origin.coordinator_partition,
-                NONE if resolved.coordinator is None else resolved.coordinator.first_record_offset,
-            )
+    def add(
+        self, resolved: Sequence[ResolvedTransaction], origins: Sequence[Origin], places: Iterable[int]
+    ) -> None:
+        """Transactions with their parts' places; the first of them have `origins`, the others none."""
+        self.transactions.extend(resolved)
+        self.origins.extend(origins)
+        self.origins.extend([NOWHERE] * (len(resolved) - len(origins)))
+        self.places.extend(places)
+
+    def grouped(self) -> GroupedParts:
+        """The parts by transaction."""
+        counts = [len(each.parts) for each in self.transactions]
+        return GroupedParts(
+            rows=self.parts[np.array(self.places, dtype=np.int64)],
+            transaction=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+            count=len(counts),
         )
 
-    def _described(
-        self, resolved: ResolvedTransaction, parts: Sequence[Part], missing: tuple[TopicPartition, ...]
-    ) -> tuple[Any, ...]:
-        coordinator = resolved.coordinator
-        with_data = [part for part in parts if part.batches]
-        first_offsets: dict[TopicPartition, int] = {}
-        for part, each in zip(parts, resolved.parts, strict=True):
-            if part.batches:
-                first_offsets.setdefault(each.topic_partition, part.first_offset)
-        found = sorted(first_offsets)
-        return (
-            resolved.transactional_id,
-            resolved.producer_id,
-            resolved.producer_epoch,
-            resolved.outcome.value,
-            resolved.evidence,
-            sentence_of(resolved),
-            *_coordinators_view(coordinator),
-            min((part.first_timestamp for part in with_data), default=None)
-            if coordinator is None
-            else coordinator.start_timestamp_ms,
-            _end_timestamp(resolved),
-            None
-            if coordinator is None or coordinator.topic_partitions is None
-            else list(map(name_of, resolved.partitions_expected)),
-            list(map(name_of, found)),
-            list(map(name_of, missing)),
-            sum(part.batches for part in with_data),
-            sum(part.records for part in with_data),
-            [first_offsets[partition] for partition in found],
-            () if coordinator is None else coordinator.coordinator_epochs,
-            None if resolved.outcome.is_decided else self._age(resolved, parts),
-        )
+    def transactions_table(self, parts: GroupedParts) -> pa.Table:
+        """Rows of `JOINED_TRANSACTIONS`; `parts` are those of `grouped`."""
+        missing = [each.markers_missing for each in self.transactions]
+        decisions = decisions_of(self.transactions)
+        columns = {
+            **self._resolved(missing),
+            **_decided(decisions),
+            **self._told(parts),
+            **self._seen(parts),
+            "is_ended": self._is_ended(decisions, parts, missing),
+        }
+        arrays = [_array(columns[each.name], each.type) for each in JOINED_TRANSACTIONS]
+        return pa.table(arrays, schema=JOINED_TRANSACTIONS)
 
-    def _age(self, resolved: ResolvedTransaction, parts: Sequence[Part]) -> int | None:
+    def _resolved(self, missing: Sequence[Missing]) -> Columns:
+        """What the rules say of each by itself."""
+        resolved = self.transactions
+        return {
+            "transactional_id": [each.transactional_id for each in resolved],
+            "producer_id": [each.producer_id for each in resolved],
+            "producer_epoch": [each.producer_epoch for each in resolved],
+            "sentence": list(map(sentence_of, resolved, missing)),
+            "partitions_expected": list(map(_names_expected, resolved)),
+            "markers_missing": [names_of(each) for each in missing],
+            "age_ms": [None if each.outcome.is_decided else self._age(each) for each in resolved],
+            "set_aside": [each.is_set_aside for each in resolved],
+        }
+
+    def _told(self, parts: GroupedParts) -> Columns:
+        """What the coordinator's log tells, or times of batches and markers where it does not."""
+        told = [each.coordinator for each in self.transactions]
+        starts = pa.array([each and each.start_timestamp_ms for each in told], pa.int64())
+        ends = pa.array([each and each.end_timestamp_ms for each in told], pa.int64())
+        return {
+            "state": [each and _LABELS[each.state] for each in told],
+            "transaction_version": [each and each.client_transaction_version for each in told],
+            "transaction_timeout_ms": [each and each.transaction_timeout_ms for each in told],
+            "start_timestamp": pc.coalesce(starts, parts.least("first_timestamp", parts.has_data)),
+            "end_timestamp": pc.coalesce(ends, parts.least("marker_timestamp", parts.has_marker)),
+            "coordinator_epochs": [() if each is None else each.coordinator_epochs for each in told],
+            "coordinator_partition": [each.coordinator_partition for each in self.origins],
+            "first_record_offset": [NONE if each is None else each.first_record_offset for each in told],
+        }
+
+    def _seen(self, parts: GroupedParts) -> Columns:
+        """What partitions hold."""
+        beginnings, starts = parts.beginnings()
+        names = pa.array(map(str, self.marked), pa.string())
+        is_news = parts.any_of(parts.rows["is_news"] != 0)
+        return {
+            "batches": parts.total("batches"),
+            "records": parts.total("records"),
+            "partitions_found": pa.ListArray.from_arrays(starts, names.take(beginnings["partition"])),
+            "first_offsets": pa.ListArray.from_arrays(starts, pa.array(beginnings["first_offset"])),
+            "is_news": is_news | np.array([each.is_news for each in self.origins], dtype=np.bool_),
+        }
+
+    def _age(self, resolved: ResolvedTransaction) -> int | None:
         """Time since the last batch, or since the coordinator's last record of one without any."""
         coordinator = resolved.coordinator
-        last = max((part.last_timestamp for part in parts), default=None)
+        last = max((part.last_timestamp for part in resolved.parts), default=None)
         if last is None and coordinator is not None:
             last = coordinator.last_update_timestamp_ms
         return None if last is None else max(self.now - last, 0)
 
-    def _is_ended(self, resolved: ResolvedTransaction, missing: tuple[TopicPartition, ...]) -> bool:
+    def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
-        evidence = resolved.evidence
-        if not resolved.outcome.is_decided or Evidence.TIMEOUT in evidence or Evidence.GAP in evidence:
-            return False
-        if not all(part.marker is not None for part in resolved.parts):
-            return False
-        coordinator = resolved.coordinator
-        if coordinator is None:
-            return True
-        waited = self.now - coordinator.last_update_timestamp_ms
-        return coordinator.state.is_complete and waited >= self._patience(coordinator, missing)
-
-    def _patience(self, coordinator: CoordinatorTransaction, missing: tuple[TopicPartition, ...]) -> int:
-        """How long more of a completed transaction may come, in ms, on partitions where nothing has yet."""
-        if coordinator.topic_partitions is None:
-            return KEEP_MS
-        if any(self.marked.get(partition, False) for partition in missing):
-            return KEEP_MS
-        return LATE_MS if missing else 0
-
-    def parts_table(self) -> pa.Table:
-        """Rows of `JOINED_PARTS`."""
-        rows = np.array(self.parts, dtype=PART)
-        columns = [pa.array(self.numbers, pa.int32()), *(pa.array(rows[name]) for name in PART.names or ())]
-        return pa.table(columns, schema=JOINED_PARTS)
-
-    def transactions_table(self) -> pa.Table:
-        """Rows of `JOINED_TRANSACTIONS`."""
-        if not self.transactions:
-            return JOINED_TRANSACTIONS.empty_table()
-        columns: Iterable[Sequence[Any]] = zip(*self.transactions, strict=True)
-        arrays = [
-            pa.array(column, each.type) for column, each in zip(columns, JOINED_TRANSACTIONS, strict=True)
-        ]
-        return pa.table(arrays, schema=JOINED_TRANSACTIONS)
+        patience = Patience(now=self.now, marked=self.marked)
+        told = (each.coordinator for each in self.transactions)
+        is_over = np.fromiter(map(patience.is_over, told, missing), np.bool_, len(missing))
+        found: Flags = decisions.is_final & ~parts.any_of(~parts.has_marker) & is_over
+        return found
 
 
-def _coordinators_view(coordinator: CoordinatorTransaction | None) -> tuple[Any, Any, Any]:
-    """State, version and timeout, if the coordinator tells."""
-    if coordinator is None:
-        return None, None, None
-    return (
-        coordinator.state.label,
-        coordinator.client_transaction_version,
-        coordinator.transaction_timeout_ms,
-    )
+def parts_table(parts: GroupedParts) -> pa.Table:
+    """Rows of `JOINED_PARTS`."""
+    columns = [parts.transaction, *(np.ascontiguousarray(parts.rows[name]) for name in PART.names or ())]
+    return pa.table([pa.array(each) for each in columns], schema=JOINED_PARTS)
+
+
+def _decided(decisions: Decisions) -> Columns:
+    """What follows from outcome and evidence alone."""
+    return {
+        "outcome": decisions.column(lambda outcome, _: outcome.value, pa.string()),
+        "evidence": decisions.column(lambda _, evidence: evidence, pa.list_(pa.string())),
+        "outcome_code": decisions.column(lambda outcome, _: CODE_OF[outcome], pa.int8()),
+        "timed_out": decisions.column(lambda _, evidence: Evidence.TIMEOUT in evidence, pa.bool_()),
+    }
+
+
+def _array(column: Any, kind: pa.DataType) -> "pa.Array[Any]":
+    return column if isinstance(column, pa.Array) else pa.array(column, kind)
+
+
+def _names_expected(resolved: ResolvedTransaction) -> tuple[str, ...] | None:
+    """The partitions that the coordinator lists, if it says."""
+    coordinator = resolved.coordinator
+    if coordinator is None or coordinator.topic_partitions is None:
+        return None
+    return names_of(resolved.partitions_expected)
 
 
 @lru_cache(maxsize=1 << 16)
-def name_of(partition: TopicPartition) -> str:
-    """`topic-partition`, remembered: they come again with every transaction."""
-    return str(partition)
-
-
-def _end_timestamp(resolved: ResolvedTransaction) -> int | None:
-    """When it was decided: by the coordinator's clock, else by the first marker's."""
-    if resolved.coordinator is not None and resolved.coordinator.end_timestamp_ms is not None:
-        return resolved.coordinator.end_timestamp_ms
-    return min((part.marker.timestamp for part in resolved.parts if part.marker is not None), default=None)
+def names_of(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
+    """Each as `topic-partition`, remembered: they come again with every transaction."""
+    return tuple(map(str, partitions))

@@ -1,7 +1,7 @@
 """Transactions as partitions saw them, as columns: from the night's table and from what waited before it."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,9 @@ def parts_of_night(table: pa.Table, numbers: Mapping[TopicPartition, int]) -> Ro
         rows[name] = (column.fill_null(NO_MARKER) if column.null_count else column).to_numpy(
             zero_copy_only=False
         )
-    names = zip(table.column("topic").to_pylist(), table.column("partition").to_pylist(), strict=True)
-    rows["partition"] = [numbers[TopicPartition(str(topic), int(number or 0))] for topic, number in names]
+    named = zip(table.column("topic").to_pylist(), table.column("partition").to_pylist(), strict=True)
+    plain: Mapping[Any, int] = numbers  # a pair finds what its equal, the partition, would
+    rows["partition"] = [plain[name] for name in named]
     rows["is_news"] = 1
     return rows
 
@@ -116,62 +117,61 @@ def part_order(rows: Rows) -> npt.NDArray[np.int64]:
     return order
 
 
-class Part(NamedTuple):
-    """A row of `PART`."""
-
-    partition: int
-    is_news: int
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    batches: int
-    records: int
-    first_timestamp: int
-    last_timestamp: int
-    marker_offset: int
-    marker_timestamp: int
-    gap_first_offset: int
-    gap_last_offset: int
-    coordinator_epoch: int
-    producer_epoch: int
-    first_epoch: int
-    marker_epoch: int
-    marker_type: int
-    began_before: int
-    timed_out: int
-
-    @property
-    def is_open(self) -> bool:
-        """No marker has closed it on its partition."""
-        return self.marker_type == NO_MARKER
+_SEEN = (
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "first_epoch",
+    "first_offset",
+    "last_offset",
+    "batches",
+    "first_timestamp",
+    "last_timestamp",
+)
+_GAP = ("gap_first_offset", "gap_last_offset")
+_MARKER = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
 
 
-def partition_transaction(part: Part, topic_partition: TopicPartition) -> PartitionTransaction:
-    """`part` as the rules want it."""
-    return PartitionTransaction(
-        topic_partition=topic_partition,
-        producer_id=part.producer_id,
-        producer_epoch=part.producer_epoch,
-        first_offset=part.first_offset,
-        last_offset=part.last_offset,
-        batch_count=part.batches,
-        first_timestamp=part.first_timestamp,
-        last_timestamp=part.last_timestamp,
-        marker=None if part.is_open else _marker(part),
-        first_epoch=None if part.first_epoch == part.producer_epoch else part.first_epoch,
-        gap=None if part.gap_first_offset == NO_OFFSET else _gap(part),
-    )
+def partition_transactions(
+    rows: Rows, partitions: Sequence[TopicPartition]
+) -> Iterator[PartitionTransaction]:
+    """`rows` of `PART` as the rules want them, each when it is asked for; `partitions` are by number."""
+    markers = map(_marker, *(rows[name].tolist() for name in _MARKER))
+    gaps = map(_gap, *(rows[name].tolist() for name in _GAP))
+    seen = (rows[name].tolist() for name in _SEEN)
+    for number, producer_id, epoch, first_epoch, first, last, batches, began, ended, marker, gap in zip(
+        *seen, markers, gaps, strict=True
+    ):
+        yield PartitionTransaction(
+            topic_partition=partitions[number],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            first_offset=first,
+            last_offset=last,
+            batch_count=batches,
+            first_timestamp=began,
+            last_timestamp=ended,
+            marker=marker,
+            first_epoch=None if first_epoch == epoch else first_epoch,
+            gap=gap,
+        )
 
 
-def _gap(part: Part) -> SpannedGap:
-    return SpannedGap(first_offset=part.gap_first_offset, last_offset=part.gap_last_offset)
+def _gap(first_offset: int, last_offset: int) -> SpannedGap | None:
+    if first_offset == NO_OFFSET:
+        return None
+    return SpannedGap(first_offset=first_offset, last_offset=last_offset)
 
 
-def _marker(part: Part) -> WrittenMarker:
+def _marker(
+    kind: int, offset: int, epoch: int, coordinator_epoch: int, timestamp: int
+) -> WrittenMarker | None:
+    if kind == NO_MARKER:
+        return None
     return WrittenMarker(
-        offset=part.marker_offset,
-        producer_epoch=part.marker_epoch,
-        coordinator_epoch=part.coordinator_epoch,
-        timestamp=part.marker_timestamp,
-        is_commit=part.marker_type == _COMMIT,
+        offset=offset,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=timestamp,
+        is_commit=kind == _COMMIT,
     )

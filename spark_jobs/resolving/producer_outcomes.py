@@ -19,15 +19,15 @@ def resolve_producer(
     group: ProducerTransactions,
     context: ResolveContext,
     *,
-    unmarked: Sequence[tuple[PartitionTransaction, int]] = (),
+    unmarked: Sequence[PartitionTransaction] = (),
 ) -> tuple[ResolvedTransaction, ...]:
-    """An outcome for each transaction; `unmarked` are open parts of captures, each with its first epoch."""
-    resolved = list(resolve(group, context))
+    """An outcome for each transaction, in the order of `resolve`; `unmarked` are open parts of captures."""
     if not unmarked:
-        return tuple(resolved)
+        return resolve(group, context)
+    resolved = list(resolve(group, context))
     known = candidates(group.coordinator, clock_skew_ms=context.clock_skew_ms, trust_lone_aborts=False)
-    for part, first_epoch in unmarked:
-        index = transaction_of(part, first_epoch, known)
+    for part in unmarked:
+        index = transaction_of(part, known)
         if index >= 0:
             resolved[index] = _with_part(resolved[index], part, context)
         else:
@@ -35,8 +35,9 @@ def resolve_producer(
     return tuple(resolved)
 
 
-def transaction_of(part: PartitionTransaction, first_epoch: int, known: Candidates) -> int:
+def transaction_of(part: PartitionTransaction, known: Candidates) -> int:
     """The index of the one transaction that all of an open part's batches are of, NO_MATCH or SEVERAL."""
+    first_epoch = part.producer_epoch if part.first_epoch is None else part.first_epoch
     ends = (
         replace(part, producer_epoch=first_epoch, last_timestamp=part.first_timestamp),
         replace(part, first_timestamp=part.last_timestamp),

@@ -1,5 +1,6 @@
 """Outcomes in words: what became of a transaction, and why, for people who do not know the codes."""
 
+from collections.abc import Sized
 from functools import cache
 
 from spark_jobs.protocol.coordinator_log import TransactionState
@@ -25,15 +26,15 @@ _WORDS = {
 }
 
 
-def sentence_of(resolved: ResolvedTransaction) -> str:
-    """Outcome and evidence as a sentence."""
+def sentence_of(resolved: ResolvedTransaction, missing: Sized) -> str:
+    """Outcome and evidence as a sentence; `missing` are the partitions without a marker."""
     coordinator = resolved.coordinator
     sentence = _sentence(
         resolved.outcome,
         resolved.evidence,
         None if coordinator is None else coordinator.state,
         0 if coordinator is None else coordinator.transaction_timeout_ms,
-        len(resolved.markers_missing) if Evidence.MARKER_MISSING in resolved.evidence else 0,
+        len(missing),
     )
     return f"{sentence}{_gaps_of(resolved)}" if Evidence.GAP in resolved.evidence else sentence
 

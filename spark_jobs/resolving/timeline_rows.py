@@ -44,6 +44,7 @@ _NAMES = (
 )
 
 
+_STATES = {int(state): state for state in TransactionState}
 _READ = (
     "producer_id",
     "transactional_id",
@@ -109,7 +110,7 @@ def transactions_in(rows: pa.Table) -> Iterator[tuple[CoordinatorTransaction, in
         txn = CoordinatorTransaction(
             transactional_id=owner,
             producer_id=producer_id,
-            state=TransactionState(state),
+            state=_STATES[state],
             topic_partitions=_partitions(topics, numbers),
             coordinator_epochs=tuple(epochs),
             **dict(zip(_SAME, same, strict=True)),

@@ -20,7 +20,7 @@ from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.joined_rows import LATE_MS
+from spark_jobs.resolving.patience import LATE_MS
 from tests.protocol.resolving import outcome_of_batches, parts_of, resolve_all
 from tests.protocol.txn_cluster import PARTITIONS
 from tests.resolving.night_lake import Batch, NightLake, Resolved, end_of_day
