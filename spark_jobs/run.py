@@ -138,14 +138,15 @@ def _run(
             )
         context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
         final = becomes_final(until) and not goes_on
-        is_over = _is_over(context, until, final=final)
+        done = _done(folder, until)
+        is_over = _is_over(context, until, done, final=final)
         if not is_over:
             Ledger(lake).started(folder.inputs, reason=backfill.told if backfill else "")
-            Ledger(lake).staged(folder.run_id, began, _done(folder, Step.STAGE)[0].counts)
-            _work(context, until, lock, narrator, final=final)
+            Ledger(lake).staged(folder.run_id, began, done[0].counts)
+            done = _work(context, until, done, lock, narrator, final=final)
         return RunOutcome(
             run_id=folder.run_id,
-            done=_done(folder, until),
+            done=done,
             worked=not is_over,
             is_final=final,
         )
@@ -198,34 +199,46 @@ def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
     return tuple(each for each in folder.steps_done() if each.step in steps_until(until))
 
 
-def _is_over(context: RunContext, until: Step, *, final: bool) -> bool:
+def _is_over(context: RunContext, until: Step, done: tuple[StepDone, ...], *, final: bool) -> bool:
     """Whether all is done, written down, and final if it should be."""
     run_id = context.folder.run_id
     return (
-        len(_done(context.folder, until)) == len(steps_until(until))
+        len(done) == len(steps_until(until))
         and Ledger(context.lake).read(run_id) is not None
         and (context.chain.is_final(run_id, until) or not final)
     )
 
 
-def _work(context: RunContext, until: Step, lock: LakeLock, narrator: Narrator, *, final: bool) -> None:
-    """Do what is left. A failure is written down; of a killed process the ledger says "interrupted"."""
+def _work(
+    context: RunContext,
+    until: Step,
+    done: tuple[StepDone, ...],
+    lock: LakeLock,
+    narrator: Narrator,
+    *,
+    final: bool,
+) -> tuple[StepDone, ...]:
+    """Do what is left after `done`, and say what is done then.
+
+    A failure is written down; of a killed process the ledger says "interrupted".
+    """
     ledger, run_id = Ledger(context.lake), context.folder.run_id
     try:
-        for step in steps_until(until)[len(_done(context.folder, until)) :]:
+        for step in steps_until(until)[len(done) :]:
             lock.check()
             ledger.step_started(run_id, step)
             if step is not until:
                 _prepare_beside(STEPS[STEPS.index(step) + 1])
-            done = _do(step, context, narrator)
-            ledger.step_finished(run_id, step, done.counts)
+            ledger.step_finished(run_id, step, _do(step, context, narrator).counts)
         lock.check()
+        done = _done(context.folder, until)  # as it stands in the lake, not as it was said
         if final:
-            _make_final(context, until)
+            _make_final(context, until, done)
     except Exception as error:
         ledger.failed(run_id, str(error))
         raise
     ledger.done(run_id)
+    return done
 
 
 def _do(step: Step, context: RunContext, narrator: Narrator) -> StepDone:
@@ -263,8 +276,7 @@ def _prepare_beside(step: Step) -> None:
     Thread(target=prepare_step, args=(step,), name=f"prepare {step}", daemon=True).start()
 
 
-def _make_final(context: RunContext, until: Step) -> None:
-    done = _done(context.folder, until)
+def _make_final(context: RunContext, until: Step, done: tuple[StepDone, ...]) -> None:
     context.folder.settle(*(each.step for each in done))
     make_final(
         context.lake,

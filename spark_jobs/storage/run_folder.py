@@ -143,10 +143,7 @@ class RunFolder:
 
         Those of an expired run need not: it was final long ago.
         """
-        done = self._marked(step)
-        if done is None or done.after != self._digest_before(step):
-            return None
-        return done if self._stands(done) or self.is_expired else None
+        return self._done_after(self._digest_before(step), step)
 
     @property
     def is_expired(self) -> bool:
@@ -161,11 +158,17 @@ class RunFolder:
         """The finished steps in order, up to the first that is not."""
         finished: list[StepDone] = []
         for step in STEPS:
-            done = self.done(step)
+            done = self._done_after(finished[-1].digest if finished else "", step)
             if done is None:
                 break
             finished.append(done)
         return tuple(finished)
+
+    def _done_after(self, before: str, step: Step) -> StepDone | None:
+        done = self._marked(step)
+        if done is None or done.after != before:
+            return None
+        return done if self._stands(done) or self.is_expired else None
 
     def _marked(self, step: Step) -> StepDone | None:
         if self.lake.stat(self.key(step, DONE)) is None:
