@@ -20,7 +20,7 @@ from spark_jobs.storage.stores import open_lake
 from tests.in_process import InProcess
 from tests.steps.resolved import context_of
 
-CALLS = ("create_namespace", "create_table", "commit_table")
+CALLS = ("create_namespace", "commit_table")
 
 
 def die_at(number: int, *, after: bool) -> None:

@@ -10,22 +10,18 @@ from datetime import date
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import EqualTo, Reference
-from pyiceberg.expressions.literals import DateLiteral
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.storage.damage import RESTORE
 from spark_jobs.storage.errors import Damaged, PublishedDiffers, PublishFailed
+from spark_jobs.storage.iceberg.dated import dated_files
+from spark_jobs.storage.iceberg.evolution import begin_change
 from spark_jobs.storage.iceberg.footers import footers_of
-from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
 from spark_jobs.storage.iceberg.transaction import RememberingTransaction
-from spark_jobs.tables.published import RUN_DATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,28 +50,13 @@ def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Pub
 
     Raises `PublishFailed` if the catalog did not do it, which can be tried again.
     """
-    table = open_table(catalog, target)
+    table = find_table(catalog, target.name)
     change = change_to(table, target, stamp.day)
-    if change or stamp.run_id not in table.refs():
-        _commit(catalog, table, target, stamp, change)
-        table.refresh()
+    if table is None or change or stamp.run_id not in table.refs():
+        table = _commit(catalog, table, target, stamp, change)
     check_published(table, target, stamp)
     snapshot_id = table.refs()[stamp.run_id].snapshot_id
     return Published(table=target.name, snapshot_id=snapshot_id, rows=target.rows, change=change)
-
-
-def open_table(catalog: Catalog, target: TableTarget) -> Table:
-    """The table, made if there is none."""
-    table = find_table(catalog, target.name)
-    if table is not None:
-        return table
-    try:
-        return _create(catalog, target)
-    except Exception as error:  # likewise: a table that is there was made
-        table = find_table(catalog, target.name)
-        if table is None:
-            raise PublishFailed(f"{'.'.join(target.name)}: the table was not made: {error}") from error
-        return table
 
 
 def find_table(catalog: Catalog, name: tuple[str, ...]) -> Table | None:
@@ -88,22 +69,10 @@ def find_table(catalog: Catalog, name: tuple[str, ...]) -> Table | None:
         raise PublishFailed(f"{'.'.join(name)}: the catalog does not show the table: {error}") from error
 
 
-def _create(catalog: Catalog, target: TableTarget) -> Table:
-    schema = iceberg_schema(target.contract)
-    properties = {
-        TableProperties.DEFAULT_NAME_MAPPING: name_mapping(schema),
-        TableProperties.COMMIT_NUM_RETRIES: "0",  # we look at the table ourselves before we try again
-        **target.properties(),
-    }
-    return catalog.create_table(target.name, schema, partition_spec=division(schema), properties=properties)
-
-
 def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[str, IcebergFile]:
     """The table's files of a run date by address, as of a snapshot or now."""
-    of_date = EqualTo(term=Reference(RUN_DATE.name), value=DateLiteral(date_to_days(day)))
-    scan = table.scan(row_filter=of_date, snapshot_id=snapshot_id)
     try:
-        return {task.file.file_path: task.file for task in scan.plan_files()}
+        return {file.file_path: file for file in dated_files(table, day, snapshot_id)}
     except Exception as error:  # Iceberg's reader of Avro raises whatever the damaged bytes lead it to
         name = ".".join(table.name())
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
@@ -114,9 +83,9 @@ def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[st
         ) from error
 
 
-def change_to(table: Table, target: TableTarget, day: date) -> Change:
-    """From what the table holds of `day` to what it should."""
-    standing = files_of(table, day)
+def change_to(table: Table | None, target: TableTarget, day: date) -> Change:
+    """From what the table holds of `day` to what it should; one that is not there yet holds nothing."""
+    standing = files_of(table, day) if table is not None else {}
     wanted = {file.location for file in target.files}
     return Change(
         added=tuple(sorted(wanted - standing.keys())),
@@ -136,15 +105,18 @@ def check_published(table: Table, target: TableTarget, stamp: RunStamp) -> None:
         )
 
 
-def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp, change: Change) -> None:
+def _commit(
+    catalog: Catalog, table: Table | None, target: TableTarget, stamp: RunStamp, change: Change
+) -> Table:
+    """The table after the change, as the catalog answered; where its answer is lost, as it shows it now."""
     summary = {**stamp.summary(), **target.summary()}
     try:
-        with RememberingTransaction(table) as transaction:
-            _evolve(transaction, target)
-            added = _described(table.io, transaction, change.added, stamp.day)
-            snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
-            with ManageSnapshots(transaction) as refs:
-                refs.create_tag(snapshot_id, stamp.run_id)
+        transaction = begin_change(catalog, table, target)
+        added = _described(transaction, change.added, stamp.day)
+        snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
+        with ManageSnapshots(transaction) as refs:
+            refs.create_tag(snapshot_id, stamp.run_id)
+        return transaction.commit_transaction()
     except PublishedDiffers:
         raise
     except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
@@ -152,41 +124,19 @@ def _commit(catalog: Catalog, table: Table, target: TableTarget, stamp: RunStamp
         if now is None or stamp.run_id not in now.refs() or change_to(now, target, stamp.day):
             name = ".".join(target.name)
             raise PublishFailed(f"{name}: run {stamp.run_id} was not committed: {error}") from error
-
-
-def _evolve(transaction: Transaction, target: TableTarget) -> None:
-    """New columns of the contract are added; those that it no longer has stay, empty from now on."""
-    wanted = iceberg_schema(target.contract)
-    _check_types(transaction.table_metadata.schema(), wanted, target)
-    known = set(transaction.table_metadata.schema().column_names)
-    if not set(wanted.column_names) - known:
-        return
-    with transaction.update_schema() as update:
-        update.union_by_name(wanted)
-    mapping = name_mapping(transaction.table_metadata.schema())
-    transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-
-
-def _check_types(standing: Schema, wanted: Schema, target: TableTarget) -> None:
-    """Files of earlier nights keep their types, so a column cannot become something else."""
-    types = {field.name: field.field_type for field in standing.fields}
-    for field in wanted.fields:
-        old = types.get(field.name, field.field_type)
-        if str(old) != str(field.field_type) and field.field_type.is_primitive:
-            raise PublishedDiffers(
-                f"{'.'.join(target.name)}: its column {field.name} is {old}, now it should be "
-                f"{field.field_type}; give the field another name"
-            )
+        return now
 
 
 def _described(
-    io: FileIO, transaction: Transaction, paths: Sequence[str], day: date
+    transaction: RememberingTransaction, paths: Sequence[str], day: date
 ) -> tuple[IcebergFile, ...]:
     """The files as manifests describe them; their statistics must say that all of them is of `day`.
 
     Where they say nothing, Iceberg takes the date for null, and readers of the date would miss the rows.
     """
-    files = tuple(footers_of(io, transaction.table_metadata).describe_all(paths))
+    if not paths:
+        return ()
+    files = tuple(footers_of(transaction.io, transaction.table_metadata).describe_all(paths))
     for file in files:
         if file.partition[0] != date_to_days(day):
             raise PublishedDiffers(f"{file.file_path}: its statistics do not say that its rows are of {day}")

@@ -1,6 +1,6 @@
 """Data files as manifests describe them; what is the same for all files of a table is found out once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
+    _check_pyarrow_schema_compatible,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
-    parquet_file_to_data_file,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -32,8 +32,11 @@ class Footers:
     known: list[pa.Schema] = field(default_factory=list)
     """Schemas of files that pyiceberg itself has found to fit the table."""
 
-    def describe_all(self, paths: Iterable[str]) -> Iterator[DataFile]:
+    def describe_all(self, paths: Sequence[str]) -> Iterator[DataFile]:
         """A file's entry for each path, in order."""
+        if len(paths) == 1:  # threads that wait for each other take longer than a file
+            yield self.describe(paths[0])
+            return
         with ThreadPoolExecutor(THREADS) as threads:
             yield from threads.map(self.describe, paths)
 
@@ -44,9 +47,10 @@ class Footers:
             footer = pq.read_metadata(cast("IO[bytes]", stream))
         schema = footer.schema.to_arrow_schema()
         if not any(schema.equals(each) for each in self.known):
-            described = parquet_file_to_data_file(self.io, self.table, path)
+            _check_pyarrow_schema_compatible(
+                self.table.schema(), schema, format_version=self.table.format_version
+            )
             self.known.append(schema)
-            return described
         return self._entry(path, len(file), footer)
 
     def _entry(self, path: str, size: int, footer: pq.FileMetaData) -> DataFile:

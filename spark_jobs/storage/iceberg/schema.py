@@ -1,6 +1,7 @@
 """A table's contract in Iceberg's terms: the same columns, with ids, and their meanings as documentation."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -40,6 +41,7 @@ _PLAIN: dict[pa.DataType, IcebergType] = {
 FIRST_PARTITION_FIELD = 1000
 
 
+@lru_cache
 def iceberg_schema(contract: Contract) -> Schema:
     """The schema of a published table; ids count the columns first, then what is nested in them."""
     ids = count(len(contract.columns) + 1)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.storage.iceberg.evolution import begin_change
 from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.stores import open_lake
@@ -53,6 +55,12 @@ def _write(
     rows = [{"number": number, "run_date": stamp.day, "note": str(number)} for number in numbers]
     put_table(lake, folder, f"{name}.parquet", pa.Table.from_pylist(rows, schema=contract.schema))
     return DataFile(location=lake.url_of(f"{folder}/{name}.parquet"), rows=len(numbers))
+
+
+def made_table(catalog: Catalog, target: TableTarget) -> Table:
+    """The target's table without a snapshot, as an earlier version left it when it died."""
+    begin_change(catalog, None, target).commit_transaction()
+    return catalog.load_table(target.name)
 
 
 def numbers_in(catalog: Catalog, tag: str | None = None) -> list[int]:

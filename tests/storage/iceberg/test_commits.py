@@ -15,7 +15,7 @@ from spark_jobs.storage.errors import CatalogUnfit, Damaged, PublishedDiffers, P
 from spark_jobs.storage.iceberg.catalog import catalog_properties, open_catalog
 from spark_jobs.storage.iceberg.commits import publish_table
 from spark_jobs.tables.contract import Column
-from tests.storage.iceberg.places import CONTRACT, numbers_in, settings_at, stamp_of, target_of
+from tests.storage.iceberg.places import CONTRACT, made_table, numbers_in, settings_at, stamp_of, target_of
 
 
 @pytest.fixture
@@ -130,13 +130,15 @@ class LostAnswer(Exception):
 
 
 @pytest.mark.parametrize("landed", [False, True])
-@pytest.mark.parametrize("call", ["create_table", "commit_table"])
+@pytest.mark.parametrize("is_new", [True, False])
 def test_a_lost_answer_is_settled_by_what_the_table_says(
-    catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch, call: str, landed: bool
+    catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch, is_new: bool, landed: bool
 ) -> None:
     stamp = stamp_of("r1")
     target = target_of(settings, stamp, [1, 2])
-    original = getattr(catalog, call)
+    original = catalog.commit_table
+    if not is_new:
+        made_table(catalog, target)
 
     def broken(*arguments: Any, **named: Any) -> Any:
         if landed:
@@ -144,7 +146,7 @@ def test_a_lost_answer_is_settled_by_what_the_table_says(
         raise LostAnswer
 
     with monkeypatch.context() as patched:
-        patched.setattr(catalog, call, broken)
+        patched.setattr(catalog, "commit_table", broken)
         if landed:
             publish_table(catalog, target, stamp)
         else:
@@ -153,6 +155,33 @@ def test_a_lost_answer_is_settled_by_what_the_table_says(
     publish_table(catalog, target, stamp)
     assert numbers_in(catalog) == [1, 2]
     assert len(_table(catalog).snapshots()) == 1
+
+
+@pytest.mark.parametrize("call", ["create_table_transaction", "_write_metadata"])
+def test_a_table_comes_to_be_with_its_first_snapshot_or_not_at_all(
+    catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    stamp = stamp_of("r1")
+    target = target_of(settings, stamp, [1])
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, call, _full)
+        with pytest.raises(PublishFailed, match="was not committed: full"):
+            publish_table(catalog, target, stamp)
+    assert catalog.list_tables("topics") == []
+    published = publish_table(catalog, target, stamp)
+    assert [entry.snapshot_id for entry in _table(catalog).history()] == [published.snapshot_id]
+    assert _table(catalog).metadata.metadata_log == []
+
+
+def _full(*_: Any, **__: Any) -> None:
+    raise OSError("full")
+
+
+def test_what_the_catalog_answered_is_what_it_shows(catalog: Catalog, settings: Settings) -> None:
+    for day in (1, 2):
+        stamp = stamp_of(f"r{day}", day)
+        published = publish_table(catalog, target_of(settings, stamp, [day]), stamp)
+        assert _table(catalog).refs()[f"r{day}"].snapshot_id == published.snapshot_id
 
 
 def test_a_file_without_statistics_on_its_run_date_is_noticed(catalog: Catalog, settings: Settings) -> None:

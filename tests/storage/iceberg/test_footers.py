@@ -10,17 +10,17 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.commits import open_table
 from spark_jobs.storage.iceberg.footers import footers_of
 from spark_jobs.storage.iceberg.target import TableTarget
 from tests.bench.commits import CONFIG, _target
+from tests.storage.iceberg.places import made_table
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     settings = parse_settings(CONFIG, name="test.yaml", base=tmp_path)
     with open_catalog(settings) as catalog:
-        return open_table(catalog, TableTarget(namespace="topics", contract=contract_of(tmp_path).contract))
+        return made_table(catalog, TableTarget(namespace="topics", contract=contract_of(tmp_path).contract))
 
 
 def contract_of(folder: Path) -> TableTarget:
@@ -40,4 +40,4 @@ def test_a_file_that_does_not_fit_is_refused_among_those_that_do(tmp_path: Path,
     paths[1].unlink()
     pq.write_table(pa.table({"something": [1]}), paths[1])
     with pytest.raises(ValueError, match="something"):
-        list(footers_of(table.io, table.metadata).describe_all(map(str, paths)))
+        list(footers_of(table.io, table.metadata).describe_all([*map(str, paths)]))

@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.commits import open_table
 from spark_jobs.storage.iceberg.transaction import RememberingTransaction
-from tests.storage.iceberg.places import settings_at, stamp_of, target_of
+from tests.storage.iceberg.places import made_table, settings_at, stamp_of, target_of
 
 
 def test_the_metadata_is_worked_out_again_after_each_update_only(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     with open_catalog(settings) as catalog:
-        table = open_table(catalog, target_of(settings, stamp_of("r1")))
+        table = made_table(catalog, target_of(settings, stamp_of("r1")))
         with RememberingTransaction(table) as transaction:
             before = transaction.table_metadata
             assert transaction.table_metadata is before
