@@ -20,6 +20,7 @@ from spark_jobs.storage.errors import Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.storage.iceberg.dated import dated_files
 from spark_jobs.storage.iceberg.evolution import begin_change
 from spark_jobs.storage.iceberg.footers import footers_of
+from spark_jobs.storage.iceberg.overwriting import overwriting
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
 from spark_jobs.storage.iceberg.transaction import RememberingTransaction
 
@@ -151,7 +152,7 @@ def _add_snapshot(
 ) -> int:
     """One snapshot: an append where nothing goes, so that readers of changes can follow it."""
     update = transaction.update_snapshot(snapshot_properties=summary)
-    with update.overwrite() if removed else update.merge_append() as snapshot:
+    with overwriting(update) if removed else update.merge_append() as snapshot:
         for file in removed:
             snapshot.delete_data_file(file)
         for file in added:

@@ -10,6 +10,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from spark_jobs.storage.errors import PublishFailed
 from spark_jobs.storage.iceberg.commits import files_of, find_table
+from spark_jobs.storage.iceberg.overwriting import overwriting
 from spark_jobs.tables.runs import RUNS
 
 TableName = tuple[str, ...]
@@ -45,7 +46,7 @@ def _withdraw(catalog: Catalog, table: Table, name: TableName, run_id: str, day:
         with table.transaction() as transaction:
             if files:
                 update = transaction.update_snapshot(snapshot_properties={"onceover.rollback": run_id})
-                with update.overwrite() as snapshot:
+                with overwriting(update) as snapshot:
                     for file in files:
                         snapshot.delete_data_file(file)
             if run_id in table.refs():

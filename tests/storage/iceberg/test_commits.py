@@ -1,5 +1,6 @@
 """Publishing is adding once: again, after a crash, after a lost answer, or in place of an earlier run."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import visitors
+from pyiceberg.expressions.visitors import visit
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
@@ -67,6 +70,25 @@ def test_columns_carry_their_meaning_and_the_table_its_own(catalog: Catalog, set
     assert table.schema().find_field("number").doc == "what was counted"
     assert table.schema().find_field("number").required
     assert table.properties["comment"] == "Things that were counted."
+
+
+def test_a_run_takes_the_place_of_another_however_threads_take_turns(
+    catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 25):
+        stamp = stamp_of(f"r{day}", day)
+        publish_table(catalog, target_of(settings, stamp, [day]), stamp)
+
+    def visit_later(condition: Any, visitor: Any) -> Any:
+        if isinstance(visitor, visitors._ManifestEvalVisitor):
+            time.sleep(0.005)
+        return visit(condition, visitor)
+
+    monkeypatch.setattr(visitors, "visit", visit_later)
+    stamp = stamp_of("again", 12)
+    publish_table(catalog, target_of(settings, stamp, [120]), stamp)
+    monkeypatch.undo()
+    assert sorted(numbers_in(catalog)) == [*(day for day in range(1, 25) if day != 12), 120]
 
 
 def test_publishing_again_changes_nothing(catalog: Catalog, settings: Settings) -> None:
