@@ -44,7 +44,7 @@ class Piece:
     @property
     def batch_records(self) -> npt.NDArray[np.int64]:
         """How many records of each batch there are."""
-        batches = np.arange(self.rows.rows + 1)
+        batches = np.arange(self.rows.rows + 1, dtype=np.int32)  # the type of the column, so no copy
         return np.diff(np.searchsorted(self.found.rows.batch, batches))
 
     @property

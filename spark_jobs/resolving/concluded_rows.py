@@ -97,7 +97,7 @@ def _undecided_parts(
     file: JoinedFile, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[int, int, PartitionTransaction]]:
     """The parts that somebody has to decide, each behind the numbers of its transaction and its partition."""
-    chosen = (file.is_undecided & ~file.is_set_aside)[file.transaction] & (file.parts["batches"] > 0)
+    chosen = file.is_waited_for
     rows, numbers = file.parts[chosen], file.transaction[chosen].tolist()
     return zip(numbers, rows["partition"].tolist(), partition_transactions(rows, partitions), strict=True)
 

@@ -62,6 +62,13 @@ class JoinedFile:
         found: Flags = (parts["batches"] > 0) & ~self.reach.is_internal[parts["partition"]] & is_kept
         return found
 
+    @property
+    def is_waited_for(self) -> Flags:
+        """Of each part, whether it has data of a transaction that somebody has yet to decide."""
+        is_open = (self.is_undecided & ~self.is_set_aside)[self.transaction]
+        found: Flags = is_open & (self.parts["batches"] > 0)
+        return found
+
     def to_publish(self) -> Extents:
         """The parts of committed transactions that no night has published."""
         chosen = self.is_unpublished & (self.outcome == COMMITTED)[self.transaction]
@@ -75,8 +82,7 @@ class JoinedFile:
     def oldest_undecided(self, ends: Offsets) -> Offsets:
         """For each partition where its oldest undecided transaction begins, its end without one."""
         parts, floors = self.parts, self.reach.floors
-        chosen = (self.is_undecided & ~self.is_set_aside)[self.transaction] & (parts["batches"] > 0)
-        chosen &= parts["last_offset"] >= floors[parts["partition"]]
+        chosen = self.is_waited_for & (parts["last_offset"] >= floors[parts["partition"]])
         oldest = ends.copy()
         np.minimum.at(oldest, parts["partition"][chosen], parts["first_offset"][chosen])
         return np.maximum(oldest, floors)
@@ -84,10 +90,10 @@ class JoinedFile:
 
 def read_joined(lake: ObjectStore, joined: Joined, reach: Reach) -> JoinedFile:
     """The files that a task of the join wrote."""
-    return joined_file(read_table(lake, joined.parts), read_table(lake, joined.transactions), reach)
+    return _joined_file(read_table(lake, joined.parts), read_table(lake, joined.transactions), reach)
 
 
-def joined_file(parts: pa.Table, transactions: pa.Table, reach: Reach) -> JoinedFile:
+def _joined_file(parts: pa.Table, transactions: pa.Table, reach: Reach) -> JoinedFile:
     """Tables of `JOINED_PARTS` and `JOINED_TRANSACTIONS`."""
     rows = np.empty(parts.num_rows, dtype=PART)
     for name in PART.names or ():
