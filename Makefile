@@ -4,7 +4,7 @@ BIN := .venv/bin
 PORT ?= 8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down test lint types layers pytest test-cluster test-broker soak faults audit-deps format bench bench-quick lock clean
+.PHONY: help setup run up down test lint types layers pytest test-cluster test-broker soak faults audit-deps format bench bench-quick docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3
 test-broker: setup  ## a real Apache Kafka as judge (also part of `make test`; SEED=… repeats a run)
 	@SEED=$(SEED) $(BIN)/python -m pytest tests/broker -m broker -n 2 --dist loadgroup
 
-soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone, upkeep or workload)
+soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone, upkeep, workload or judge)
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 
@@ -61,6 +61,9 @@ bench: setup  ## measure at real volumes (minutes)
 
 bench-quick: setup  ## measure at small volumes (seconds)
 	@$(BIN)/python -m tests.bench --quick
+
+docs: setup  ## build the documentation into build/site (links are checked)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f infra/docs/mkdocs.yml && echo "docs: build/site/index.html"
 
 lock: setup  ## pin the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \

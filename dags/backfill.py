@@ -22,10 +22,10 @@ from datetime import timedelta
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TriggerRule, chain
 
-from dags.parts.backfill_form import FORM
-from dags.parts.backfill_tasks import DAYS, PLAN, plan, run_day
-from dags.parts.report_task import report_task
-from dags.parts.task_settings import POOL
+from spark_jobs.airflow.backfill_form import FORM
+from spark_jobs.airflow.backfill_tasks import DAYS, PLAN, plan, run_day
+from spark_jobs.airflow.report_task import report_task
+from spark_jobs.airflow.task_settings import POOL
 
 IS_APPROVED = os.environ.get("ONCEOVER_APPROVAL", "") == "required"
 PATIENCE = timedelta(days=7)

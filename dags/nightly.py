@@ -12,6 +12,10 @@ tried again (a busy lake, a store that does not answer, a worker that died). `re
 the dashboard, and the run of the DAG is failed. Objects of a night that never succeeded are taken by the next
 one.
 
+**After a failure or a rollback** the next attempt continues with the inputs that the first one fixed; the log
+of `stage` says since when, and how many objects are new at the sources. Trigger with `restage` to list them
+again.
+
 **Settings** of the machine: `ONCEOVER_CONFIG` names the configuration, `ONCEOVER_SCHEDULE` the hour as a cron
 expression in UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` how long a night may take before
 somebody is told (4), the pool `onceover` has one slot, and the connection `onceover_spark`, where it exists,
@@ -21,15 +25,13 @@ says which Spark to use.
 import os
 from datetime import UTC, datetime
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
-from dags.parts.deadline import deadline
-from dags.parts.night import NIGHTLY
-from dags.parts.report_task import report_task
-from dags.parts.source_tasks import source_tasks
-from dags.parts.step_task import step_task
-from dags.parts.task_settings import POOL
+from spark_jobs.airflow.deadline import deadline
+from spark_jobs.airflow.night import NIGHTLY
+from spark_jobs.airflow.report_task import good_night_task, report_task
+from spark_jobs.airflow.source_tasks import source_tasks
+from spark_jobs.airflow.step_task import step_task
 from spark_jobs.flow import LAST_OF_RUN, Step, steps_until
 
 AT_THREE = "0 3 * * *"
@@ -65,16 +67,22 @@ with DAG(
             format="date",
             title="Night",
             description="The day to run, such as 2026-03-01; empty for the day that the schedule means.",
-        )
+        ),
+        "restage": Param(
+            False,
+            type="boolean",
+            title="Restage",
+            description="Lists the sources again, though an earlier attempt has fixed the inputs of this "
+            "date. Only for a date whose run is not final: use the backfill DAG for one that is.",
+        ),
     },
 ) as nightly:
     steps = [step_task(step, WHY[step]) for step in steps_until(LAST_OF_RUN)]
     report = report_task(WHY[Step.REPORT], run_of=Step.STAGE)
-    good_night = EmptyOperator(
-        task_id="good_night",
-        pool=POOL,
-        doc_md="Stands for a night that is published and reported. Without it `report`, which always runs, "
-        "would make every night look good.",
+    good_night = good_night_task(
+        "Succeeds if the run is published and reported, and no partition is held behind missing offsets. "
+        "Without it `report`, which always runs, would make every run look good.",
+        audit=Step.AUDIT,
     )
 
     # One line, since every step needs what the one before it has written:
@@ -88,6 +96,7 @@ with DAG(
     #   materialise → audit   what is checked are the very files that would be published
     #   audit → publish       nothing is visible before it passed
     #   publish → report      shows what is visible, or why nothing is
-    #   both → good_night     a run of the DAG is as good as its last task, and `report` alone proves nothing
+    #   both → good_night     a run of the DAG is as good as its last task, and `report` alone proves nothing;
+    #                         it fails while partitions are held behind missing offsets
     chain(source_tasks(), *steps, report)
     chain([steps[-1], report], good_night)

@@ -8,9 +8,9 @@ staged objects and snapshots that nothing needs any more; without one, everythin
 
 from airflow.sdk import DAG, TriggerRule, chain
 
-from dags.parts.expire_task import expire_task
-from dags.parts.report_task import report_task
-from dags.parts.step_task import TABLES
+from spark_jobs.airflow.expire_task import expire_task
+from spark_jobs.airflow.report_task import report_task
+from spark_jobs.airflow.step_task import TABLES
 
 with DAG(
     dag_id="onceover_quality",

@@ -4,7 +4,8 @@ from expectations.suite import Suite
 from expectations.suites.batches import BATCHES
 from expectations.suites.records import RECORDS
 from expectations.suites.runs import RUNS
+from expectations.suites.sources import SOURCES
 from expectations.suites.states import STATES
 from expectations.suites.transactions import TRANSACTIONS
 
-SUITES: tuple[Suite, ...] = (BATCHES, RECORDS, TRANSACTIONS, STATES, RUNS)
+SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, RECORDS, TRANSACTIONS, STATES, RUNS)

@@ -1,4 +1,4 @@
-"""The numbers that a night is judged by: small tables, whatever the size of the night."""
+"""The numbers that a run is judged by: small tables, whatever the size of the run."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,12 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Tables `partition_facts` and `transaction_facts`, `topic_volumes` tonight and of earlier runs each."""
+    """Tables `source_facts`, `partition_facts` and `transaction_facts`, and `topic_volumes` of the run.
 
+    `history` are the `topic_volumes` of earlier runs.
+    """
+
+    sources: pa.Table
     partitions: pa.Table
     transactions: pa.Table
     volumes: pa.Table

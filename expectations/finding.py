@@ -7,13 +7,16 @@ from spark_jobs.config.audit import ExpectationName, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One expectation, judged; `observed`, `expected` and `examples` are texts for people."""
+    """One expectation, judged; `observed`, `expected` and `examples` are texts for people.
+
+    `success` is None where the expectation is off: then it was not evaluated.
+    """
 
     suite: str
     expectation: ExpectationName
     severity: Severity
     sentence: str
-    success: bool
+    success: bool | None
     observed: str
     expected: str
     examples: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from html import escape, unescape
+from math import isnan
 from typing import Any
 
 import great_expectations as gx
@@ -24,10 +25,13 @@ from expectations.docs_pages import index_page, suite_page
 from expectations.facts import Facts
 from expectations.finding import Finding, Judgement
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings, ExpectationName
+from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 
 COUNTS = {"result_format": "BASIC"}
 """How many rows are wrong: the pages of a suite that holds need no more."""
+REMARK = "remark"
+"""A column of sentences, which need no name before them."""
+NOT_EVALUATED = "not evaluated: its severity is off"
 
 
 def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) -> Judgement:
@@ -36,7 +40,8 @@ def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) 
     pages: dict[str, str] = {}
     for suite in SUITES:
         expectations = _with_severity(suite, settings)
-        result = _validated(suite, expectations, suite.frame(facts, settings))
+        evaluated = tuple(each for each in expectations if not _is_off(each, settings))
+        result = _validated(suite, evaluated, suite.frame(facts, settings))
         result.meta = {"run_id": gx.RunIdentifier(run_name=run_id, run_time=run_time)}
         findings += _findings(suite, expectations, result, settings)
         pages[f"{suite.name}.html"] = suite_page(result, suite.name)
@@ -69,7 +74,7 @@ def _definition(suite: str) -> BatchDefinition:
 
 @cache
 def _source() -> PandasDatasource:
-    """Of a context that keeps nothing on disk, shows nothing, and tells nobody."""
+    """Of a context that keeps nothing on disk, shows nothing, and sends nothing."""
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}
@@ -86,15 +91,21 @@ def _escaped(frame: pa.Table) -> pa.Table:
 
 
 def _with_severity(suite: Suite, settings: AuditSettings) -> tuple[Expectation, ...]:
+    """The suite's expectations; Great Expectations knows no severity for those that are off."""
     expectations = suite.expectations(settings)
     for each in expectations:
-        each.severity = settings.severity(name_of(each)).value
+        if not _is_off(each, settings):
+            each.severity = settings.severity(name_of(each)).value
     return expectations
+
+
+def _is_off(expectation: Expectation, settings: AuditSettings) -> bool:
+    return settings.severity(name_of(expectation)) is Severity.OFF
 
 
 def name_of(expectation: Expectation) -> ExpectationName:
     """The name under which Great Expectations knows the class, which is ours too."""
-    return ExpectationName(expectation.expectation_type)
+    return ExpectationName[expectation.expectation_type.upper()]
 
 
 def _rows_of(suite: Suite) -> dict[str, Any]:
@@ -113,16 +124,16 @@ def _findings(
 ) -> Iterator[Finding]:
     by_name = {each.expectation_config.type: each for each in result.results}
     for expectation in expectations:
-        found = by_name[expectation.expectation_type]
+        found = by_name.get(expectation.expectation_type)
         yield Finding(
             suite=suite.name,
             expectation=name_of(expectation),
             severity=settings.severity(name_of(expectation)),
             sentence=expectation.description,
-            success=bool(found.success),
-            observed=_observed(found, suite),
+            success=None if found is None else bool(found.success),
+            observed=NOT_EVALUATED if found is None else _observed(found, suite),
             expected=expected(expectation),
-            examples=tuple(_examples(found, settings.examples)),
+            examples=() if found is None else tuple(_examples(found, settings.examples)),
         )
 
 
@@ -136,7 +147,15 @@ def _observed(found: ExpectationValidationResult, suite: Suite) -> str:
 
 def _examples(found: ExpectationValidationResult, most: int) -> Iterator[str]:
     for row in found.result.get("unexpected_index_list", ())[:most]:
-        yield ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
+        known = {name: value for name, value in row.items() if value is not None and not _is_nan(value)}
+        yield ", ".join(
+            _shown(value) if name == REMARK else f"{name} {_shown(value)}" for name, value in known.items()
+        )
+
+
+def _is_nan(value: object) -> bool:
+    """What pandas makes of a number that is missing."""
+    return isinstance(value, float) and isnan(value)
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What is usual of a topic: the median of earlier runs, and how far tonight is from it."""
+"""What is usual of a topic: the median of earlier runs, and how far the run is from it."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 SHARES = ("duplicate", "out_of_order", "corrupt")
+ALL_TOPICS = "(all topics)"
+COUNTED = ("batches", "overlap", "rejected", "corrupt")
 Row = dict[str, Any]
 
 _COLUMNS: dict[str, pa.DataType] = {
@@ -19,7 +21,7 @@ _COLUMNS: dict[str, pa.DataType] = {
 
 
 def compare(tonight: pa.Table, history: Sequence[pa.Table], *, least: int) -> pa.Table:
-    """Tables `topic_volumes`, tonight's and those of earlier runs; a topic's first run is the first with it.
+    """Tables `topic_volumes`, the run's and those of earlier runs; a topic's first run is the first with it.
 
     Nothing is compared for a topic with fewer than `least` runs. A run without a topic brought nothing of it.
     """
@@ -51,8 +53,31 @@ def _row(topic: str, now: dict[str, Row], past: Sequence[dict[str, Row]], least:
     }
 
 
+def with_refused_shares(compared: pa.Table, volumes: pa.Table, *, least: int) -> pa.Table:
+    """The share of refused and corrupt batches among the new ones, where there are at least `least`.
+
+    A last row is about all topics together: small ones may fail only as a whole.
+    """
+    known = _by_topic(volumes)
+    total = {name: sum(row[name] for row in known.values()) for name in (*COUNTED, "records")}
+    rows = [*compared.to_pylist(), {"topic": ALL_TOPICS, "records": total["records"]}]
+    counts = [known.get(row["topic"], dict.fromkeys(COUNTED, 0)) for row in rows[:-1]] + [total]
+    shares = [_refused_share(each, least) for each in counts]
+    extended = pa.Table.from_pylist(rows, schema=compared.schema)
+    return extended.append_column("refused_share", pa.array(shares, pa.float64()))
+
+
+def _refused_share(row: Row, least: int) -> float | None:
+    new = row["batches"] - row["overlap"]
+    return None if new < least else float((row["rejected"] + row["corrupt"]) / new)
+
+
 def _share(row: Row, name: str) -> float:
-    return float(row[name] / max(row["batches"], 1))
+    """Of the batches that the run brought anew: how much copies overlap says nothing about producers.
+
+    Runs of earlier versions counted overlaps as duplicates.
+    """
+    return float(row[name] / max(row["batches"] - row.get("overlap", 0), 1))
 
 
 def _by_topic(table: pa.Table) -> dict[str, Row]:

@@ -21,7 +21,8 @@ from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.storage.iceberg.holdings import check_catalog
+from spark_jobs.storage.identity import open_at_home
 
 
 def plan_backfill(settings: Settings, request: BackfillRequest, *, after: date = date.min) -> BackfillPlan:
@@ -30,8 +31,10 @@ def plan_backfill(settings: Settings, request: BackfillRequest, *, after: date =
     for name in request.sources:
         if name not in names:
             raise UnfitRequest(f"the configuration has no source '{name}', only {', '.join(sorted(names))}")
-    lake = open_lake(settings)
-    return Planner(settings, request, lake=lake, chain=read_chain(lake), after=after).plan()
+    lake = open_at_home(settings)
+    chain = read_chain(lake)
+    check_catalog(settings, lake, chain)
+    return Planner(settings, request, lake=lake, chain=chain, after=after).plan()
 
 
 def next_day(settings: Settings, request: BackfillRequest, *, after: date | None = None) -> date | None:

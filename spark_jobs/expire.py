@@ -13,19 +13,20 @@ from spark_jobs.storage.iceberg.expiry import (
     plan_table,
     tables_of,
 )
+from spark_jobs.storage.iceberg.holdings import check_holdings
 from spark_jobs.storage.iceberg.unnamed import forget_unnamed, put_unnamed, read_unnamed
-from spark_jobs.storage.lock import lake_lock
+from spark_jobs.storage.identity import locked_lake, open_at_home
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
-from spark_jobs.storage.stores import open_lake
 
 
 def plan_expiry(settings: Settings) -> ExpiryPlan:
     """What would go now; nothing is changed."""
-    store = open_lake(settings)
+    store = open_at_home(settings)
     chain = read_chain(store)
     cutoffs = cutoffs_of(chain, settings.retention)
     with open_catalog(settings) as catalog:
+        check_holdings(catalog, settings, store, chain)  # a file of a lost table would look unneeded
         tables = list(tables_of(catalog, settings))
         plans = [
             plan_table(table, lambda run_id: cutoffs.is_old(run_id, cutoffs.snapshots)) for table in tables
@@ -48,8 +49,7 @@ def expire(settings: Settings) -> ExpiryPlan:
 
     Whoever is killed in between leaves less to do for the next one, and nothing that cannot be found.
     """
-    store = open_lake(settings)
-    with lake_lock(store, purpose="expiry") as lock:
+    with locked_lake(settings, purpose="expiry") as (store, lock):
         plan = plan_expiry(settings)
         _expire_tables(settings, store, plan)
         lock.check()

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """A step's value is its module, task id, run-folder table, expectation suite and test name."""
+    """A step's value is the name of its module, its Airflow task, its folder in a run and its test module."""
 
     STAGE = "stage"
     INDEX = "index"

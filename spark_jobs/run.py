@@ -22,15 +22,16 @@ from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.steps.stage import fetch, open_run, stage
+from spark_jobs.steps.stage import fetch, fixed_inputs, open_run, stage, staged_counts
 from spark_jobs.storage.chain import Chain, make_final, read_chain
-from spark_jobs.storage.errors import LakeBusy
+from spark_jobs.storage.errors import LakeBusy, LakeMoved
+from spark_jobs.storage.iceberg.holdings import check_catalog
+from spark_jobs.storage.identity import locked_lake
 from spark_jobs.storage.ledger import Ledger, utc_now
-from spark_jobs.storage.lock import LakeLock, lake_lock
+from spark_jobs.storage.lock import LakeLock
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
-from spark_jobs.storage.stores import open_lake
 
 FIRST_FINAL = Step.ADMIT
 """Before it a run has no state to hand on, so no night could follow it."""
@@ -56,6 +57,11 @@ class RunOutcome:
     worked: bool
     is_final: bool
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a critical expectation failed that holds some partitions and lets the others go on."""
+        return any(each.step is Step.AUDIT and each.counts.get("critical") for each in self.done)
+
 
 def run_night(
     settings: Settings,
@@ -66,19 +72,32 @@ def run_night(
     narrator: Narrator,
     goes_on: bool = False,
     backfill: BackfillRequest | None = None,
+    restage: bool = False,
+    is_first_call: bool = True,
 ) -> RunOutcome:
     """The run of `day` up to and including `until`; raises `LakeBusy` while another one works on the lake.
 
     A run that `goes_on` with another call does not become final yet. With `backfill` it may replace the run
     that speaks for the day; a call for `stage` alone fixes its inputs anew, later calls go on with them.
+    `restage` lists the sources again though an earlier attempt has fixed the inputs; without it the first
+    call of an attempt reports that they are fixed, and what differs at the sources since.
     """
-    run = partial(_run, settings, day, spark=spark, narrator=narrator, backfill=backfill)
+    run = partial(
+        _run,
+        settings,
+        day,
+        spark=spark,
+        narrator=narrator,
+        backfill=backfill,
+        restage=restage,
+        is_first_call=is_first_call,
+    )
     if until is not Step.REPORT:
         return run(until=until, goes_on=goes_on)
     try:
         outcome = run(until=LAST_OF_RUN, goes_on=False)
-    except LakeBusy:
-        raise  # the run at work will report
+    except (LakeBusy, LakeMoved):
+        raise  # the run at work will report; in a copy of a lake nothing may be written
     except Exception as error:
         _report_failure(settings, error, narrator)
         raise
@@ -109,11 +128,10 @@ def _report_failure(settings: Settings, failure: Exception, narrator: Narrator) 
         failure.add_note(f"its report failed, too: {error}")
 
 
-def fetch_source(settings: Settings, day: date, source: str) -> Mapping[str, int]:
+def fetch_source(settings: Settings, day: date, source: str, *, restage: bool = False) -> Mapping[str, int]:
     """Brings the objects of one source in, ahead of `stage`; what was counted."""
-    lake = open_lake(settings)
-    with lake_lock(lake, purpose=f"fetching of '{source}' for {day}"):
-        return fetch(settings, day, source=source, lake=lake, chain=read_chain(lake))
+    with locked_lake(settings, purpose=f"fetching of '{source}' for {day}") as (lake, _):
+        return fetch(settings, day, source=source, lake=lake, chain=read_chain(lake), restage=restage)
 
 
 def _run(
@@ -125,12 +143,15 @@ def _run(
     narrator: Narrator,
     goes_on: bool,
     backfill: BackfillRequest | None,
+    restage: bool,
+    is_first_call: bool,
 ) -> RunOutcome:
-    lake = open_lake(settings)
-    with lake_lock(lake, purpose=f"{'backfill' if backfill else 'run'} of {day}") as lock:
+    with locked_lake(settings, purpose=f"{'backfill' if backfill else 'run'} of {day}") as (lake, lock):
         chain, began = read_chain(lake), utc_now()
         if backfill is None:
-            folder = _stage(settings, day, lake, chain, narrator)
+            if is_first_call and not restage:
+                _remark_fixed(settings, day, lake, chain, narrator)
+            folder = _stage(settings, day, lake, chain, narrator, restage=restage)
         else:
             anew = until is Step.STAGE
             folder = _stage_backfill(
@@ -140,6 +161,8 @@ def _run(
         final = becomes_final(until) and not goes_on
         done = _done(folder, until)
         is_over = _is_over(context, until, done, final=final)
+        if is_over and Step.PUBLISH in steps_until(until):
+            check_catalog(settings, lake, chain)  # "nothing left to do" must be true of the tables, too
         if not is_over:
             Ledger(lake).started(folder.inputs, reason=backfill.told if backfill else "")
             Ledger(lake).staged(folder.run_id, began, done[0].counts)
@@ -157,10 +180,18 @@ def becomes_final(until: Step) -> bool:
     return STEPS.index(until) >= STEPS.index(FIRST_FINAL)
 
 
-def _stage(settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator) -> RunFolder:
+def _remark_fixed(settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator) -> None:
+    fixed = fixed_inputs(settings, day, lake=lake, chain=chain)
+    if fixed is not None:
+        narrator.remark([fixed.sentence])
+
+
+def _stage(
+    settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator, *, restage: bool
+) -> RunFolder:
     """`stage` comes before the run has a name: the name follows from the manifest."""
     started = time.monotonic()
-    manifest = stage(settings, day, lake=lake, chain=chain)
+    manifest = stage(settings, day, lake=lake, chain=chain, restage=restage)
     folder = open_run(settings, manifest, lake=lake, chain=chain)
     _tell_staged(manifest, narrator, time.monotonic() - started)
     return folder
@@ -189,9 +220,10 @@ def _stage_backfill(
 
 
 def _tell_staged(manifest: Manifest, narrator: Narrator, seconds: float) -> None:
-    counts = {"objects": len(manifest.entries), "set_aside": len(manifest.problems)}
+    counts = {name: count for name, count in staged_counts(manifest).items() if name != "bytes"}
     narrator.done(Step.STAGE, counts, seconds)
     problems = manifest.problems[:MOST_REMARKS]
+    narrator.remark([f"source {each.bare}: {each.detail}" for each in manifest.bare_sources])
     narrator.remark([f"{each.source}/{each.path} is set aside: {each.detail}" for each in problems])
 
 

@@ -5,15 +5,19 @@ writes are files. The JVM's own output goes to an unnamed file and is quoted onl
 """
 
 import gc
+import logging
 import os
 import re
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import count
+from threading import Thread, current_thread, main_thread
 from typing import IO, Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -53,7 +57,8 @@ LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\
 WORKER_DIED = "Python worker exited unexpectedly"
 WORKER_ADVICE = (
     "a Python worker was killed or crashed, most often because the machine ran out of memory: "
-    "run again, with less 'limits.worker_memory' or fewer tasks at once if it happens again"
+    "run again; if it happens again, let fewer tasks run at once (such as spark.master local[2]) or lower "
+    "limits.range_bytes"
 )
 FAILURE = re.compile(r"most recent failure: (.*)")
 CALLING = re.compile(r"An error occurred while calling \S+\n: ")
@@ -135,10 +140,51 @@ class Spark:
         launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
         with tempfile.TemporaryFile() as log:
             try:
-                gateway = launch(_conf(shown(settings)), {"stderr": log})
-                return SparkContext(conf=_conf(settings), gateway=gateway)
+                with _interrupted_later():
+                    gateway = launch(_conf(shown(settings)), {"stderr": log})
+                    context = SparkContext(conf=_conf(settings), gateway=gateway)
             except (PySparkException, Py4JError) as error:
                 raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
+        if _is_main_thread():
+            signal.signal(signal.SIGINT, partial(_interrupt, context))
+        return context
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Puts an interrupt off to the end: a JVM that nobody connects to while it starts would stay for ever."""
+    if not _is_main_thread():
+        yield
+        return
+    signals: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if signals:
+        raise KeyboardInterrupt
+
+
+def _interrupt(context: SparkContext, *_: object) -> None:
+    """Ends all jobs, those of other threads too, and then what this thread does, without a word in logs.
+
+    pyspark's own handler asks the JVM in this thread, which may be in the middle of another question: the
+    answers are mixed up then. Another thread has a connection of its own.
+    """
+    logging.disable()  # py4j logs with a traceback that it was interrupted
+    Thread(target=_cancel_all_jobs, args=[context], daemon=True).start()
+    raise KeyboardInterrupt
+
+
+def _cancel_all_jobs(context: SparkContext) -> None:
+    """Best effort: the same interrupt may end the JVM first, and then there are no jobs left."""
+    with suppress(Exception):
+        context.cancelAllJobs()
+
+
+def _is_main_thread() -> bool:
+    return current_thread() is main_thread()
 
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:
@@ -158,7 +204,6 @@ def spark_for(settings: SparkSettings) -> Spark:
     options = {
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.driver_memory,
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         **settings.conf,
     }
     return Spark(settings.master, options)
@@ -176,8 +221,8 @@ def _watched(rdd: "RDD[Summary]", watch: Watch, callers: ThreadPoolExecutor) -> 
     try:
         while not wait([result], timeout=SECONDS_BETWEEN_LOOKS).done:
             watch(_tasks_done(context, group))
-    except BaseException:
-        context.cancelJobGroup(group)
+    except BaseException:  # an interrupt, maybe in the middle of a question to the JVM: ask from elsewhere
+        callers.submit(context.cancelJobGroup, group)
         wait([result])
         raise
     return result.result()

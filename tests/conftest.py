@@ -10,9 +10,11 @@ from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark import SparkContext
 
 from spark_jobs.spark_session import Spark
 from tests.contacts import Contacts
+from tests.in_process import InProcess
 from tests.s3_server import s3_server
 from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
 
@@ -35,6 +37,13 @@ def spark() -> Iterator[Spark]:
     shared = Spark("local[2]", {"spark.driver.memory": "1g", **patience})
     yield shared
     shared.stop()
+
+
+@pytest.fixture(autouse=True)
+def one_spark_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of the CLI that runs in a process with a session already gets none of its own."""
+    if SparkContext._active_spark_context is not None:
+        monkeypatch.setattr("spark_jobs.spark_session.spark_for", lambda _: InProcess())
 
 
 @pytest.fixture(scope="session")

@@ -120,7 +120,7 @@ def test_a_killed_worker_and_a_lost_executor_are_told_in_words_that_help() -> No
     aborted = f"{calling}org.apache.spark.SparkException: Job aborted: most recent failure: "
     killed = f"{aborted}Lost task 0.0: Python worker exited unexpectedly (crashed).\n\tat Some.scala"
     assert "a Python worker was killed" in first_cause(killed)
-    assert "worker_memory" in first_cause(killed)
+    assert "local[2]" in first_cause(killed)
     assert (
         first_cause(f"{aborted}Lost task 0.0: executor 1 exited\n\tat A")
         == "Lost task 0.0: executor 1 exited"

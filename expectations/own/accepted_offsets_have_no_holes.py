@@ -3,12 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class AcceptedOffsetsHaveNoHoles(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "missing_offsets"
     max_value: float = 0
-    description: str = (
-        "No offset is missing between accepted batches and markers, except where a gap in the source was"
-        " reported."
-    )
+    description: str = ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES.sentence

@@ -3,11 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class AcceptedOffsetsIncrease(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "disordered_batches"
     max_value: float = 0
-    description: str = (
-        "Every accepted batch begins after the one before it ends, so no offset is given to two batches."
-    )
+    description: str = ExpectationName.ACCEPTED_OFFSETS_INCREASE.sentence

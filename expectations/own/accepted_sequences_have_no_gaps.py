@@ -3,12 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class AcceptedSequencesHaveNoGaps(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "sequence_gaps"
     max_value: float = 0
-    description: str = (
-        "Every producer's accepted batches continue its sequence without a gap, so nothing that it sent "
-        "in between is lost."
-    )
+    description: str = ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS.sentence

@@ -3,9 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class CorruptIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "corrupt_above_usual"
     max_value: float = 0.05
-    description: str = "The share of corrupt batches is not much larger than it was in the last runs."
+    description: str = ExpectationName.CORRUPT_IS_AS_USUAL.sentence

@@ -3,12 +3,10 @@
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class EveryBatchHasOneVerdict(Remembering, ExpectColumnPairValuesToBeEqual):
     column_A: str = "batches_in"
     column_B: str = "verdicts"
-    description: str = (
-        "Every batch that came in is accounted for: each has exactly one verdict, none is lost or judged"
-        " twice."
-    )
+    description: str = ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT.sentence

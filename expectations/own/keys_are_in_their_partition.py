@@ -1,14 +1,12 @@
-"""Sampled keys are where murmur2 puts them; other partitioners exist."""
+"""Sampled keys are where the partitioner puts them that was established in earlier runs."""
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class KeysAreInTheirPartition(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "share_elsewhere"
     max_value: float = 0.01
-    description: str = (
-        "Records with a key are in the partition that Kafka's default partitioner chooses, so that equal"
-        " keys stay in order."
-    )
+    description: str = ExpectationName.KEYS_ARE_IN_THEIR_PARTITION.sentence

@@ -3,12 +3,11 @@
 from great_expectations.expectations import ExpectColumnPairValuesAToBeGreaterThanB
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class LastStableOffsetNeverFalls(Remembering, ExpectColumnPairValuesAToBeGreaterThanB):
     column_A: str = "last_stable_offset"
     column_B: str = "last_stable_before"
     or_equal: bool = True
-    description: str = (
-        "What readers could see before stays visible: no partition's last stable offset goes back."
-    )
+    description: str = ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS.sentence

@@ -3,9 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class NoRowOfAnUncommittedTransaction(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "uncommitted_rows"
     max_value: float = 0
-    description: str = "No row belongs to a transaction that was aborted or is not decided yet."
+    description: str = ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION.sentence

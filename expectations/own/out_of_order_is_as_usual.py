@@ -3,11 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class OutOfOrderIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "out_of_order_above_usual"
     max_value: float = 0.05
-    description: str = (
-        "The share of batches that came out of order is not much larger than it was in the last runs."
-    )
+    description: str = ExpectationName.OUT_OF_ORDER_IS_AS_USUAL.sentence

@@ -3,12 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class ProducerIdsHaveOneOwner(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "shared_producer_ids"
     max_value: float = 0
-    description: str = (
-        "Every producer id belongs to one transactional id; otherwise transactions could be mistaken for"
-        " one another."
-    )
+    description: str = ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER.sentence

@@ -3,9 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class RecordOffsetsIncrease(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "disordered_rows"
     max_value: float = 0
-    description: str = "Rows of a partition ascend by offset, and no record is there twice."
+    description: str = ExpectationName.RECORD_OFFSETS_INCREASE.sentence

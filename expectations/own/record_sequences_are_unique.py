@@ -3,11 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class RecordSequencesAreUnique(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "repeated_sequences"
     max_value: float = 0
-    description: str = (
-        "No record is there twice under another offset: a retry that a producer sent again counts once."
-    )
+    description: str = ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE.sentence

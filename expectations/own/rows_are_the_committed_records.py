@@ -3,11 +3,10 @@
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class RowsAreTheCommittedRecords(Remembering, ExpectColumnPairValuesToBeEqual):
     column_A: str = "rows_expected"
     column_B: str = "rows"
-    description: str = (
-        "Each topic's table gains exactly as many rows as the committed batches of the night hold records."
-    )
+    description: str = ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS.sentence

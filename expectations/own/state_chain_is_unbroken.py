@@ -3,9 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class StateChainIsUnbroken(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "state_breaks"
     max_value: float = 0
-    description: str = "The run goes on exactly where the one before it stopped, in every partition."
+    description: str = ExpectationName.STATE_CHAIN_IS_UNBROKEN.sentence

@@ -3,12 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class TimestampsAreInRange(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "strange_timestamps"
     max_value: float = 0
-    description: str = (
-        "Record timestamps are plausible: neither before the configured date nor after the end of the "
-        "run's day."
-    )
+    description: str = ExpectationName.TIMESTAMPS_ARE_IN_RANGE.sentence

@@ -3,9 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class TransactionsAreWhole(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "torn_transactions"
     max_value: float = 0
-    description: str = "Every transaction appears whole: all of its partitions are published by the same run."
+    description: str = ExpectationName.TRANSACTIONS_ARE_WHOLE.sentence

@@ -3,11 +3,10 @@
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
 from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
 
 
 class VolumeIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
     column: str = "volume_factor"
     max_value: float = 4
-    description: str = (
-        "Each topic brings about as many records as in the last runs, not many times more or fewer."
-    )
+    description: str = ExpectationName.VOLUME_IS_AS_USUAL.sentence

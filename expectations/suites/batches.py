@@ -8,6 +8,7 @@ from expectations.own.accepted_offsets_have_no_holes import AcceptedOffsetsHaveN
 from expectations.own.accepted_offsets_increase import AcceptedOffsetsIncrease
 from expectations.own.accepted_sequences_have_no_gaps import AcceptedSequencesHaveNoGaps
 from expectations.own.every_batch_has_one_verdict import EveryBatchHasOneVerdict
+from expectations.own.no_offsets_are_missing import NoOffsetsAreMissing
 from expectations.suite import Suite
 from spark_jobs.config.audit import AuditSettings
 
@@ -22,6 +23,7 @@ def expectations(_: AuditSettings) -> tuple[Expectation, ...]:
         EveryBatchHasOneVerdict(),
         AcceptedOffsetsIncrease(),
         AcceptedOffsetsHaveNoHoles(),
+        NoOffsetsAreMissing(),
         AcceptedSequencesHaveNoGaps(),
     )
 

@@ -30,7 +30,8 @@ def rows_expected(table: pa.Table) -> npt.NDArray[np.int64]:
     """What the headers promise; where they leave room, the rows may be any number within it."""
     rows = np.asarray(table.column("rows"))
     claimed = np.asarray(table.column("committed_records")) + np.asarray(table.column("replayed_records"))
-    most = claimed - np.asarray(table.column("unreadable_records"))
+    left_out = np.asarray(table.column("unreadable_records")) + np.asarray(table.column("unfit_records"))
+    most = claimed - left_out
     least = most - np.asarray(table.column("uncertain_records"))
     uncounted = np.asarray(table.column("uncounted_batches")) > 0
     expected: npt.NDArray[np.int64] = np.clip(rows, least, np.where(uncounted, np.maximum(rows, most), most))

@@ -1,35 +1,64 @@
 """`transactions`: each is published whole or not at all, and each producer id has one owner."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
+from expectations.own.most_transactions_are_decided import MostTransactionsAreDecided
 from expectations.own.producer_ids_have_one_owner import ProducerIdsHaveOneOwner
 from expectations.own.transactions_are_whole import TransactionsAreWhole
 from expectations.suite import Suite
 from spark_jobs.config.audit import AuditSettings
 
 
-def frame(facts: Facts, _: AuditSettings) -> pa.Table:
-    """A row per file of the table, which is divided by producer id, and one per partition that cuts some."""
+def frame(facts: Facts, settings: AuditSettings) -> pa.Table:
+    """A row per file of the table, which is divided by producer id, and one per partition that cuts some.
+
+    The last row is about all transactions: the share of their batches whose outcome cannot be known, if there
+    are enough of them.
+    """
     torn = facts.partitions.filter(pc.greater(facts.partitions.column("torn_transactions"), pa.scalar(0)))
     rows = [
         {
             "file": f"{row['topic']}-{row['partition']}",
             "transactions": row["torn_transactions"],
+            "batches": 0,
+            "undecided_batches": 0,
             "torn_transactions": row["torn_transactions"],
             "shared_producer_ids": 0,
             "examples": "",
         }
         for row in torn.to_pylist()
     ]
+    total, undecided = (_sum(facts.transactions, name) for name in ("batches", "undecided_batches"))
+    everything = {
+        "file": "all transactions",
+        "transactions": _sum(facts.transactions, "transactions"),
+        "batches": total,
+        "undecided_batches": undecided,
+        "torn_transactions": 0,
+        "shared_producer_ids": 0,
+        "examples": f"{undecided:,} of {total:,} batches are of an unknown outcome" if undecided else "",
+    }
     schema = facts.transactions.schema
-    return pa.concat_tables([facts.transactions, pa.Table.from_pylist(rows, schema=schema)])
+    table = pa.concat_tables([facts.transactions, pa.Table.from_pylist([*rows, everything], schema=schema)])
+    share = undecided / total if total >= settings.share_least else None
+    shares = [*[None] * (table.num_rows - 1), share]
+    return table.append_column("undecided_share", pa.array(shares, pa.float64()))
 
 
-def expectations(_: AuditSettings) -> tuple[Expectation, ...]:
-    return (TransactionsAreWhole(), ProducerIdsHaveOneOwner())
+def _sum(table: pa.Table, name: str) -> int:
+    return int(np.asarray(table.column(name)).sum())
+
+
+def expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
+    return (
+        TransactionsAreWhole(),
+        MostTransactionsAreDecided(max_value=settings.undecided_share),
+        ProducerIdsHaveOneOwner(),
+    )
 
 
 TRANSACTIONS = Suite(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from infra.embedded.home import EmbeddedFailed, Home
 from infra.embedded.rest import Api
@@ -18,7 +19,7 @@ PATIENCE_S = 900.0
 """Longer than the longest pause before a task is tried again."""
 Task = dict[str, Any]
 """A task instance, as Airflow's interface tells of it."""
-CONSOLE = Console(highlight=False, soft_wrap=True)
+CONSOLE = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def follow(api: Api, dag_id: str, run_id: str, *, patience_s: float = PATIENCE_S) -> None:
@@ -38,7 +39,7 @@ def follow(api: Api, dag_id: str, run_id: str, *, patience_s: float = PATIENCE_S
                 break
             if stillness.is_too_long(tasks):
                 raise EmbeddedFailed(f"{_still(tasks)}; see {api.home.url}/dags/{dag_id}/runs/{run_id}")
-            status.update(_at_work(tasks))
+            status.update(Text(_at_work(tasks)))
             time.sleep(SECONDS_BETWEEN_LOOKS)
     if state == "failed":
         failed = next(task for task in tasks if task["state"] == "failed")

@@ -72,7 +72,7 @@ class CaptureObjects:
 
 
 class CaptureRules:
-    """What a leader refuses by the header alone, and the fold does not look at (facts §2.11)."""
+    """What a leader refuses before it asks for the producer, and the fold does not look at (facts §2.11)."""
 
     def __init__(self, partition: TopicPartition, objects: CaptureObjects, settings: Settings) -> None:
         self._objects = objects
@@ -85,6 +85,7 @@ class CaptureRules:
         is_refused = (attributes & CONTROL_FLAG != 0) & ~self._objects.brings_markers(rows)
         if self._stamps_itself:
             is_refused |= (attributes & (TIMESTAMP_TYPE_FLAG | CONTROL_FLAG)) == TIMESTAMP_TYPE_FLAG
+        is_refused |= values(rows, "records_without_key") > 0
         is_refused |= ((attributes & CODEC_MASK) > max(Codec)) & (attributes & CONTROL_FLAG == 0)
         preset: Codes = np.full(rows.num_rows, OPEN, dtype=np.int8)
         preset[is_refused] = INVALID_RECORD

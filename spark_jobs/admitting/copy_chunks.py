@@ -9,15 +9,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.admitting.gaps import Holes, overlaps
 from spark_jobs.admitting.job import MisplacedBatches
-from spark_jobs.admitting.judging import ACCEPTED, CORRUPT, OPEN, OVERLAP, Chunk, Codes
+from spark_jobs.admitting.judging import (
+    ACCEPTED,
+    BEHIND_GAP,
+    CORRUPT,
+    DIVERGENT,
+    LATE,
+    OPEN,
+    OVERLAP,
+    Chunk,
+    Codes,
+)
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.errors import MisplacedBatch
 from spark_jobs.protocol.record_batch import CODEC_MASK, MAGIC_V2
+from spark_jobs.storage.gap_file import KnownGap
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.index_rows import chosen, concatenate, is_problem, take, values
+from spark_jobs.storage.inheritance import Reach
 from spark_jobs.storage.log_rows import PLACE_COLUMNS, iter_log
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -44,8 +57,8 @@ class _Piece:
 class _CopyReader:
     """One copy, read as far as the merge has come."""
 
-    def __init__(self, lake: ObjectStore, copy: IndexedCopy) -> None:
-        self._pieces = _pieces(iter_log(lake, copy), copy.number)
+    def __init__(self, chunks: Iterator[pa.RecordBatch], number: int) -> None:
+        self._pieces = _pieces(chunks, number)
         self.held = next(self._pieces, None)
 
     def take_until(self, offset: int) -> Iterator[_Piece]:
@@ -70,18 +83,26 @@ def _pieces(chunks: Iterator[pa.RecordBatch], copy: int) -> Iterator[_Piece]:
 
 
 def merged_copies(
-    lake: ObjectStore, copies: Sequence[IndexedCopy]
+    lake: ObjectStore, copies: Sequence[IndexedCopy], held: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int32]]]:
     """All rows by offset, and of each which copy it is of; memory is that of a chunk of each copy.
 
     Where several begin at one offset, the newest leader's comes first, then the one with the most records.
+    `held` are batches that earlier runs kept, which count as one more copy, the last one.
     """
-    readers = [reader for copy in copies if (reader := _CopyReader(lake, copy)).held is not None]
+    readers = [_CopyReader(iter_log(lake, copy), copy.number) for copy in copies]
+    readers.append(_CopyReader(held, number_of_held(copies)))
+    readers = [reader for reader in readers if reader.held is not None]
     while readers:
         until = min(int(reader.held.key[-1]) for reader in readers if reader.held is not None)
         pieces = list(chain.from_iterable(reader.take_until(until) for reader in readers))
         readers = [reader for reader in readers if reader.held is not None]
         yield _in_order(pieces)
+
+
+def number_of_held(copies: Sequence[IndexedCopy]) -> int:
+    """The number of the copy that batches held by earlier runs are."""
+    return max((copy.number for copy in copies), default=-1) + 1
 
 
 def _in_order(pieces: list[_Piece]) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
@@ -97,31 +118,78 @@ def _in_order(pieces: list[_Piece]) -> tuple[pa.RecordBatch, npt.NDArray[np.int3
     return take(rows, order), copy[order]
 
 
-class CopyRules:
-    """Settles merged copies: what speaks for its offsets is left to the fold, all else has a verdict."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGaps:
+    """Rows of `GAP` of a chunk: offsets that the broker deleted, and offsets that are missing.
 
-    def __init__(self, settler: CopySettler) -> None:
-        self._settler = settler
+    `spanned` are those of both that lie before accepted batches: transactions that span them may have ended
+    there.
+    """
+
+    deleted: Rows
+    missing: Rows
+    spanned: Rows
+
+
+class CopyRules:
+    """Settles merged copies: what speaks for its offsets is left to the fold, all else has a verdict.
+
+    If it `holds`, everything behind the first gap waits. `passed` are gaps that earlier runs went past.
+    """
+
+    def __init__(
+        self, settler: CopySettler, holes: Holes, *, holds: bool, passed: Sequence[KnownGap] = ()
+    ) -> None:
+        self._settler, self._holes, self._holds, self._passed = settler, holes, holds, passed
         self._is_damaged = False
+        self.gap: tuple[int, int] | None = None
+        """What everything waits for, if it holds."""
+
+    @property
+    def settled_end(self) -> int:
+        """Where the merged copies end, whatever is missing before."""
+        return self._settler.end_offset
 
     @property
     def end_offset(self) -> int:
-        return self._settler.end_offset
+        """Where the log ends that is taken."""
+        return self._settler.end_offset if self.gap is None else self.gap[0]
 
-    def chunk(
-        self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]
-    ) -> tuple[Chunk, Rows, npt.NDArray[np.bool_]]:
-        """The chunk, the gaps found before some of its rows, and in which of them there is damage."""
+    def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[Chunk, FoundGaps]:
+        """The chunk, and the gaps found before some of its rows."""
         problem = is_problem(rows)
         columns = CopyColumns._make(values(rows, name)[~problem] for name in CopyColumns._fields)
-        codes, gaps = self._settler.settle(columns)
+        codes, holes = self._settler.settle(columns)
         preset: Codes = np.full(rows.num_rows, CORRUPT, dtype=np.int8)
         preset[~problem] = np.where(codes == ACCEPTED, OPEN, codes)
         places = np.flatnonzero(~problem)
-        gaps["place"] = places[gaps["place"]]
-        is_damaged = self._damaged_before(problem, preset == OPEN)[gaps["place"]]
-        is_real = ~_is_wrapper(rows)[gaps["place"]]
-        return Chunk(rows=rows, copy=copy, preset=preset), gaps[is_real], is_damaged[is_real]
+        holes["place"] = places[holes["place"]]
+        is_damaged = self._damaged_before(problem, preset == OPEN)[holes["place"]]
+        is_real = ~_is_wrapper(rows)[holes["place"]]
+        deleted, missing = self._holes.split(holes[is_real], is_damaged[is_real])
+        found = self._hold(preset, deleted, missing)
+        self._tell_late(rows, preset)
+        return Chunk(rows=rows, copy=copy, preset=preset, gap=self.gap), found
+
+    def _hold(self, preset: Codes, deleted: Rows, missing: Rows) -> FoundGaps:
+        """Lets wait what is behind the first gap."""
+        if not self._holds:
+            spanned = np.concatenate((deleted, missing))
+            spanned = spanned[np.argsort(spanned["first_offset"])]
+            return FoundGaps(deleted=deleted, missing=missing, spanned=spanned)
+        start = 0 if self.gap is not None else int(missing["place"][0]) if len(missing) else len(preset)
+        if self.gap is None and len(missing):
+            self.gap = int(missing["first_offset"][0]), int(missing["last_offset"][0])
+        deleted = deleted[(deleted["place"] <= start) & (deleted["first_offset"] < self.end_offset)]
+        preset[start:][preset[start:] == OPEN] = BEHIND_GAP
+        return FoundGaps(deleted=deleted, missing=missing, spanned=deleted)
+
+    def _tell_late(self, rows: pa.RecordBatch, preset: Codes) -> None:
+        """What an earlier run went past, because no copy had it."""
+        if self._passed:
+            offset = values(rows, "base_offset").astype(np.int64)
+            is_late = overlaps(offset, offset, self._passed) & ((preset == OVERLAP) | (preset == DIVERGENT))
+            preset[is_late] = LATE
 
     def _damaged_before(
         self, problem: npt.NDArray[np.bool_], speaks: npt.NDArray[np.bool_]
@@ -160,6 +228,36 @@ def count_misplaced(before: MisplacedBatches | None, rows: pa.RecordBatch) -> Mi
     )
 
 
+class SegmentReaches:
+    """How far each segment consists of whole batches in their places, from where it is read to a problem."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Reach] = {}
+        self._ended: set[int] = set()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows of merged copies; those of one object come in the order of their positions."""
+        order, problem = values(rows, "object_order"), is_problem(rows)
+        position = values(rows, "position") + values(rows, "size")
+        next_offset = values(rows, "base_offset") + np.maximum(values(rows, "last_offset_delta"), 0) + 1
+        by_object = np.argsort(order, kind="stable")
+        starts = np.flatnonzero(np.diff(order[by_object]))
+        for places in np.split(by_object, starts + 1):
+            number, good = int(order[places[0]]), self._good(int(order[places[0]]), places, problem[places])
+            if len(good):
+                last = int(good[-1])
+                self.found[number] = Reach(position=int(position[last]), next_offset=int(next_offset[last]))
+
+    def _good(self, object_order: int, places: Int64s, problem: npt.NDArray[np.bool_]) -> Int64s:
+        """Those of an object's rows that no problem is before."""
+        if object_order in self._ended:
+            return places[:0]
+        if not problem.any():
+            return places
+        self._ended.add(object_order)
+        return places[: int(np.argmax(problem))]
+
+
 def unused_chunk(rows: pa.RecordBatch, copy: int) -> Chunk:
     """Rows of a copy that has no say: the partition's word is the capture's."""
     preset = np.where(is_problem(rows), CORRUPT, OVERLAP).astype(np.int8)
@@ -167,24 +265,27 @@ def unused_chunk(rows: pa.RecordBatch, copy: int) -> Chunk:
 
 
 def leader_epochs_of(
-    lake: ObjectStore, copies: Sequence[IndexedCopy], checkpointed: Iterable[EpochEntry]
+    lake: ObjectStore,
+    copies: Sequence[IndexedCopy],
+    held: Iterator[pa.RecordBatch],
+    checkpointed: Iterable[EpochEntry],
 ) -> tuple[EpochEntry, ...]:
     """What several copies tell of their leaders: their checkpoints, and the epochs of their batches.
 
-    One copy alone contradicts nobody: its batches count whatever its checkpoint says.
+    Not for one copy alone, which contradicts no other: its batches count whatever its checkpoint says.
+    Batches that earlier runs `held` count as one more copy.
     """
-    if len(copies) < 2:
-        return ()
     starts: dict[int, int] = {}
-    in_batches = chain.from_iterable(_epochs_in(lake, copy) for copy in copies)
+    logs = [iter_log(lake, copy, columns=[*PLACE_COLUMNS, "partition_leader_epoch"]) for copy in copies]
+    in_batches = chain.from_iterable(map(_epochs_in, (*logs, held)))
     for entry in chain(checkpointed, in_batches):
         starts[entry.epoch] = min(starts.get(entry.epoch, entry.start_offset), entry.start_offset)
     return tuple(EpochEntry(epoch=epoch, start_offset=start) for epoch, start in sorted(starts.items()))
 
 
-def _epochs_in(lake: ObjectStore, copy: IndexedCopy) -> Iterator[EpochEntry]:
-    """Each epoch of the copy's batches with its first offset, for every chunk."""
-    for rows in iter_log(lake, copy, columns=[*PLACE_COLUMNS, "partition_leader_epoch"]):
+def _epochs_in(chunks: Iterator[pa.RecordBatch]) -> Iterator[EpochEntry]:
+    """Each epoch of a copy's batches with its first offset, for every chunk."""
+    for rows in chunks:
         good = chosen(rows, ~is_problem(rows))
         epochs, offsets = values(good, "partition_leader_epoch"), values(good, "base_offset")
         known, index = np.unique(epochs, return_inverse=True)

@@ -1,12 +1,15 @@
 """What a worker of `admit` is asked, and what it answers: small values, no batches."""
 
 from dataclasses import dataclass, field
+from datetime import date
 
+from spark_jobs.admitting.gaps import GapRow
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.storage.index_files import IndexedCopy
+from spark_jobs.storage.inheritance import Reach
 from spark_jobs.storage.manifest import ManifestEntry, Truncation
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import Segments
@@ -20,11 +23,14 @@ PARTITION_COST = 4096
 class PartitionJob:
     """One partition: its state file at the start, the copies to judge, and copies that have no say.
 
-    `unused` are brokers' logs of a captured partition. `objects` are the staged objects behind a capture;
+    `unused` are brokers' logs of a captured partition. `objects` are the staged objects that hold batches;
     those of earlier nights have negative orders. `checkpoints` hold the leader epochs of a broker's log.
     `markers` is the key of a file of the table `markers`, empty if the capture brings its own or nobody
-    knows any. `truncation` is the log of a capture that another run wrote. `is_cleaned` if a broker noted
-    that its cleaner was there.
+    knows any. `truncation` is the log of a capture that another run wrote. Below `cleaned_offset` a broker's
+    cleaner was, and its checkpoint says that the log begins at `log_start_offset`. `staged_copies` counts the
+    copies of a broker's log with those that are inherited as a whole; `inherits` if there are segments which
+    earlier runs have read. By the names of all segments the log goes up to `staged_end_offset` at least, and
+    `first_segments` are where the copies' first ones begin, by source and directory.
     """
 
     partition: TopicPartition
@@ -36,7 +42,12 @@ class PartitionJob:
     checkpoints: tuple[ManifestEntry, ...] = ()
     markers: str = ""
     truncation: Truncation | None = None
-    is_cleaned: bool = False
+    cleaned_offset: int = 0
+    log_start_offset: int = 0
+    staged_copies: int = 1
+    inherits: bool = False
+    staged_end_offset: int = 0
+    first_segments: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def cost(self) -> int:
@@ -53,6 +64,7 @@ class AdmitTask:
     lake: ObjectStore
     folder: str
     settings: Settings
+    day: date
 
     @property
     def cost(self) -> int:
@@ -75,7 +87,8 @@ class AdmittedPartition:
 
     Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log. A
     broker's log was staged up to `staged_end_offset`; for a capture that is its log end. `segments` are those
-    of a capture's accepted log that are still to be written.
+    of a capture's accepted log that are still to be written. `reaches` are those of a broker's segments, by
+    object order.
     """
 
     partition: TopicPartition
@@ -90,6 +103,7 @@ class AdmittedPartition:
     leader_epoch: int
     producers: int
     gaps: int
+    cleaned_offset: int
     critical: int
     staged_end_offset: int
     transactions: int
@@ -98,6 +112,8 @@ class AdmittedPartition:
     outputs: tuple[OutputFile, ...] = ()
     misplaced: MisplacedBatches | None = None
     segments: Segments = ()
+    gap_rows: tuple[GapRow, ...] = ()
+    reaches: dict[int, Reach] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -22,27 +22,38 @@ ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
 CORRUPT = VERDICTS.index(Verdict.CORRUPT)
 INVALID_RECORD = VERDICTS.index(Verdict.INVALID_RECORD)
 OVERLAP = VERDICTS.index(Verdict.OVERLAP)
+DIVERGENT = VERDICTS.index(Verdict.DIVERGENT)
+BEHIND_GAP = VERDICTS.index(Verdict.BEHIND_GAP)
+LATE = VERDICTS.index(Verdict.LATE)
 
 Codes = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows of the contract `index`, which copy each is of, and the verdicts that are already known."""
+    """Rows of the contract `index`, which copy each is of, and the verdicts that are already known.
+
+    `gap`: first and last of the offsets that rows behind them wait for.
+    """
 
     rows: pa.RecordBatch
     copy: npt.NDArray[np.int32]
     preset: Codes
+    gap: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A chunk with a decision for every row; `astray` are plain batches inside open transactions."""
+    """A chunk with a decision for every row; `astray` are plain batches inside open transactions.
+
+    `gap` is the chunk's.
+    """
 
     rows: pa.RecordBatch
     copy: npt.NDArray[np.int32]
     decisions: DecisionColumns
     astray: npt.NDArray[np.bool_]
+    gap: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -55,6 +66,7 @@ class Judged:
             copy=self.copy[start:stop],
             decisions=select_decisions(self.decisions, slice(start, stop)),
             astray=self.astray[start:stop],
+            gap=self.gap,
         )
 
     @property
@@ -84,7 +96,8 @@ class PartitionMemory:
             decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
             astray = np.zeros(chunk.rows.num_rows, dtype=np.bool_)
             astray[is_open] = tracked.astray
-        return Judged(rows=chunk.rows, copy=chunk.copy, decisions=decisions, astray=astray), tracked.closed
+        decided = Judged(rows=chunk.rows, copy=chunk.copy, decisions=decisions, astray=astray, gap=chunk.gap)
+        return decided, tracked.closed
 
 
 def select_batches(batches: BatchColumns, wanted: npt.NDArray[np.bool_]) -> BatchColumns:
@@ -103,13 +116,13 @@ def scatter(
     preset: Codes,
     base_offset: npt.NDArray[np.int64],
 ) -> DecisionColumns:
-    """Decisions in their places among rows that were decided before; of those an overlap has an offset."""
+    """Decisions in their places among rows that were decided before, some of which have an offset."""
     decisions = allocate_decisions(len(preset))
     for name in DecisionColumns._fields:
         column = getattr(decisions, name)
         column[:] = NONE
         column[places] = getattr(found, name)
     decisions.verdict[~places] = preset[~places]
-    is_overlap = preset == OVERLAP
-    decisions.base_offset[is_overlap] = base_offset[is_overlap]
+    has_offset = (preset == OVERLAP) | (preset == BEHIND_GAP) | (preset == LATE)
+    decisions.base_offset[has_offset] = base_offset[has_offset]
     return decisions

@@ -18,15 +18,13 @@ from spark_jobs.admitting.judging import (
     select_batches,
     select_decisions,
 )
-from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
 from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, batch_columns
 from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.decision import Rules
-from spark_jobs.storage.carried_rows import CARRIED
-from spark_jobs.storage.index_rows import batches_of, concatenate, take, values
+from spark_jobs.storage.carried_rows import carried_of, index_rows_of
+from spark_jobs.storage.index_rows import batches_of, concatenate, take
 from spark_jobs.storage.state_file import PartitionState
-from spark_jobs.tables.index import INDEX
 
 Int64s = npt.NDArray[np.int64]
 TIDY_ABOVE = 1 << 16
@@ -50,7 +48,7 @@ class PatientMemory(PartitionMemory):
             select_batches(batches, is_open), is_patient[is_open], self.producers
         )
         parked = open_places[self._room.parked_since(used)]
-        self._rows = np.concatenate((self._rows, _held(take(chunk.rows, parked))))
+        self._rows = np.concatenate((self._rows, carried_of(take(chunk.rows, parked))))
         decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
         after = np.where(freed.after < 0, -1, open_places[freed.after])
         judged = self._in_order(chunk, decisions, freed, after)
@@ -76,7 +74,7 @@ class PatientMemory(PartitionMemory):
     def _in_order(self, chunk: Chunk, decisions: DecisionColumns, freed: Freed, after: Int64s) -> Judged:
         """The chunk's rows that were decided, each with those that it freed behind it."""
         decided = np.flatnonzero(decisions.verdict != PARKED)
-        freed_rows = _index_rows(self._rows[freed.places])
+        freed_rows = index_rows_of(self._rows[freed.places])
         rows = (
             concatenate([take(chunk.rows, decided), freed_rows])
             if freed_rows.num_rows
@@ -91,7 +89,7 @@ class PatientMemory(PartitionMemory):
         return _judged(take(rows, order), select_decisions(together, order))
 
     def _judged(self, places: Int64s, decisions: DecisionColumns) -> Judged:
-        return _judged(_index_rows(self._rows[places]), decisions)
+        return _judged(index_rows_of(self._rows[places]), decisions)
 
     def _tidy(self) -> None:
         if self._room.used - self._room.waiting > max(TIDY_ABOVE, self._room.waiting):
@@ -109,31 +107,3 @@ def _judged(rows: pa.RecordBatch, decisions: DecisionColumns) -> Judged:
 
 def _batches(rows: Rows) -> BatchColumns:
     return batch_columns(rows[name] for name in BatchColumns._fields)
-
-
-def _held(rows: pa.RecordBatch) -> Rows:
-    """Index rows as rows that wait."""
-    held = np.zeros(rows.num_rows, dtype=CARRIED)
-    held["object"] = values(rows, "object_order")
-    held["offset"] = held["txn_first_offset"] = -1
-    for name in (CARRIED.names or ())[1:-2]:
-        held[name] = values(rows, name)
-    return held
-
-
-def _index_rows(held: Rows) -> pa.RecordBatch:
-    """Rows that waited as index rows."""
-    native = {name: np.ascontiguousarray(held[name]) for name in CARRIED.names or ()}
-    columns = {
-        **native,
-        "object_order": native["object"],
-        "control_type": pa.array(native["control_type"], mask=native["control_type"] == NO_CONTROL_TYPE),
-        "coordinator_epoch": pa.array(
-            native["coordinator_epoch"], mask=native["coordinator_epoch"] == NO_COORDINATOR_EPOCH
-        ),
-        "problem": pa.nulls(len(held), pa.string()),
-    }
-    table = INDEX.cast(pa.table(columns))
-    return (
-        concatenate(table.to_batches()) if len(held) else pa.RecordBatch.from_pylist([], schema=INDEX.schema)
-    )

@@ -21,7 +21,6 @@ class TaskFiles:
 
     task: AdmitTask
     transactions: SharedFile
-    gaps: SharedFile
 
 
 class PartitionNight:
@@ -71,6 +70,7 @@ class PartitionNight:
             leader_epoch=after.leader_epoch,
             producers=len(after.producers),
             gaps=self.gaps,
+            cleaned_offset=self._job.cleaned_offset,
             critical=self.critical,
             staged_end_offset=self.staged_end_offset,
             transactions=self._transactions,

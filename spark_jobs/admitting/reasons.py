@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.admitting.judging import Judged
 from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.record_batch import CODEC_MASK, CONTROL_FLAG, NO_PRODUCER_ID, Codec
+from spark_jobs.protocol.record_batch import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, NO_PRODUCER_ID, Codec
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from spark_jobs.storage.index_rows import values
 
@@ -24,8 +24,9 @@ _RULED = (
     "last_offset_delta",
     "base_sequence",
     "producer_id",
+    "records_without_key",
 )
-"""The fields of a header that Kafka has rules for."""
+"""What Kafka has rules for: fields of a header, and keys."""
 
 Places = npt.NDArray[np.int64]
 Sentence = Callable[[Judged, Places], pa.StringArray]
@@ -129,21 +130,26 @@ def _broken_rules(judged: Judged, places: Places) -> Iterator[tuple[KafkaError, 
             yield KafkaError.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime"
 
 
-def _what_is_invalid(  # noqa: PLR0917 — the fields of a header
-    attributes: int, magic: int, base_offset: int, count: int, delta: int, sequence: int, producer_id: int
+def _what_is_invalid(  # noqa: PLR0917 — the columns of `_RULED`
+    attributes: int,
+    magic: int,
+    base_offset: int,
+    count: int,
+    delta: int,
+    sequence: int,
+    producer_id: int,
+    without_key: int,
 ) -> str | None:
-    """Which of Kafka's rules on the header of a client's batch is broken, in their order (facts §2.11)."""
-    if magic < 2:
-        return f"a message of magic {magic}, which no producer may send any more"
-    if attributes & CONTROL_FLAG:
-        return "a control batch, which only a coordinator may send"
-    if base_offset != 0:
-        return f"base offset {base_offset} in a client's batch"
-    if count <= 0 or count != delta + 1:
-        return f"{count} records for a last offset delta of {delta}"
-    if sequence < 0 and producer_id > NO_PRODUCER_ID:
-        return f"base sequence {sequence} with a producer id"
-    return None
+    """Which of Kafka's rules on a client's batch is broken, in their order (facts §2.11)."""
+    rules = (
+        (magic < MAGIC_V2, f"a message of magic {magic}, which no producer may send any more"),
+        (attributes & CONTROL_FLAG, "a control batch, which only a coordinator may send"),
+        (base_offset, f"base offset {base_offset} in a client's batch"),
+        (count <= 0 or count != delta + 1, f"{count} records for a last offset delta of {delta}"),
+        (sequence < 0 and producer_id > NO_PRODUCER_ID, f"base sequence {sequence} with a producer id"),
+        (without_key, f"{without_key} of {count} records without a key, in a compacted topic"),
+    )
+    return next((sentence for is_broken, sentence in rules if is_broken), None)
 
 
 def _corrupt(judged: Judged, places: Places) -> pa.StringArray:
@@ -153,7 +159,21 @@ def _corrupt(judged: Judged, places: Places) -> pa.StringArray:
 
 
 def _overlap(judged: Judged, places: Places) -> pa.StringArray:
-    return _text("offset ", _column(judged, "base_offset", places), " is there from another copy or night")
+    offset = _column(judged, "base_offset", places)
+    return _text("another copy or an earlier run has brought the log at offset ", offset, " already")
+
+
+def _behind_gap(judged: Judged, places: Places) -> pa.StringArray:
+    first, last = judged.gap or (0, 0)
+    sentence = f"held: offsets {first} to {last} before it are in no copy so far"
+    return pa.array([sentence] * len(places), pa.string())
+
+
+def _late(judged: Judged, places: Places) -> pa.StringArray:
+    offset = _column(judged, "base_offset", places)
+    return _text(
+        "offset ", offset, " was in no copy when an earlier run went past it; a backfill of its date takes it"
+    )
 
 
 def _divergent(judged: Judged, places: Places) -> pa.StringArray:
@@ -173,4 +193,6 @@ SENTENCES: dict[Verdict, Sentence] = {
     Verdict.OVERLAP: _overlap,
     Verdict.DIVERGENT: _divergent,
     Verdict.PARKED: _parked,
+    Verdict.BEHIND_GAP: _behind_gap,
+    Verdict.LATE: _late,
 }

@@ -4,7 +4,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kernels.producers import Rows
@@ -15,7 +14,6 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.gaps import GAPS
 from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
 MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
@@ -78,22 +76,6 @@ def transactions_table(partition: TopicPartition, rows: Rows) -> pa.Table:
     columns |= {name: pa.array(columns[name], mask=has_no_gap) for name in GAP_COLUMNS}
     columns["began_before"] = rows["began_before"] == 1
     return _of_partition(partition, columns, len(rows)).select(PARTITION_TRANSACTIONS.schema.names)
-
-
-def gaps_table(
-    partition: TopicPartition,
-    gaps: Rows,
-    object_order: npt.NDArray[np.int32],
-    position: npt.NDArray[np.int64],
-) -> pa.Table:
-    """Rows of dtype `GAP` as the table `gaps`; order and position are those of the batches after them."""
-    columns = {
-        "first_offset": np.ascontiguousarray(gaps["first_offset"]),
-        "last_offset": np.ascontiguousarray(gaps["last_offset"]),
-        "object_order": object_order,
-        "position": position,
-    }
-    return _of_partition(partition, columns, len(gaps)).select(GAPS.schema.names)
 
 
 def _of_partition(partition: TopicPartition, columns: dict[str, Any], rows: int) -> pa.Table:

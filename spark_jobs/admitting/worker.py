@@ -9,7 +9,6 @@ from spark_jobs.admitting.partition import TaskFiles
 from spark_jobs.admitting.shared_file import SharedFile
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.storage.state_file import settle_states
-from spark_jobs.tables.gaps import GAPS
 from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
 ADMIT = {SourceKind.CAPTURE: admit_capture, SourceKind.BROKER_LOG: admit_broker_log}
@@ -22,9 +21,8 @@ def admit_partitions(task: AdmitTask) -> AdmitSummary:
         transactions = stack.enter_context(
             SharedFile(task.lake, PARTITION_TRANSACTIONS, f"transactions/{name}")
         )
-        gaps = stack.enter_context(SharedFile(task.lake, GAPS, f"gaps/{name}"))
-        files = TaskFiles(task=task, transactions=transactions, gaps=gaps)
+        files = TaskFiles(task=task, transactions=transactions)
         partitions = tuple(ADMIT[job.kind](job, files) for job in task.jobs)
         settle_states(task.lake, (each.state for each in partitions))
-        outputs = (*transactions.finish(task.folder), *gaps.finish(task.folder))
+        outputs = transactions.finish(task.folder)
     return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)

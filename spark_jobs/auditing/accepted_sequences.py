@@ -50,13 +50,17 @@ class _Ends(NamedTuple):
 class AcceptedSequences:
     """Follows the producers of one partition from what they were at the start of the night."""
 
-    def __init__(self, producers: Rows, gaps: Int64s, *, forgotten_before: int = NEVER) -> None:
+    def __init__(
+        self, producers: Rows, gaps: Int64s, *, forgotten_before: int = NEVER, cleaned_offset: int = 0
+    ) -> None:
         """`producers` are canonical rows of `PRODUCER`; `gaps` first and last offsets that are missing.
 
         A broker may have forgotten who sent nothing newer than `forgotten_before`, in ms since 1970, and
-        whoever is forgotten may begin anywhere (facts §2.7, §2.10).
+        whoever is forgotten may begin anywhere (facts §2.7, §2.10). Below `cleaned_offset` a cleaner may have
+        removed batches.
         """
         self._ends, self._forgotten_before = _ends_of(producers), forgotten_before
+        self._cleaned = cleaned_offset
         self._gap_starts = np.sort(gaps[:, 0])
         self.broken = 0
 
@@ -92,7 +96,8 @@ class AcceptedSequences:
 
     def _is_excused(self, last_offset: Int64s, offset: Int64s) -> Flags:
         between = np.searchsorted(self._gap_starts, (last_offset, offset), side="right")
-        excused: Flags = between[0] < between[1]
+        was_cleaned = (last_offset < self._cleaned) & (self._cleaned > 0)
+        excused: Flags = (between[0] < between[1]) | was_cleaned
         return excused
 
 

@@ -1,8 +1,9 @@
 """What workers of `audit` are asked: small values that travel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_jobs.auditing.accepted_sequences import NEVER
+from spark_jobs.auditing.partitioners import Fits
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 
@@ -28,8 +29,10 @@ class PartitionInputs:
 
     The run publishes committed records from `first_offset` to before `end_offset`, and those of the
     transactions that began at one of `late`; the run before published up to `published_before`. It decodes
-    `replayed_records` of earlier nights again. A compacted log has holes by design. Its broker may have
-    forgotten producers that sent nothing newer than `forgotten_before`, in ms since 1970.
+    `replayed_records` of earlier nights again. A compacted log has holes by design, others below
+    `cleaned_offset`. `passed_gaps` are first and last offsets that the run went past though no copy had them;
+    `gap_offsets` are missing from the log and held up `behind_gaps` batches. Its broker may have forgotten
+    producers that sent nothing newer than `forgotten_before`, in ms since 1970.
     """
 
     partition: TopicPartition
@@ -42,10 +45,14 @@ class PartitionInputs:
     outcomes: str = ""
     held: tuple[str, ...] = ()
     late: tuple[int, ...] = ()
-    gaps: tuple[str, ...] = ()
+    passed_gaps: tuple[tuple[int, int], ...] = ()
+    gap_offsets: int = 0
+    behind_gaps: int = 0
+    cleaned_offset: int = 0
     is_compacted: bool = False
     forgotten_before: int = NEVER
     unreadable_records: int = 0
+    unfit_records: int = 0
     replayed_records: int = 0
     states: StateDigests = StateDigests()
     last_stable_before: int = 0
@@ -67,14 +74,15 @@ class AuditTask:
 
     Rows of `replayed` files are of earlier nights, so they do not continue those of `records`.
 
-    `partition_count` is how many partitions the topic has at least, as far as anybody knows. Unless
-    transactions are to be whole, the end of what is published may cut through one.
+    `partition_count` is how many partitions the topic has at least, and `fits` what has placed its keys in
+    earlier runs. Unless transactions are to be whole, the end of what is published may cut through one.
     """
 
     inputs: tuple[PartitionInputs, ...]
     records: tuple[str, ...]
     replayed: tuple[str, ...] = ()
     partition_count: int
+    fits: Fits = field(default_factory=dict)
     whole_transactions: bool
     lake: ObjectStore
     bounds: Bounds

@@ -1,76 +1,81 @@
-"""Keys of topics that seem to lie elsewhere, looked at again: perhaps there are more partitions than seen."""
+"""Keys of sampled records: where they are, and where each known partitioner would have put them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from spark_jobs.auditing.inputs import AuditTask
-from spark_jobs.auditing.partition_counts import Int64s, keys_elsewhere, likeliest_count
+from spark_jobs.auditing.partitioners import (
+    PARTITIONERS,
+    Fits,
+    Int64s,
+    Judged,
+    KeyHashes,
+    judge,
+    misplaced,
+)
 from spark_jobs.auditing.record_rows import sample_keys
-from spark_jobs.protocol.hashes import partition_for_key
+from spark_jobs.protocol.hashes import KEY_HASHES
 
-MOST_KEYS = 2000
-"""Of a topic, to find out how many partitions it has."""
-ALL_HASHES = 2**31
-"""So many partitions that a key's partition is its hash."""
+LONGEST_KEY = 1024
+"""Longer ones are not hashed: a few of them would cost more than all others."""
 
 Row = dict[str, Any]
 """A row of `partition_facts`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyHashes:
-    """Sampled keys of some partitions of one topic, by their hashes."""
-
-    partition: Int64s
-    hash: Int64s
-
-
 def hash_keys(task: AuditTask) -> KeyHashes:
-    """The keys that are looked at, as numbers."""
+    """The different keys that are looked at, as numbers."""
+    hashes = [KEY_HASHES[each] for each in PARTITIONERS]
     found = [
-        (number, partition_for_key(key, ALL_HASHES))
+        (number, producer_id, *(hashed(key) for hashed in hashes))
         for number in (each.partition.partition for each in task.inputs)
-        for key in sample_keys(task.lake, task.records, number, task.bounds.key_sample)
+        for key, producer_id in dict(
+            sample_keys(task.lake, task.records, number, task.bounds.key_sample)
+        ).items()
+        if len(key) <= LONGEST_KEY
     ]
-    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
-    return KeyHashes(partition=pairs[:, 0], hash=pairs[:, 1])
+    rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(hashes))
+    return KeyHashes(partition=rows[:, 0], producer_id=rows[:, 1], hashes=rows[:, 2:])
 
 
-def count_keys(keys: KeyHashes, number: int, count: int) -> dict[str, int]:
-    """Keys of a partition, and those that the default partitioner puts elsewhere among `count` partitions."""
-    own = keys.hash[keys.partition == number]
-    return {"keys_sampled": own.size, "keys_elsewhere": int(np.count_nonzero(own % count != number))}
+def count_keys(keys: KeyHashes, number: int, fits: Fits) -> dict[str, int]:
+    """Keys of a partition, and those that are elsewhere than what is established says."""
+    own = keys.take(keys.partition == number)
+    elsewhere = int(np.count_nonzero(misplaced(own, fits)))
+    return {"keys_sampled": own.size, "keys_elsewhere": elsewhere}
 
 
-def doubtful_topics(rows: Iterable[Row], allowed: float) -> set[str]:
-    """Topics with more keys elsewhere than allowed, if as many partitions exist as were seen."""
-    in_order = sorted(rows, key=lambda row: str(row["topic"]))
-    sums = {topic: _sums(same) for topic, same in groupby(in_order, key=lambda row: str(row["topic"]))}
-    return {topic for topic, (sampled, elsewhere) in sums.items() if elsewhere > allowed * sampled}
+def joined(found: Iterable[KeyHashes]) -> KeyHashes:
+    """Keys of several tasks of one topic."""
+    parts = list(found)
+    return KeyHashes(
+        partition=np.concatenate([each.partition for each in parts]),
+        producer_id=np.concatenate([each.producer_id for each in parts]),
+        hashes=np.concatenate([each.hashes for each in parts]),
+    )
 
 
-def _sums(rows: Iterable[Row]) -> tuple[int, int]:
-    pairs = [(row["keys_sampled"], row["keys_elsewhere"]) for row in rows]
-    return sum(sampled for sampled, _ in pairs), sum(elsewhere for _, elsewhere in pairs)
+def judge_topics(
+    found: Sequence[tuple[AuditTask, KeyHashes]], known: Mapping[str, Fits], allowed: float
+) -> dict[str, tuple[KeyHashes, Judged]]:
+    """What has placed the keys of each topic, from those that its tasks have looked at."""
+    judged: dict[str, tuple[KeyHashes, Judged]] = {}
+    for topic, same in groupby(found, key=lambda each: each[0].topic):
+        together = list(same)
+        keys = joined(each for _, each in together)
+        if keys.size:
+            count = together[0][0].partition_count
+            judged[topic] = keys, judge(keys, known.get(topic, {}), count, allowed)
+    return judged
 
 
-def recount(topic: str, found: Sequence[KeyHashes], least: int, allowed: float) -> dict[tuple[str, int], int]:
-    """Keys elsewhere by topic and partition, if some other number of partitions explains nearly all keys."""
-    partitions = np.concatenate([each.partition for each in found])
-    hashes = np.concatenate([each.hash for each in found])
-    step = max(partitions.size // MOST_KEYS, 1)
-    most_wrong = int(allowed * hashes.size)
-    count = likeliest_count(hashes[::step], partitions[::step], least, most_wrong=most_wrong)
-    if count is None:
-        return {}
-    wrong = keys_elsewhere(hashes, partitions, count)
-    if np.count_nonzero(wrong) > most_wrong:
-        return {}
+def elsewhere(keys: KeyHashes, judged: Judged) -> dict[int, int]:
+    """Misplaced keys by partition."""
+    partitions: Int64s = np.unique(keys.partition)
     return {
-        (topic, number): int(np.count_nonzero(wrong[partitions == number]))
-        for number in np.unique(partitions).tolist()
+        number: int(np.count_nonzero(judged.misplaced[keys.partition == number]))
+        for number in partitions.tolist()
     }

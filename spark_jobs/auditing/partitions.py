@@ -1,7 +1,7 @@
 """What a run says of each of its partitions, gathered from its steps' tables for workers to check."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,11 @@ from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
+from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
+from spark_jobs.tables.quarantine import QuarantineKind
 from spark_jobs.tables.state_origins import ORIGINS, StateOrigin
 
 PARTITIONS = "partitions.parquet"
-GAPS = "gaps/"
 UNREADABLE = "unreadable/"
 
 Rows = Mapping[TopicPartition, Mapping[str, Any]]
@@ -41,9 +42,9 @@ class Accounts:
     admitted: Rows
     earlier: Rows
     indexed: Mapping[TopicPartition, int]
-    unreadable: Mapping[TopicPartition, int]
+    unreadable: Mapping[TopicPartition, Counter[str]]
     replayed: Mapping[TopicPartition, int]
-    gaps: tuple[str, ...]
+    gaps: Mapping[TopicPartition, Sequence[Mapping[str, Any]]]
     origins: Rows
     handed_on: States
     taken_up: States
@@ -67,7 +68,7 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
         indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
         unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
         replayed=_replayed(read_run_manifest(lake, folder.run_id)),
-        gaps=outputs_of(folder, Step.ADMIT, GAPS),
+        gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS_TABLE)),
         origins=_rows(lake, folder.key(Step.REBUILD, ORIGINS)),
         handed_on=handed_on,
         taken_up=read_states(lake, folder.run_id, Step.REBUILD),
@@ -92,6 +93,7 @@ def _inputs(
 ) -> PartitionInputs:
     resolved, admitted = accounts.resolved.get(partition, {}), accounts.admitted.get(partition, {})
     earlier = accounts.earlier.get(partition, {})
+    left_out = accounts.unreadable.get(partition, Counter())
     is_internal = partition.topic in INTERNAL_TOPICS
     return PartitionInputs(
         partition=partition,
@@ -105,12 +107,14 @@ def _inputs(
         outcomes=_key(folder, Step.RESOLVE, resolved.get("outcomes")),
         held=tuple(resolved.get("held", ())),
         late=() if is_internal else tuple(resolved.get("late", ())),
-        gaps=accounts.gaps if admitted.get("gaps") else (),
+        **_gap_inputs(accounts.gaps.get(partition, ())),
+        cleaned_offset=admitted.get("cleaned_offset", 0),
         is_compacted=has_holes_by_design(partition.topic, settings),
         forgotten_before=_forgotten_before(folder, settings)
         if admitted.get("kind") == SourceKind.BROKER_LOG
         else NEVER,
-        unreadable_records=accounts.unreadable.get(partition, 0),
+        unreadable_records=left_out[QuarantineKind.CORRUPT],
+        unfit_records=left_out[QuarantineKind.UNFIT],
         replayed_records=accounts.replayed.get(partition, 0),
         states=StateDigests(
             handed_on=accounts.handed_on.get(partition, ""),
@@ -122,6 +126,27 @@ def _inputs(
         last_stable_before=earlier.get("last_stable_offset", 0),
         last_stable_offset=resolved.get("last_stable_offset", 0),
     )
+
+
+PASSED = (GapStatus.DELETED, GapStatus.PUBLISHED_PAST)
+
+
+def _gap_inputs(gaps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the table `gaps` says of a partition."""
+    is_open = [row for row in gaps if row["status"] == GapStatus.OPEN]
+    passed = [row for row in gaps if row["status"] in PASSED]
+    return {
+        "passed_gaps": tuple((row["first_offset"], row["last_offset"]) for row in passed),
+        "gap_offsets": sum(row["last_offset"] - row["first_offset"] + 1 for row in is_open),
+        "behind_gaps": sum(row["held_batches"] for row in is_open),
+    }
+
+
+def _gaps(lake: ObjectStore, key: str) -> Mapping[TopicPartition, Sequence[Mapping[str, Any]]]:
+    found: dict[TopicPartition, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in read_table(lake, key).to_pylist() if lake.stat(key) is not None else ():
+        found[TopicPartition(row["topic"], row["partition"])].append(row)
+    return found
 
 
 def _forgotten_before(folder: RunFolder, settings: Settings) -> int:
@@ -155,12 +180,13 @@ def _replayed(manifest: Manifest) -> Mapping[TopicPartition, int]:
     return found
 
 
-def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, int]:
-    """Records of committed batches that could not be decoded, or did not fit."""
-    found: dict[TopicPartition, int] = defaultdict(int)
+def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, Counter[str]]:
+    """Records of committed batches that are not published, by kind: undecodable, or unfit."""
+    found: dict[TopicPartition, Counter[str]] = defaultdict(Counter)
+    names = ["topic", "partition", "kind"]
     for key in keys:
-        for part in iter_rows(lake, key, columns=["topic", "partition", "records"]):
-            sums = pa.table(part).group_by(["topic", "partition"]).aggregate([("records", "sum")])
+        for part in iter_rows(lake, key, columns=[*names, "records"]):
+            sums = pa.table(part).group_by(names).aggregate([("records", "sum")])
             for row in sums.to_pylist():
-                found[TopicPartition(row["topic"], row["partition"])] += row["records_sum"]
+                found[TopicPartition(row["topic"], row["partition"])][row["kind"]] += row["records_sum"]
     return found

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from spark_jobs.auditing.inputs import AuditTask, Bounds, PartitionInputs
+from spark_jobs.auditing.partitioners import Fits
 from spark_jobs.auditing.partitions import outputs_of
 from spark_jobs.auditing.transaction_facts import PublishedRange, TransactionTask
 from spark_jobs.config.settings import Publish, Settings
@@ -22,9 +23,14 @@ SMALLEST_TASK, LARGEST_TASK = 1 << 18, 1 << 23
 
 
 def plan_tasks(
-    folder: RunFolder, inputs: Sequence[PartitionInputs], settings: Settings, *, parallelism: int
+    folder: RunFolder,
+    inputs: Sequence[PartitionInputs],
+    settings: Settings,
+    fits: Mapping[str, Fits],
+    *,
+    parallelism: int,
 ) -> list[AuditTask]:
-    """Tasks in the order of the partitions."""
+    """Tasks in the order of the partitions; `fits` by topic is what has placed keys in earlier runs."""
     records, replayed = _record_files(folder, RECORDS), _record_files(folder, REPLAYED)
     bounds = Bounds(
         earliest_ms=settings.audit.earliest_ms,
@@ -43,6 +49,7 @@ def plan_tasks(
             records=records.get(topic, ()),
             replayed=replayed.get(topic, ()),
             partition_count=max(each.partition.partition for each in same) + 1,
+            fits=fits.get(topic, {}),
             whole_transactions=settings.publish is Publish.WHOLE_TRANSACTIONS,
             lake=folder.lake,
             bounds=bounds,

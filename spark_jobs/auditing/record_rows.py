@@ -2,46 +2,66 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.record_rows import RecordColumns
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_groups
 
 PARTITION = "partition"
+_OUT_OF_RANGE = "timestamp_out_of_range"
+_COLUMNS = [*RecordColumns._fields, _OUT_OF_RANGE]
+_BEYOND = 2**63 - 1
+"""Microseconds: later than any timestamp that a table can store."""
+KEY_COLUMNS = [PARTITION, "key", "producer_id"]
 KEYS_AT_A_TIME = 4096
 """A few are wanted, and to decode them all would cost more than all else that is read."""
 
 
 def iter_records(lake: ObjectStore, key: str, first: int, last: int) -> Iterator[tuple[int, RecordColumns]]:
     """Rows of the partitions `first` to `last` in the order of the file, each part of one partition."""
-    for part in iter_groups(lake, key, PARTITION, first, last, columns=list(RecordColumns._fields)):
+    for part in iter_groups(lake, key, PARTITION, first, last, columns=_COLUMNS):
         yield from _by_partition(_columns(part))
 
 
-def sample_keys(lake: ObjectStore, keys: Sequence[str], partition: int, most: int) -> list[bytes]:
-    """Up to `most` keys from where the partition begins; records without a key have none."""
+def sample_keys(lake: ObjectStore, keys: Sequence[str], partition: int, most: int) -> list[tuple[bytes, int]]:
+    """Keys and producer ids of up to `most` records from where the partition begins; without a key, none."""
     parts = (
         part
         for key in keys
         for part in iter_groups(
-            lake, key, PARTITION, partition, partition, columns=[PARTITION, "key"], rows=KEYS_AT_A_TIME
+            lake, key, PARTITION, partition, partition, columns=KEY_COLUMNS, rows=KEYS_AT_A_TIME
         )
     )
-    found: list[bytes | None] = []
+    found: list[tuple[bytes | None, int]] = []
     for part in parts:
         rows = part.filter(pc.equal(part.column(PARTITION), pa.scalar(partition, pa.int32())))
-        found += rows.column("key").slice(0, most - len(found)).to_pylist()
+        first = rows.slice(0, most - len(found))
+        found += zip(*(first.column(name).to_pylist() for name in KEY_COLUMNS[1:]), strict=True)
         if len(found) >= most:
             break
-    return [key for key in found if key is not None]
+    return [(key, producer_id) for key, producer_id in found if key is not None]
 
 
 def _columns(part: pa.RecordBatch) -> RecordColumns:
-    return RecordColumns._make(np.asarray(part.column(name)) for name in RecordColumns._fields)
+    columns = {name: part.column(name) for name in RecordColumns._fields}
+    columns["timestamp"] = _micros(columns["timestamp"], part.column(_OUT_OF_RANGE))
+    return RecordColumns(**{name: np.asarray(column) for name, column in columns.items()})
+
+
+def _micros(stored: "pa.Array[Any]", out_of_range: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Timestamps as numbers: -1 for none, a very late one for what the table cannot store as a timestamp."""
+    micros = stored.cast(pa.int64())
+    if not micros.null_count:
+        return micros
+    return pc.coalesce(
+        micros, pc.if_else(out_of_range.is_valid(), pa.scalar(_BEYOND), pa.scalar(NO_TIMESTAMP))
+    )
 
 
 def _by_partition(rows: RecordColumns) -> Iterator[tuple[int, RecordColumns]]:

@@ -33,9 +33,11 @@ def _breaks(lake: ObjectStore, states: StateDigests) -> Iterator[bool]:
         yield _position(handed_on) != _position(taken_up)
         yield not states.is_behind_gap and _opened(handed_on) != _opened(taken_up)
         yield taken_up.log_start_offset < handed_on.log_start_offset
+        yield handed_on.topic_id not in ("", taken_up.topic_id)
     if states.taken_up and states.after:
         before, after = _get(lake, states.taken_up), _get(lake, states.after)
         yield after.end_offset < before.end_offset
+        yield after.topic_id != before.topic_id
         yield states.admitted_end is not None and after.end_offset != states.admitted_end
 
 
@@ -50,7 +52,7 @@ def _position(state: PartitionState) -> tuple[object, ...]:
         state.published_offset,
         state.leader_epochs,
         state.parked,
-        state.held,
+        state.gaps,
     )
 
 

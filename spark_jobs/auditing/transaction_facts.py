@@ -11,14 +11,17 @@ import pyarrow.compute as pc
 from spark_jobs.auditing.batch_columns import Flags
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.protocol.transaction_outcome import Evidence, Outcome
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 
 READ = [
-    "transactional_id", "producer_id", "producer_epoch", "outcome", "partitions_found", "first_offsets",
+    "transactional_id", "producer_id", "producer_epoch", "outcome", "evidence", "partitions_found", "batches",
+    "first_offsets",
 ]  # fmt: skip
 MOST_EXAMPLES = 5
+UNDECIDED = [Outcome.CONFLICT.value, Outcome.AMBIGUOUS.value]
+"""The sources do not tell how these ended; of an open one the coordinator's log tells that it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +46,12 @@ class TransactionTask:
 
 def count_transactions(task: TransactionTask) -> Mapping[str, Any]:
     """A row of `transaction_facts`."""
-    count, torn, owners = 0, list[str](), list[pa.Table]()
+    count, batches, undecided, torn, owners = 0, 0, 0, list[str](), list[pa.Table]()
     for part in iter_rows(task.lake, task.key, columns=READ):
         count += part.num_rows
+        sizes = np.asarray(part.column("batches"))
+        batches += int(sizes.sum())
+        undecided += int(sizes[_is_undecided(part)].sum())
         if task.ranges:
             torn += [_name(row) for row in part.filter(_is_torn(part, task.ranges)).to_pylist()]
         owners.append(_owners(part))
@@ -57,10 +63,24 @@ def count_transactions(task: TransactionTask) -> Mapping[str, Any]:
     return {
         "file": task.file,
         "transactions": count,
+        "batches": batches,
+        "undecided_batches": undecided,
         "torn_transactions": len(torn),
         "shared_producer_ids": len(shared),
         "examples": "; ".join(examples[:MOST_EXAMPLES]),
     }
+
+
+def _is_undecided(part: pa.RecordBatch) -> Flags:
+    """Without a coordinator's log an older client's transactions look like one that is open for ever."""
+    evidence = part.column("evidence")
+    is_blind = np.asarray(pc.equal(pc.list_flatten(evidence), pa.scalar(Evidence.NO_COORDINATOR_LOG.value)))
+    parent = np.asarray(pc.list_parent_indices(evidence))
+    blind = np.bincount(parent, weights=is_blind, minlength=part.num_rows) > 0
+    ongoing = np.asarray(pc.equal(part.column("outcome"), pa.scalar(Outcome.ONGOING.value)))
+    unknown = np.asarray(pc.is_in(part.column("outcome"), value_set=pa.array(UNDECIDED)))
+    undecided: Flags = unknown | (ongoing & blind)
+    return undecided
 
 
 def _is_torn(part: pa.RecordBatch, ranges: tuple[PublishedRange, ...]) -> Flags:

@@ -33,4 +33,6 @@ class VerdictCounts:
             "verdicts": sum(known.values()),
             "out_of_order": known[Verdict.OUT_OF_ORDER],
             **{group.value: count for group, count in groups.items()},
+            "duplicate": known[Verdict.DUPLICATE],  # no producer sent an overlap twice
+            "overlap": known[Verdict.OVERLAP],
         }

@@ -1,4 +1,4 @@
-"""How much a night brought of each topic, and how much the nights before it did."""
+"""How much a run brought of each topic, and how much the runs before it did."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -17,6 +17,8 @@ READERS = 8
 SUMMED = {
     "batches": "verdicts",
     "duplicate": "duplicate",
+    "overlap": "overlap",
+    "rejected": "rejected",
     "out_of_order": "out_of_order",
     "corrupt": "corrupt",
     "records": "rows",
@@ -25,7 +27,7 @@ SUMMED = {
 
 
 def topic_volumes(partitions: pa.Table) -> pa.Table:
-    """The table `topic_volumes` of a night, from its `partition_facts`."""
+    """The table `topic_volumes` of a run, from its `partition_facts`."""
     sums = partitions.group_by("topic").aggregate([(name, "sum") for name in SUMMED.values()])
     columns = {
         "topic": sums.column("topic"),

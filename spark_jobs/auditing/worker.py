@@ -2,25 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.auditing.accepted_offsets import AcceptedOffsets
 from spark_jobs.auditing.accepted_sequences import AcceptedSequences
-from spark_jobs.auditing.batch_columns import READ, Int64s, accepted_of, held_of
+from spark_jobs.auditing.batch_columns import READ, accepted_of, held_of
 from spark_jobs.auditing.committed_records import CommittedRecords
 from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
-from spark_jobs.auditing.key_places import KeyHashes, count_keys, hash_keys
+from spark_jobs.auditing.key_places import count_keys, hash_keys
 from spark_jobs.auditing.outcomes import Outcomes, read_outcomes
+from spark_jobs.auditing.partitioners import KeyHashes, is_established
 from spark_jobs.auditing.record_facts import RecordFacts
 from spark_jobs.auditing.record_rows import iter_records
 from spark_jobs.auditing.state_breaks import count_state_breaks
 from spark_jobs.auditing.verdict_counts import VerdictCounts
-from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.gap_file import get_gaps
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.storage.state_file import PartitionState, get_state
@@ -31,10 +29,13 @@ Facts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The facts of each of the task's partitions, in their order; its keys, if some seem to lie elsewhere."""
+    """The facts of each of the task's partitions, in their order; its keys, if they have to be looked at.
+
+    Some are elsewhere than what is established says, or nothing is established yet: then a part will do.
+    """
 
     facts: tuple[Facts, ...]
-    doubtful: KeyHashes | None
+    keys: KeyHashes | None
 
 
 def count_facts(task: AuditTask) -> Counted:
@@ -43,7 +44,9 @@ def count_facts(task: AuditTask) -> Counted:
     records, files = _record_facts(task, outcomes)
     keys = hash_keys(replace(task, records=files))
     facts = tuple(_facts(task, outcomes, records, keys))
-    return Counted(facts=facts, doubtful=keys if any(each["keys_elsewhere"] for each in facts) else None)
+    if not is_established(task.fits):
+        return Counted(facts=facts, keys=keys.sample())
+    return Counted(facts=facts, keys=keys if any(each["keys_elsewhere"] for each in facts) else None)
 
 
 def _facts(
@@ -53,8 +56,9 @@ def _facts(
         {
             **_batch_facts(task.lake, each, outcomes[each.partition.partition]),
             **records[each.partition.partition],
-            **count_keys(keys, each.partition.partition, task.partition_count),
+            **count_keys(keys, each.partition.partition, task.fits),
             "unreadable_records": each.unreadable_records,
+            "unfit_records": each.unfit_records,
             "replayed_records": each.replayed_records,
             "torn_transactions": outcomes[each.partition.partition].torn_at(each.end_offset)
             if task.whole_transactions
@@ -69,10 +73,16 @@ def _facts(
 
 def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes) -> Facts:
     state = get_state(lake, inputs.states.taken_up) if inputs.states.taken_up else PartitionState()
-    gaps = _gaps(lake, inputs)
+    inherited = get_gaps(lake, state.gaps).held_batches if inputs.batches else 0
+    gaps = np.array(inputs.passed_gaps, dtype=np.int64).reshape(-1, 2)
     verdicts, committed = VerdictCounts(), CommittedRecords(inputs, outcomes)
-    offsets = AcceptedOffsets(inputs.start_offset, gaps)
-    sequences = AcceptedSequences(state.producers, gaps, forgotten_before=inputs.forgotten_before)
+    offsets = AcceptedOffsets(inputs.start_offset, gaps, cleaned_offset=inputs.cleaned_offset)
+    sequences = AcceptedSequences(
+        state.producers,
+        gaps,
+        forgotten_before=inputs.forgotten_before,
+        cleaned_offset=inputs.cleaned_offset,
+    )
     for digest in inputs.held:
         committed.add(held_of(get_carried(lake, digest).rows))
     for part in iter_rows(lake, inputs.batches, columns=READ) if inputs.batches else ():
@@ -82,29 +92,14 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
         sequences.add(accepted)
         committed.add(accepted)
     return {
-        "batches_in": inputs.indexed + len(get_carried(lake, state.parked).rows),
+        "batches_in": inputs.indexed + len(get_carried(lake, state.parked).rows) + inherited,
         **verdicts.facts(),
-        **offsets.facts(is_compacted=inputs.is_compacted),
+        **offsets.facts(end_offset=inputs.states.admitted_end or 0, is_compacted=inputs.is_compacted),
         "sequence_gaps": 0 if inputs.is_compacted else sequences.broken,
+        "gap_offsets": inputs.gap_offsets,
+        "behind_gaps": inputs.behind_gaps,
         **committed.facts(),
     }
-
-
-def _gaps(lake: ObjectStore, inputs: PartitionInputs) -> Int64s:
-    """First and last offsets that were reported as missing from the partition."""
-    found: list[Int64s] = [np.empty((0, 2), dtype=np.int64)]
-    for key in inputs.gaps:
-        for part in iter_rows(lake, key, columns=["topic", "partition", "first_offset", "last_offset"]):
-            rows = part.filter(_is_of(inputs.partition, part))
-            found.append(
-                np.stack([np.asarray(rows.column(name)) for name in ("first_offset", "last_offset")], 1)
-            )
-    return np.concatenate(found)
-
-
-def _is_of(partition: TopicPartition, part: pa.RecordBatch) -> "pa.Array[Any]":
-    is_topic = pc.equal(part.column("topic"), pa.scalar(partition.topic))
-    return pc.and_(is_topic, pc.equal(part.column("partition"), pa.scalar(partition.partition, pa.int32())))
 
 
 def _record_facts(

@@ -76,7 +76,10 @@ def _decisive(manifest: Manifest) -> tuple[object, ...]:
 
 
 def _object(entry: ManifestEntry) -> ManifestEntry:
-    return replace(entry, order=0, version="", referenced=False, seen=False, rewritten=False)
+    """What makes an object another one; its topic id follows from the bytes of `partition.metadata`."""
+    return replace(
+        entry, order=0, version="", referenced=False, seen=False, rewritten=False, topic_id="", copied_at=0
+    )
 
 
 def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list[ManifestEntry]]:

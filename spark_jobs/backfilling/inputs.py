@@ -2,20 +2,29 @@
 
 A source with dates is listed anew, since each object says to which day it belongs. Without dates an object
 belongs to the night that took it first, so only its bytes can be others now. A log directory that is copied
-over itself shows today's log, not that of the day: its night keeps what it had.
+over itself shows today's log, not that of the day: its night keeps what it had. To these come objects of
+later runs with offsets that the day's run went past, because no copy had them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 
 from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
+from spark_jobs.flow import Step
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
 from spark_jobs.storage.night import Night, not_taken, takes_whole
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import FOLDER
+from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.taken import Taken
+from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
 
 Where = tuple[str, str]
 """Source and path of an object."""
@@ -40,12 +49,32 @@ def own_entries(manifest: Manifest) -> tuple[ManifestEntry, ...]:
     return tuple(entry for entry in manifest.entries if not entry.path.startswith(replayed))
 
 
+def late_entries(lake: ObjectStore, chain: Chain, day: date) -> tuple[ManifestEntry, ...]:
+    """Objects of later runs with offsets that the day's run went past, because no copy had them."""
+    found: list[ManifestEntry] = []
+    for later in (entry for entry in chain.current.values() if entry.day > day):
+        key = step_key(later.run_id, Step.ADMIT, GAPS_TABLE)
+        rows = read_table(lake, key).to_pylist() if lake.stat(key) is not None else []
+        names = {row["after"] for row in rows if row["status"] == GapStatus.LATE and row["found_on"] == day}
+        if names:
+            entries = read_run_manifest(lake, later.run_id).entries
+            found += (entry for entry in entries if f"{entry.source}/{entry.path}" in names)
+    return tuple({(*_where(entry), entry.sha256): entry for entry in found}.values())
+
+
 def day_inputs(
-    settings: Settings, request: BackfillRequest, standing: Manifest, taken: Taken, night: Night | None
+    settings: Settings,
+    request: BackfillRequest,
+    standing: Manifest,
+    taken: Taken,
+    night: Night | None,
+    *,
+    late: Iterable[ManifestEntry] = (),
 ) -> DayInputs:
     """The inputs of a day; `standing` is what its run had, `taken` what runs of earlier dates have now.
 
-    `night` is what its sources have, None where only the night's own objects count.
+    `night` is what its sources have, None where only the night's own objects count. `late` objects of later
+    runs fill gaps that the day's run went past.
     """
     own = tuple(entry for entry in own_entries(standing) if not _is_gone(settings, entry, taken))
     if night is None:
@@ -53,8 +82,11 @@ def day_inputs(
     known = {_where(entry) for entry in own_entries(standing)}
     found = tuple(each for each in night.placed if _is_asked_for(request, each, known))
     missed = _missed(settings, request, own, found)
+    kept = (*(entry for entry in own if not _is_listed(settings, request, entry)), *missed)
+    filling = [entry for entry in late if request.takes(entry.source, entry.topic)]
+    replaced = {_where(entry) for entry in filling}
     return DayInputs(
-        kept=(*(entry for entry in own if not _is_listed(settings, request, entry)), *missed),
+        kept=(*(entry for entry in kept if _where(entry) not in replaced), *filling),
         listed=not_taken(found, taken),
         problems=_problems(request, standing, night.problems, found),
         missed=missed,

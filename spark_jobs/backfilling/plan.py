@@ -11,7 +11,7 @@ from datetime import date, timedelta
 
 from spark_jobs.backfilling.compare import entries_now, known_objects, object_reasons
 from spark_jobs.backfilling.copies import check_copies
-from spark_jobs.backfilling.inputs import day_inputs
+from spark_jobs.backfilling.inputs import day_inputs, late_entries
 from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan, Reason, Why, reason
 from spark_jobs.backfilling.replays import replays_of_day
 from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
@@ -71,7 +71,8 @@ class Planner:
     def _day(self, day: date, night: Night | None) -> DayPlan:
         standing = self._manifests.get(day, Manifest(day=day))
         seen = night.of(day) if night is not None and self._is_listed(day) else None
-        inputs = day_inputs(self._settings, self._request, standing, self._taken, seen)
+        late = late_entries(self._lake, self._chain, day) if seen is not None else ()
+        inputs = day_inputs(self._settings, self._request, standing, self._taken, seen, late=late)
         now = entries_now(self._settings, inputs, self._known, self._taken)
         replays = replays_of_day(self._lake, self._chain, self._request, standing, self._taken)
         reasons = [*object_reasons(standing, now, self._known, self._taken)]

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.protocol.topic_partition import topic_of
 
 
 class UnfitRequest(OnceoverError):
@@ -38,9 +39,9 @@ class BackfillRequest:
         return self.first <= day <= self.last
 
     def takes(self, source: str, topic: str) -> bool:
-        """Whether objects of `topic` from `source` are meant."""
+        """Whether objects of `topic` from `source` are meant; patterns match all logs of a topic alike."""
         return (not self.sources or source in self.sources) and (
-            not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+            not self.topics or any(fnmatchcase(topic_of(topic), pattern) for pattern in self.topics)
         )
 
     @property

@@ -1,24 +1,22 @@
 """`onceover backfill`: days again, with what their sources hold now."""
 
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
+from spark_jobs.commands.listing import show_rows
 from spark_jobs.flow import Step
+from spark_jobs.storage.keys import printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
 
 MOST_OBJECTS = 3
-WIDTH_OF_A_FILE = 180
-"""Columns to use where no terminal says."""
+TITLES = ("day", "runs again", "why", "objects")
 DAY = ["%Y-%m-%d"]
 
 
@@ -54,7 +52,7 @@ def backfill(
     from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
     from spark_jobs.spark_session import spark_for  # noqa: PLC0415 — likewise
 
-    with told_failures():
+    with told_failures(when_interrupted=GOES_ON):
         settings = load_settings(config)
         request = BackfillRequest(
             first=first.date(),
@@ -68,51 +66,40 @@ def backfill(
         _show(plan, as_json=as_json)
         if dry_run or not plan.changes:
             return
-        narrator = Narrator()
+        narrator, held = Narrator(), ""
         for outcome in run_backfill(
             settings, request, spark=spark_for(settings.spark), narrator=narrator, until=until
         ):
             said = "final" if outcome.is_final else f"done until {until}"
             typer.echo(f"{outcome.run_id}  {said}", err=as_json)
+            held = outcome.run_id if outcome.is_held else held
+    exit_if_held(held, is_held=bool(held))
 
 
 def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415 — --help does without
-
     if as_json:
         for day in plan.days:
             typer.echo(json.dumps(day.to_plain()))
         return
-    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
     if not plan.days:
-        console.print(
+        typer.echo(
             "neither these days nor later ones have a final run: onceover run does a day for the first time"
         )
         return
-    console.print(_table(plan))
+    show_rows(TITLES, [_row(day) for day in plan.days])
     if not plan.changes:
-        console.print("all is as it should be, nothing has to run")
+        typer.echo("all is as it should be, nothing has to run")
 
 
-def _table(plan: "BackfillPlan") -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.markup import escape  # noqa: PLC0415 — likewise
-    from rich.table import Table  # noqa: PLC0415 — likewise
-
-    table = Table("day", "runs again", "why", box=box.SIMPLE)
-    table.add_column("objects", overflow="fold")
-    for day in plan.days:
-        answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
-        why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
-        if day.missed:
-            why += f"\n{day.missed:,} objects are gone from their source; their copies in the lake are used"
-        table.add_row(str(day.day), answer, escape(why), escape(_objects(day)))
-    return table
+def _row(day: "DayPlan") -> tuple[str, ...]:
+    answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
+    why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
+    if day.missed:
+        why += f"\n{day.missed:,} objects are gone from their source; their copies in the lake are used"
+    return str(day.day), answer, why, _objects(day)
 
 
 def _objects(day: "DayPlan") -> str:
-    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
-
     named = [printable(path) for reason in day.reasons for path in reason.objects]
     more = len(named) - MOST_OBJECTS
     return "\n".join([*named[:MOST_OBJECTS], *([f"and {more:,} more"] if more > 0 else [])])

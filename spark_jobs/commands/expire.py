@@ -1,17 +1,19 @@
 """`onceover expire`: old runs, staged objects and snapshots that nobody needs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.listing import show_rows
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spark_jobs.expiring.plan import ExpiryPlan
+
+TITLES = ("what", "name", "how many", "bytes")
 
 
 def expire(
@@ -24,9 +26,7 @@ def expire(
 
     The state chain, waiting batches, tables as they are, people's own tags and undecided quarantine stay.
     """
-    from rich.console import Console  # noqa: PLC0415 — --help does without
-
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.expire import expire as expire_lake  # noqa: PLC0415 — likewise
     from spark_jobs.expire import plan_expiry  # noqa: PLC0415 — likewise
 
@@ -37,7 +37,7 @@ def expire(
         typer.echo(json.dumps(_plain(plan)))
         return
     if plan.tables or plan.folders or plan.objects:
-        Console(soft_wrap=True).print(_table(plan))
+        show_rows(TITLES, list(_rows(plan)))
     typer.echo(f"{plan.bytes:,} bytes {'would go' if dry_run else 'are gone'}")
 
 
@@ -56,18 +56,12 @@ def _plain(plan: "ExpiryPlan") -> dict[str, object]:
     }
 
 
-def _table(plan: "ExpiryPlan") -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.table import Table  # noqa: PLC0415 — likewise
-
-    table = Table("what", "name", "how many", "bytes", box=box.SIMPLE)
+def _rows(plan: "ExpiryPlan") -> Iterator[tuple[str, ...]]:
     for each in plan.tables:
-        count = f"{len(each.tags)} tags, {len(each.snapshots)} snapshots"
-        table.add_row("table", ".".join(each.name), count, "")
+        yield "table", ".".join(each.name), f"{len(each.tags)} tags, {len(each.snapshots)} snapshots", ""
     for folder in plan.folders:
         size = sum(file.size for file in folder.files)
-        table.add_row("run", folder.run_id, f"{len(folder.files)} files", f"{size:,}")
+        yield "run", folder.run_id, f"{len(folder.files)} files", f"{size:,}"
     if plan.objects:
         size = sum(each.size for each in plan.objects)
-        table.add_row("staged objects", "", str(len(plan.objects)), f"{size:,}")
-    return table
+        yield "staged objects", "", str(len(plan.objects)), f"{size:,}"

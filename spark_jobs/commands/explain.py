@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.listing import show_rows
+from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from spark_jobs.explaining.answer import Answer
+    from spark_jobs.explaining.answer import Answer, GapAnswer
 
 MOST = 100
+TITLES = ("run date", "what came", "verdict", "offset", "why", "where")
 
 
 def explain(
@@ -34,9 +35,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show why batches of a partition were taken or refused, over all final nights unless told otherwise."""
-    from rich.console import Console  # noqa: PLC0415 — --help does without
-
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.explaining.answer import explain as explain_run  # noqa: PLC0415 — likewise
     from spark_jobs.explaining.question import Question, runs_of  # noqa: PLC0415 — likewise
     from spark_jobs.protocol.topic_partition import TopicPartition  # noqa: PLC0415 — likewise
@@ -60,29 +59,23 @@ def explain(
             return
         last = deque(enumerate(found, start=1), maxlen=most)
     if not last:
-        typer.echo(f"onceover: {question.partition}: no final night has such a batch", err=True)
+        typer.echo(
+            f"onceover: {printable(str(question.partition))}: no final night has such a batch", err=True
+        )
         raise typer.Exit(1)
-    console = Console(soft_wrap=True)
-    console.print(_table([answer for _, answer in last]))
+    show_rows(TITLES, [_row(answer) for _, answer in last])
     if last[0][0] > 1:
-        console.print(f"the newest {len(last)} of {last[-1][0]}; --most or --json shows more")
+        typer.echo(f"the newest {len(last)} of {last[-1][0]}; --most or --json shows more")
     if len(last) == 1:
-        console.print(last[0][1].sentence, markup=False)
+        typer.echo(legible(last[0][1].sentence))
 
 
-def _line(answer: "Answer") -> str:
+def _line(answer: "Answer | GapAnswer") -> str:
     told = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
     return json.dumps({**told, **answer.row})
 
 
-def _table(answers: "list[Answer]") -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.markup import escape  # noqa: PLC0415 — likewise
-    from rich.table import Table  # noqa: PLC0415 — likewise
-
-    table = Table("night", "what came", "verdict", "offset", "why", "where", box=box.SIMPLE)
-    for answer in answers:
-        offset = "" if answer.row["offset"] is None else str(answer.row["offset"])
-        cells = (answer.run_id[:10], answer.what, answer.row["verdict"], offset)
-        table.add_row(*cells, escape(answer.row["reason"] or ""), escape(answer.place))
-    return table
+def _row(answer: "Answer | GapAnswer") -> tuple[str, ...]:
+    offset = "" if answer.row["offset"] is None else str(answer.row["offset"])
+    why, where = answer.row["reason"] or "", printable(answer.place, shown=MOST_SHOWN)
+    return answer.run_id[:10], answer.what, answer.row["verdict"], offset, why, where

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.failure import told_failures
 from spark_jobs.inspection.isolation import Isolation
 
 
@@ -46,7 +47,8 @@ def inspect(
     options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
-    shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
-    out.flush()
+    with told_failures():
+        shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
+        out.flush()
     if not shown:
         raise typer.Exit(1)

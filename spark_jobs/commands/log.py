@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.storage.keys import MOST_SHOWN, printable
 
 
 def log(
@@ -22,7 +23,8 @@ def log(
     from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
 
     if to.exists() and any(to.iterdir()):
-        typer.echo(f"onceover: {to}: is not empty, and nothing in it shall be overwritten", err=True)
+        name = printable(str(to), shown=MOST_SHOWN)
+        typer.echo(f"onceover: {name}: directory is not empty; refusing to overwrite", err=True)
         raise typer.Exit(1)
     with told_failures():
         lake = open_lake(load_settings(config))
@@ -30,6 +32,7 @@ def log(
         for partition, parts in logs.items():
             size = write_log(lake, parts, to / str(partition))
             segments = [part.base_offset for part in parts.values() if part.base_offset is not None]
-            typer.echo(f"{partition}  {len(segments)} segments from offset {min(segments)}, {size:,} bytes")
+            found = f"{len(segments)} segments from offset {min(segments)}, {size:,} bytes"
+            typer.echo(f"{printable(str(partition))}  {found}")
     if not logs:
         typer.echo("nothing was accepted from captures yet", err=True)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.listing import show_rows
+from spark_jobs.storage.keys import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spark_jobs.replaying.choice import Choice
 
 MOST = 100
+TITLES = ("partition", "kind", "verdict", "offset", "why", "where", "replay")
 
 
 def replay(
@@ -66,16 +67,13 @@ def replay(
 
 
 def _show(choices: "list[Choice]", *, as_json: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415 — --help does without
-
     if as_json:
         for choice in choices:
             typer.echo(json.dumps(_plain(choice), default=str))
         return
-    console = Console(soft_wrap=True)
-    console.print(_table(choices[:MOST]))
+    show_rows(TITLES, [_row(choice) for choice in choices[:MOST]])
     if len(choices) > MOST:
-        console.print(f"the first {MOST} of {len(choices)}; --json shows all")
+        typer.echo(f"the first {MOST} of {len(choices)}; --json shows all")
 
 
 def _plain(choice: "Choice") -> dict[str, object]:
@@ -83,24 +81,14 @@ def _plain(choice: "Choice") -> dict[str, object]:
     return {**row, "way": choice.way, "refusal": choice.refusal}
 
 
-def _table(choices: "list[Choice]") -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.markup import escape  # noqa: PLC0415 — likewise
-    from rich.table import Table  # noqa: PLC0415 — likewise
-
-    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — likewise
-
-    table = Table("partition", "kind", "verdict", "offset", "why", "where", "replay", box=box.SIMPLE)
-    for choice in choices:
-        row = choice.row
-        offset = "" if row["offset"] is None else str(row["offset"])
-        table.add_row(
-            f"{row['topic']}-{row['partition']}",
-            row["kind"],
-            row["verdict"],
-            offset,
-            escape(printable(row["reason"] or "")),
-            escape(f"{row['source']}/{printable(row['path'])} at byte {row['position']}"),
-            choice.way.value if choice.way else f"no: {escape(choice.refusal)}",
-        )
-    return table
+def _row(choice: "Choice") -> tuple[str, ...]:
+    row = choice.row
+    return (
+        printable(f"{row['topic']}-{row['partition']}"),
+        row["kind"],
+        row["verdict"],
+        "" if row["offset"] is None else str(row["offset"]),
+        row["reason"] or "",
+        printable(f"{row['source']}/{row['path']}", shown=MOST_SHOWN) + f" at byte {row['position']}",
+        choice.way.value if choice.way else f"no: {choice.refusal}",
+    )

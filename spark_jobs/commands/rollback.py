@@ -1,4 +1,4 @@
-"""`onceover rollback`: a published run taken back."""
+"""`onceover rollback`: a run taken back."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +12,14 @@ def rollback(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
 ) -> None:
-    """Take a published run back: its rows and its tag leave every table, its night can run again."""
+    """Take a run back: its rows and its tag leave every table, and its date can run again.
+
+    A run that failed, was interrupted or was not finished can be taken back as well; the overview then shows
+    the newest run without it. A final run only if none of a later date builds upon it.
+    """
     from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.rollback import roll_back  # noqa: PLC0415 — likewise
 
     with told_failures():
         found = roll_back(load_settings(config), run_id)
-    typer.echo(f"{run_id}  taken back from {found} tables")
+    typer.echo(f"{run_id}  rolled back, {f'removed from {found} tables' if found else 'no table held it'}")

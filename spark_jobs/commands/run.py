@@ -1,4 +1,4 @@
-"""`onceover run`: the steps of a night."""
+"""`onceover run`: the steps of one run date."""
 
 from datetime import datetime
 from pathlib import Path
@@ -6,24 +6,47 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
+from spark_jobs.commands.tables import say_tables
 from spark_jobs.flow import Step
+
+PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
 
 
 def run(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
-    date: Annotated[datetime, typer.Option("--date", formats=["%Y-%m-%d"], help="The night to run.")],
+    date: Annotated[datetime, typer.Option("--date", formats=["%Y-%m-%d"], help="The date to run.")],
     until: Annotated[Step, typer.Option("--until", help="The last step to do.")] = Step.REPORT,
+    restage: Annotated[
+        bool,
+        typer.Option(
+            "--restage",
+            help="List the sources again, though an earlier attempt has fixed the inputs of this date. "
+            "Only for a run that is not final: use `onceover backfill` for one that is.",
+        ),
+    ] = False,
 ) -> None:
-    """Run a night, step by step; what is done already is not done again."""
+    """Run a date, step by step; what is done already is not done again.
+
+    The first attempt fixes the inputs. Later attempts continue with them, and report what is new at the
+    sources since; --restage lists the sources again.
+
+    Exit code 3: the run is final and published, but partitions are held behind offsets that no copy has.
+    """
     from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
     from spark_jobs.run import run_night  # noqa: PLC0415 — likewise
     from spark_jobs.spark_session import spark_for  # noqa: PLC0415 — likewise
 
-    with told_failures():
+    with told_failures(when_interrupted=GOES_ON):
         settings = load_settings(config)
         spark = spark_for(settings.spark)
-        outcome = run_night(settings, date.date(), until=until, spark=spark, narrator=Narrator())
+        outcome = run_night(
+            settings, date.date(), until=until, spark=spark, narrator=Narrator(), restage=restage
+        )
+        if outcome.is_final and until in PUBLISHED_UNTIL:
+            say_tables(settings, config)
     said = "final" if outcome.is_final else f"done until {until}"
+    said += ", partitions are held" if outcome.is_held else ""
     typer.echo(f"{outcome.run_id}  {said}{'' if outcome.worked else ', nothing was left to do'}")
+    exit_if_held(outcome.run_id, is_held=outcome.is_held)

@@ -1,22 +1,22 @@
-"""`onceover transactions`: those that nobody has decided, what they hold back, and how to end them."""
+"""`onceover transactions`: undecided ones, what they hold back, how far copies reach, how to end them."""
 
 import json
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from heapq import nlargest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.listing import show_rows
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spark_jobs.resolving.transaction_listing import ListedTransaction
 
 MOST = 100
+TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
 
 
 def transactions(
@@ -25,10 +25,12 @@ def transactions(
     everything: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """List open, hanging, conflicting and ambiguous transactions as the newest night left them."""
-    from rich.console import Console  # noqa: PLC0415 — --help does without
+    """List open, hanging, conflicting and ambiguous transactions as the newest run left them.
 
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    Ages are measured to the newest time that the copies show. For a hanging one, the check to run first, the
+    command that ends it and what that destroys are printed below the table.
+    """
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.resolving.transaction_listing import (  # noqa: PLC0415 — likewise
         list_transactions,
         newest_resolved,
@@ -48,15 +50,14 @@ def transactions(
     if run_id is None:
         typer.echo("onceover: no night has been resolved yet", err=True)
         raise typer.Exit(1)
-    console = Console(soft_wrap=True)
     if not count:
-        console.print(f"{run_id}: {'there is no transaction' if everything else 'all is decided'}")
+        typer.echo(f"{run_id}: {'there is no transaction' if everything else 'all is decided'}")
         return
-    console.print(_table(worst))
+    show_rows(TITLES, [_row(each) for each in worst])
     for command in _commands(worst):
-        console.print(command, markup=False, highlight=False)
+        typer.echo(command)
     if count > len(worst):
-        console.print(f"the worst {len(worst)} of {count}; --json shows all")
+        typer.echo(f"the worst {len(worst)} of {count}; --json shows all")
 
 
 def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransaction], int]":
@@ -74,28 +75,28 @@ def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransactio
 def _commands(listed: "Iterable[ListedTransaction]") -> list[str]:
     from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
 
-    return [printable(command, shown=1000) for each in listed for command in each.row["abort_commands"]]
+    return [printable(command, shown=10_000) for each in listed for command in each.row["abort_commands"]]
 
 
-def _table(listed: "Iterable[ListedTransaction]") -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.markup import escape  # noqa: PLC0415 — likewise
-    from rich.table import Table  # noqa: PLC0415 — likewise
+def _row(each: "ListedTransaction") -> tuple[str, ...]:
+    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
 
-    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — likewise
+    row = each.row
+    return (
+        "" if row["transactional_id"] is None else printable(row["transactional_id"]),
+        f"{row['producer_id']} epoch {row['producer_epoch']}",
+        row["outcome"],
+        "" if row["age_ms"] is None else str(timedelta(seconds=row["age_ms"] // 1000)),
+        f"{row['held_back']:,} offsets" if row["held_back"] else "",
+        printable(each.partitions),
+        _skew(row),
+        row["sentence"].partition(": ")[2],
+    )
 
-    titles = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "why")
-    table = Table(*titles, box=box.SIMPLE)
-    for each in listed:
-        row = each.row
-        name = "" if row["transactional_id"] is None else printable(row["transactional_id"])
-        table.add_row(
-            escape(name),
-            f"{row['producer_id']} epoch {row['producer_epoch']}",
-            row["outcome"],
-            "" if row["age_ms"] is None else str(timedelta(seconds=row["age_ms"] // 1000)),
-            f"{row['held_back']:,} offsets" if row["held_back"] else "",
-            escape(printable(each.partitions)),
-            escape(row["sentence"].partition(": ")[2]),
-        )
-    return table
+
+def _skew(row: "dict[str, Any]") -> str:
+    """How the times that copies reach differ, if the coordinator's is older."""
+    coordinator, data = row.get("coordinator_time"), row.get("data_time")
+    if coordinator is None or data is None or coordinator >= data:
+        return ""
+    return f"coordinator {timedelta(seconds=-(-(data - coordinator) // 1000))} older"

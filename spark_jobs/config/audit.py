@@ -1,75 +1,207 @@
-"""How the audit judges a night: what blocks publishing, and how far from the usual is too far.
+"""How the audit judges a run: what blocks publishing, and how far from the usual is too far.
 
 None of it changes what a run's tables hold, only whether they are published: so it is no part of what names
-a run, and a finding can be accepted without repeating the night.
+a run, and a finding can be accepted without repeating the run.
 """
 
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from spark_jobs.config.fields import Count, Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]
-HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 
 
 class Severity(StrEnum):
-    """A failed critical expectation stops the run before `publish`; a warning is only told."""
+    """A failed critical expectation stops the run before `publish`; one that is off is not evaluated."""
 
     CRITICAL = "critical"
     WARNING = "warning"
+    OFF = "off"
 
 
 class ExpectationName(StrEnum):
-    """Every expectation: also its file, its row in `expectation_results` and its test."""
+    """Every expectation: its name, its default severity and its sentence for people, defined here alone.
 
-    EVERY_BATCH_HAS_ONE_VERDICT = "every_batch_has_one_verdict"
-    ACCEPTED_OFFSETS_INCREASE = "accepted_offsets_increase"
-    ACCEPTED_OFFSETS_HAVE_NO_HOLES = "accepted_offsets_have_no_holes"
-    ACCEPTED_SEQUENCES_HAVE_NO_GAPS = "accepted_sequences_have_no_gaps"
-    ROWS_ARE_THE_COMMITTED_RECORDS = "rows_are_the_committed_records"
-    RECORD_OFFSETS_INCREASE = "record_offsets_increase"
-    RECORD_SEQUENCES_ARE_UNIQUE = "record_sequences_are_unique"
-    NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION = "no_row_of_an_uncommitted_transaction"
-    TIMESTAMPS_ARE_IN_RANGE = "timestamps_are_in_range"
-    KEYS_ARE_IN_THEIR_PARTITION = "keys_are_in_their_partition"
-    TRANSACTIONS_ARE_WHOLE = "transactions_are_whole"
-    PRODUCER_IDS_HAVE_ONE_OWNER = "producer_ids_have_one_owner"
-    STATE_CHAIN_IS_UNBROKEN = "state_chain_is_unbroken"
-    LAST_STABLE_OFFSET_NEVER_FALLS = "last_stable_offset_never_falls"
-    DUPLICATES_ARE_AS_USUAL = "duplicates_are_as_usual"
-    OUT_OF_ORDER_IS_AS_USUAL = "out_of_order_is_as_usual"
-    CORRUPT_IS_AS_USUAL = "corrupt_is_as_usual"
-    VOLUME_IS_AS_USUAL = "volume_is_as_usual"
-
-
-class Severities(Frozen):
-    """How a failure of each expectation is taken.
-
-    Clocks go wrong, partitioners differ, traffic changes: reasons to look, not to withhold a night.
+    The name is also its key in `audit.severities`, its file in `expectations/own`, its row in
+    `expectation_results` and its case in `tests/expectations/test_judge.py`, which a test there checks.
     """
 
-    every_batch_has_one_verdict: Severity = Severity.CRITICAL
-    accepted_offsets_increase: Severity = Severity.CRITICAL
-    accepted_offsets_have_no_holes: Severity = Severity.CRITICAL
-    accepted_sequences_have_no_gaps: Severity = Severity.CRITICAL
-    rows_are_the_committed_records: Severity = Severity.CRITICAL
-    record_offsets_increase: Severity = Severity.CRITICAL
-    record_sequences_are_unique: Severity = Severity.CRITICAL
-    no_row_of_an_uncommitted_transaction: Severity = Severity.CRITICAL
-    timestamps_are_in_range: Severity = Severity.WARNING
-    keys_are_in_their_partition: Severity = Severity.WARNING
-    transactions_are_whole: Severity = Severity.CRITICAL
-    producer_ids_have_one_owner: Severity = Severity.CRITICAL
-    state_chain_is_unbroken: Severity = Severity.CRITICAL
-    last_stable_offset_never_falls: Severity = Severity.CRITICAL
-    duplicates_are_as_usual: Severity = Severity.WARNING
-    out_of_order_is_as_usual: Severity = Severity.WARNING
-    corrupt_is_as_usual: Severity = Severity.WARNING
-    volume_is_as_usual: Severity = Severity.WARNING
+    _value_: str
+    default_severity: Severity
+    sentence: str
+
+    def __new__(cls, name: str, default_severity: Severity, sentence: str) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.default_severity = default_severity
+        member.sentence = sentence
+        return member
+
+    SOURCES_HAVE_OBJECTS = (
+        "sources_have_objects",
+        Severity.CRITICAL,
+        "Every source holds at least one object.",
+    )
+    SOURCES_ARE_RECOGNISED = (
+        "sources_are_recognised",
+        Severity.CRITICAL,
+        "Among the objects of every source are some of Kafka's, in directories named <topic>-<partition>.",
+    )
+    SOURCES_BRING_NEW_OBJECTS = (
+        "sources_bring_new_objects",
+        Severity.WARNING,
+        "Every source brings something that no earlier run has read, so copies and captures are up to date.",
+    )
+    PARTITIONS_ARE_STILL_THERE = (
+        "partitions_are_still_there",
+        Severity.CRITICAL,
+        "Every partition that the last copy of a broker's log directory held is in this one, too.",
+    )
+    EVERY_BATCH_HAS_ONE_VERDICT = (
+        "every_batch_has_one_verdict",
+        Severity.CRITICAL,
+        (
+            "Every batch that came in is accounted for: each has exactly one verdict, none is lost or judged"
+            " twice."
+        ),
+    )
+    ACCEPTED_OFFSETS_INCREASE = (
+        "accepted_offsets_increase",
+        Severity.CRITICAL,
+        "Every accepted batch begins after the one before it ends, so no offset is given to two batches.",
+    )
+    ACCEPTED_OFFSETS_HAVE_NO_HOLES = (
+        "accepted_offsets_have_no_holes",
+        Severity.CRITICAL,
+        (
+            "No offset is missing between accepted batches and markers, except where a gap in the source was"
+            " reported."
+        ),
+    )
+    NO_OFFSETS_ARE_MISSING = (
+        "no_offsets_are_missing",
+        Severity.CRITICAL,
+        (
+            "Every copy goes on where the log was published up to: no offsets are missing that neither"
+            " retention, DeleteRecords nor a cleaner explains. A failure holds the partition, not the run."
+        ),
+    )
+    ACCEPTED_SEQUENCES_HAVE_NO_GAPS = (
+        "accepted_sequences_have_no_gaps",
+        Severity.CRITICAL,
+        (
+            "Every producer's accepted batches continue its sequence without a gap, so nothing that it sent "
+            "in between is lost."
+        ),
+    )
+    ROWS_ARE_THE_COMMITTED_RECORDS = (
+        "rows_are_the_committed_records",
+        Severity.CRITICAL,
+        "Each topic's table gains exactly as many rows as the committed batches of the run hold records.",
+    )
+    RECORD_OFFSETS_INCREASE = (
+        "record_offsets_increase",
+        Severity.CRITICAL,
+        "Rows of a partition ascend by offset, and no record is there twice.",
+    )
+    RECORD_SEQUENCES_ARE_UNIQUE = (
+        "record_sequences_are_unique",
+        Severity.CRITICAL,
+        "No record is there twice under another offset: a retry that a producer sent again counts once.",
+    )
+    NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION = (
+        "no_row_of_an_uncommitted_transaction",
+        Severity.CRITICAL,
+        "No row belongs to a transaction that was aborted or is not decided yet.",
+    )
+    TIMESTAMPS_ARE_IN_RANGE = (
+        "timestamps_are_in_range",
+        Severity.WARNING,
+        (
+            "Record timestamps are plausible: neither before the configured date nor long after the end of"
+            " the run's date."
+        ),
+    )
+    KEYS_ARE_IN_THEIR_PARTITION = (
+        "keys_are_in_their_partition",
+        Severity.WARNING,
+        (
+            "Records with a key are in the partition that the topic's partitioner of earlier runs chooses, so"
+            " that equal keys stay in order."
+        ),
+    )
+    TRANSACTIONS_ARE_WHOLE = (
+        "transactions_are_whole",
+        Severity.CRITICAL,
+        "Every transaction appears whole: all of its partitions are published by the same run.",
+    )
+    MOST_TRANSACTIONS_ARE_DECIDED = (
+        "most_transactions_are_decided",
+        Severity.CRITICAL,
+        "What the sources hold tells the outcome of most transactions; otherwise their records are held.",
+    )
+    PRODUCER_IDS_HAVE_ONE_OWNER = (
+        "producer_ids_have_one_owner",
+        Severity.CRITICAL,
+        (
+            "Every producer id belongs to one transactional id; otherwise transactions could be mistaken for"
+            " one another."
+        ),
+    )
+    STATE_CHAIN_IS_UNBROKEN = (
+        "state_chain_is_unbroken",
+        Severity.CRITICAL,
+        "The run goes on exactly where the one before it stopped, in every partition.",
+    )
+    LAST_STABLE_OFFSET_NEVER_FALLS = (
+        "last_stable_offset_never_falls",
+        Severity.CRITICAL,
+        "What readers could see before stays visible: no partition's last stable offset goes back.",
+    )
+    MOST_BATCHES_ARE_ACCEPTED = (
+        "most_batches_are_accepted",
+        Severity.CRITICAL,
+        (
+            "Of the batches that are new in this run, most are accepted; otherwise the source is probably not"
+            " of the kind that the configuration names."
+        ),
+    )
+    DUPLICATES_ARE_AS_USUAL = (
+        "duplicates_are_as_usual",
+        Severity.WARNING,
+        "The share of duplicate batches is not much larger than it was in the last runs.",
+    )
+    OUT_OF_ORDER_IS_AS_USUAL = (
+        "out_of_order_is_as_usual",
+        Severity.WARNING,
+        "The share of batches that came out of order is not much larger than it was in the last runs.",
+    )
+    CORRUPT_IS_AS_USUAL = (
+        "corrupt_is_as_usual",
+        Severity.WARNING,
+        "The share of corrupt batches is not much larger than it was in the last runs.",
+    )
+    VOLUME_IS_AS_USUAL = (
+        "volume_is_as_usual",
+        Severity.WARNING,
+        "Each topic brings about as many records as in the last runs, not many times more or fewer.",
+    )
+
+
+if TYPE_CHECKING:
+    Severities = Frozen
+else:
+    Severities = create_model(
+        "Severities",
+        __base__=Frozen,
+        __doc__="How a failure of each expectation is taken: a key per expectation, with its default.",
+        **{each.value: (Severity, each.default_severity) for each in ExpectationName},
+    )
 
 
 class AuditSettings(Frozen):
@@ -78,7 +210,11 @@ class AuditSettings(Frozen):
     What is usual is the median of the last `history_runs` runs, once there are `history_least` of them: a
     share may lie `share_above_usual` above it, the volume of a topic may be `volume_factor` times as much or
     as little. Timestamps lie between `earliest_timestamp` and `timestamp_ahead_ms` after the end of the run's
-    day. Of `key_sample` keys of each partition, a share of `keys_elsewhere` may belong into another one.
+    date: by default a day, since the copy that a run reads is taken on the next day and holds records of it.
+    Of `key_sample` keys of each partition, a share of `keys_elsewhere` may be in another partition than the
+    partitioner chooses that was established in earlier runs.
+    A share of `refused_share` of a topic's new batches may be refused or corrupt, and of `undecided_share` of
+    all transactional batches the outcome may be unknown; neither is judged below `share_least` batches.
     `examples` is how many places of a failure are kept.
     """
 
@@ -86,9 +222,12 @@ class AuditSettings(Frozen):
     history_runs: Annotated[Count, Field(ge=1, le=366)] = 28
     history_least: Annotated[Count, Field(ge=1)] = 7
     share_above_usual: Share = 0.05
+    refused_share: Share = 0.5
+    undecided_share: Share = 0.5
+    share_least: Annotated[Count, Field(ge=1)] = 20
     volume_factor: Annotated[float, Field(gt=1)] = 4.0
     earliest_timestamp: date = date(2000, 1, 1)
-    timestamp_ahead_ms: Annotated[Count, Field(ge=0)] = HOUR_MS
+    timestamp_ahead_ms: Annotated[Count, Field(ge=0)] = DAY_MS
     key_sample: Annotated[Count, Field(ge=0)] = 200
     keys_elsewhere: Share = 0.01
     examples: Annotated[Count, Field(ge=1, le=100)] = 5

@@ -27,6 +27,13 @@ PLAIN_WORDS = {
     "bool_type": "true or false",
 }
 """What pydantic says in Python's terms, in YAML's."""
+REMOVED = {
+    "limits.worker_memory": "nothing ever read it; remove the key, and bound what a task holds by"
+    " limits.range_bytes and by how many tasks run at once (such as spark.master local[2])",
+    "spark.shuffle_partitions": "no step shuffles by Spark SQL; remove the key, or set"
+    " spark.sql.shuffle.partitions below spark.conf",
+}
+"""Keys of earlier versions: what became of them, and what to do."""
 
 
 def describe(errors: Sequence[ErrorDetails], file: ConfigFile) -> Iterator[str]:
@@ -48,6 +55,8 @@ def _finding(error: ErrorDetails, path: KeyPath) -> str:
 
 
 def _unknown_key(path: KeyPath) -> str:
+    if key_path(path) in REMOVED:
+        return f"removed in this version: {REMOVED[key_path(path)]}"
     allowed = _keys_at(path[:-1])
     close = get_close_matches(str(path[-1]), allowed, n=1)
     if close:

@@ -23,6 +23,7 @@ from spark_jobs.config.values import ValueFormat, ValueType, check_fields
 from spark_jobs.protocol.limits import Limits as ProtocolLimits
 from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.record_batch import TimestampType
+from spark_jobs.protocol.topic_partition import topic_of
 
 INT32_MAX = 2**31 - 1
 DAY_MS = 86_400_000
@@ -48,14 +49,37 @@ class CleanupPolicy(StrEnum):
     COMPACT = "compact"
 
 
+class OnRecreate(StrEnum):
+    """What a run does when a topic was deleted and created anew: stop, or give the new log a table."""
+
+    STOP = "stop"
+    NEW_TABLE = "new_table"
+
+
+class OnMissing(StrEnum):
+    """What becomes of a broker's log behind offsets that no copy has and that nothing explains.
+
+    `hold`: the partition is published up to the gap, and what is behind it is held until a copy brings the
+    missing offsets. `publish_past`: it is published without them.
+    """
+
+    HOLD = "hold"
+    PUBLISH_PAST = "publish_past"
+
+
 class TopicSettings(Frozen):
-    """What a broker would know about a topic; the keys of `topics` are names or shell patterns."""
+    """What a broker would know about a topic; the keys of `topics` are names or shell patterns.
+
+    `on_recreate` is what a run does when copies have another topic id than those of earlier runs.
+    """
 
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+    gaps: OnMissing = OnMissing.HOLD
     value: ValueFormat = ValueFormat.BYTES
     fields: Annotated[dict[str, ValueType], AfterValidator(check_fields)] = Field(default_factory=dict)
     required: tuple[str, ...] = ()
+    on_recreate: OnRecreate = OnRecreate.STOP
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
@@ -71,8 +95,8 @@ class TopicSettings(Frozen):
 class Limits(Frozen):
     """Bounds on memory and sizes; what exceeds a limit per batch is `corrupt`, never a failed run.
 
-    `range_bytes` is how much of an object one task reads at a time, `worker_memory` what a task may hold, and
-    `parked_batches` how many batches of a partition may wait for a gap to fill.
+    `range_bytes` is how much of an object one task reads at a time, `parked_batches` how many batches of a
+    partition may wait for a gap to fill.
     """
 
     max_batch_bytes: Annotated[Size, Field(ge=61, le=INT32_MAX)] = 100 * MIB
@@ -80,7 +104,6 @@ class Limits(Frozen):
     records_per_batch: Annotated[Count, Field(ge=1, le=INT32_MAX)] = 10_000_000
     headers_per_record: Annotated[Count, Field(ge=0, le=INT32_MAX)] = 10_000
     parked_batches: Annotated[Count, Field(ge=0)] = 1_000_000
-    worker_memory: Annotated[Size, Field(ge=64 * MIB)] = 1024 * MIB
     range_bytes: Annotated[Size, Field(ge=4096)] = 256 * MIB
     segment_bytes: Annotated[Size, Field(ge=MIB, le=INT32_MAX)] = 256 * MIB
     file_bytes: Annotated[Size, Field(ge=MIB)] = 256 * MIB
@@ -106,12 +129,15 @@ class KafkaSettings(Frozen):
     """Broker settings that change verdicts (facts §0).
 
     `cached_batches` is the window of duplicate detection: fixed in Kafka, named here so that it is visible.
+    `transaction_max_timeout_ms` is how long a transaction can run whose coordinator's log does not know its
+    own timeout, `transaction_state_partitions` how many partitions __transaction_state has at the brokers.
     `clock_skew_ms` is how far the clocks of producers and coordinator may lie apart.
     """
 
     cached_batches: Literal[5] = 5
     producer_id_expiration_ms: Annotated[Count, Field(ge=1)] = DAY_MS
     transaction_max_timeout_ms: Annotated[Count, Field(ge=1, le=INT32_MAX)] = 900_000
+    transaction_state_partitions: Annotated[Count, Field(ge=1, le=10_000)] = 50
     transaction_version: TransactionVersion = TransactionVersion.TV2
     clock_skew_ms: Annotated[Count, Field(ge=0)] = 1000
 
@@ -134,7 +160,6 @@ class SparkSettings(Frozen):
     master: str = "local[*]"
     app_name: str = "onceover"
     driver_memory: Memory = "2g"
-    shuffle_partitions: Annotated[Count, Field(ge=1)] = 16
     conf: dict[str, str] = Field(default_factory=dict)
 
 
@@ -162,6 +187,7 @@ class Settings(Frozen):
 
     def topic(self, name: str) -> TopicSettings:
         """Settings of one topic: by its name, else by the first pattern that matches, else the defaults."""
+        name = topic_of(name)
         if name in self.topics:
             return self.topics[name]
         matching = (settings for pattern, settings in self.topics.items() if fnmatchcase(name, pattern))
@@ -176,10 +202,16 @@ class Settings(Frozen):
         """Names everything that decides what a run yields, and nothing that only says where and how fast.
 
         So the same night has the same run id on a laptop and on a cluster. What to stage is not part of it
-        either: the manifest says that. Nor is `audit`, which decides whether a run is published, not what it
-        holds: a finding can be accepted without repeating the night.
+        either, nor `on_recreate`: the manifest says that. Nor is `audit`, which decides whether a run is
+        published, not what it holds: a finding can be accepted without repeating the night.
         """
         return digest_of(self._decisive())
+
+    def _as_before(self) -> set[str]:
+        """Newer keys of `kafka` at their default: without them the digest is what it was before they were."""
+        newer = {"transaction_state_partitions"}
+        default = KafkaSettings()
+        return {name for name in newer if getattr(self.kafka, name) == getattr(default, name)}
 
     def _decisive(self) -> dict[str, Any]:
         by_name = sorted(self.sources, key=lambda source: source.name)
@@ -188,9 +220,12 @@ class Settings(Frozen):
                 source.model_dump(mode="json", include={"name", "kind", "markers", "on_gap", "seed"})
                 for source in by_name
             ],
-            "topics": [[name, settings.model_dump(mode="json")] for name, settings in self.topics.items()],
-            "limits": self.limits.model_dump(exclude={"worker_memory", "range_bytes", "stage_threads"}),
-            "kafka": self.kafka.model_dump(mode="json"),
+            "topics": [
+                [name, settings.model_dump(mode="json", exclude={"on_recreate"})]
+                for name, settings in self.topics.items()
+            ],
+            "limits": self.limits.model_dump(exclude={"range_bytes", "stage_threads"}),
+            "kafka": self.kafka.model_dump(mode="json", exclude=self._as_before()),
             "publish": self.publish.value,
         }
 

@@ -23,8 +23,9 @@ class ValueType(StrEnum):
 
 TAKEN = frozenset(
     {
-        "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
-        "producer_epoch", "sequence", "transactional_id", "partition_leader_epoch", "run_date",
+        "partition", "offset", "timestamp", "timestamp_type", "timestamp_out_of_range", "key", "value",
+        "headers", "producer_id", "producer_epoch", "sequence", "transactional_id",
+        "partition_leader_epoch", "run_date",
     }
 )  # fmt: skip
 """Columns that every topic's table has."""

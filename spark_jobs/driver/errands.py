@@ -52,7 +52,7 @@ class Errands:
                 self._start_early(request, settings)
                 return {"sources": [source.name for source in settings.sources]}
             case FetchRequest():
-                return fetch_source(settings, request.day, request.source)
+                return fetch_source(settings, request.day, request.source, restage=request.restage)
             case ReportRequest():
                 return report_run(settings, request.run_id or None, narrator)
             case ExpireRequest():
@@ -79,6 +79,8 @@ class Errands:
             spark=self._spark_for(request, settings),
             narrator=narrator,
             goes_on=request.goes_on,
+            restage=request.restage and request.step is Step.STAGE,
+            is_first_call=request.step is Step.STAGE,
         )
         counts: dict[str, int] = {}
         for done in outcome.done:

@@ -27,11 +27,13 @@ class StepRequest(Request):
     """One step of one night, in the run itself: never `report`.
 
     `goes_on` says that more steps of the same run will follow, so it does not become final with this one.
+    `restage` has `stage` list the sources again though an earlier attempt has fixed the inputs.
     """
 
     day: date
     step: Step
     goes_on: bool
+    restage: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +43,11 @@ class SourcesRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest(Request):
-    """The objects of one source, ahead of `stage`."""
+    """The objects of one source, ahead of `stage`, which will `restage` or not."""
 
     day: date
     source: str
+    restage: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,26 @@ from spark_jobs.storage.layout import run_key
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.run_folder import DONE, EXPIRED, INPUTS, MANIFEST
+from spark_jobs.tables.gaps import GAPS_TABLE
 from spark_jobs.tables.planned_segments import SEGMENTS
+from spark_jobs.tables.reach import REACH_FILE
 
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""
 VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
 """Steps that a replay looks into."""
 KEPT_NAMES = frozenset(
-    {DONE, "partitions.parquet", "state.parquet", "folds.parquet", "files.parquet", "messages.json", SEGMENTS}
+    {
+        DONE,
+        "partitions.parquet",
+        "state.parquet",
+        "folds.parquet",
+        "files.parquet",
+        "messages.json",
+        SEGMENTS,
+        GAPS_TABLE,
+        REACH_FILE,
+    }
 )
 KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")
 """The accepted log of captured partitions: Onceover is their broker."""

@@ -6,6 +6,7 @@ from datetime import date
 from spark_jobs.flow import Step
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.folds import FOLD_TABLE, read_folds
+from spark_jobs.storage.gap_file import get_gaps
 from spark_jobs.storage.layout import OBJECTS, STAGING, step_key
 from spark_jobs.storage.manifest import Manifest, read_manifest
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
@@ -19,8 +20,11 @@ PARTITIONS = "partitions.parquet"
 
 
 def objects_of(manifest: Manifest) -> set[str]:
-    """What a night has copied, by content: objects of sources, and batches that it took up again."""
-    copied = {entry.sha256 for entry in manifest.entries if not entry.referenced}
+    """What a run has copied to read it, by content: objects of sources, and batches that it replays.
+
+    What it only inherits is kept as long as the run that took it needs it.
+    """
+    copied = {entry.sha256 for entry in manifest.entries if not entry.referenced and not entry.inherited}
     return copied | {replay.sha256 for replay in manifest.replays}
 
 
@@ -34,7 +38,7 @@ def staged_objects(lake: ObjectStore, after: date) -> set[str]:
 
 def waiting_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
     """Objects with batches that these runs handed on, because they wait for something."""
-    digests = {digest for run_id in run_ids for digest in _carried_by(lake, run_id)}
+    digests = {digest for run_id in run_ids for digest in carried_by(lake, run_id)}
     return {
         each.sha256 for digest in digests for each in get_carried(lake, digest).objects if not each.referenced
     }
@@ -47,13 +51,15 @@ def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Ite
             yield found
 
 
-def _carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
+def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
     """Names of files of carried rows that the run has left, or read itself."""
     for step in STATE_STEPS:
         if lake.stat(step_key(run_id, step, STATE_TABLE)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
                 state = get_state(lake, digest, with_producers=False)
-                yield from filter(None, (state.parked, state.held))
+                yield from (file.digest for file in get_gaps(lake, state.gaps).held)
+                if state.parked:
+                    yield state.parked
     if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.WAITING:

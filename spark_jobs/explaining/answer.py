@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
-from spark_jobs.explaining.question import Question, answers
+from spark_jobs.explaining.question import Question, answers, gaps_of
 from spark_jobs.flow import Step
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, NO_SEQUENCE, TRANSACTIONAL_FLAG
 from spark_jobs.protocol.sequence import increment_sequence
@@ -14,6 +15,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.gaps import GapStatus
 
 CARRIED = "carried_objects.parquet"
 GIVEN = "the coordinator's log"
@@ -70,13 +72,55 @@ class Answer:
         return f", {'ends' if is_control else 'in'} the transaction that begins at offset {first}"
 
 
+GAP_SENTENCES = {
+    GapStatus.OPEN: "in no copy since the run of {found_on}; {held_batches} batches are held behind it",
+    GapStatus.FILLED: "missing since the run of {found_on}, taken by the run of {filled_on}",
+    GapStatus.PUBLISHED_PAST: "in no copy; the run of {found_on} published past them",
+    GapStatus.DELETED: "deleted by the broker before any copy had them; the run of {found_on} went past",
+    GapStatus.LATE: "passed by the run of {found_on}; {after} has them, a backfill of that date takes them",
+    GapStatus.TRUNCATED: "missing since the run of {found_on}; the log ends before them now",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapAnswer:
+    """Offsets that are or were missing, as a run reported them; `row` has what a batch's row would have."""
+
+    run_id: str
+    gap: dict[str, Any]
+
+    @property
+    def what(self) -> str:
+        return f"offsets {self.gap['first_offset']} to {self.gap['last_offset']}"
+
+    @property
+    def place(self) -> str:
+        return str(self.gap["after"] or "")
+
+    @property
+    def sentence(self) -> str:
+        """What is known of the offsets."""
+        return f"{self.what}: {self.row['reason']}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        status = GapStatus(self.gap["status"])
+        return {
+            "verdict": f"gap {status.value}",
+            "offset": self.gap["first_offset"],
+            "reason": GAP_SENTENCES[status].format(**self.gap),
+            **{name: str(value) if isinstance(value, date) else value for name, value in self.gap.items()},
+        }
+
+
 def _offsets(row: dict[str, Any]) -> str:
     first, last = row["offset"], row["offset"] + row["last_offset_delta"]
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
-def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answer]:
-    """An answer for every batch of the run that the question is about."""
+def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answer | GapAnswer]:
+    """An answer for every batch and every gap of the run that the question is about."""
+    yield from (GapAnswer(run_id=run_id, gap=gap) for gap in gaps_of(lake, question, run_id))
     paths: dict[int, str] | None = None
     for rows in answers(lake, question, run_id):
         paths = object_paths(lake, run_id) if paths is None else paths

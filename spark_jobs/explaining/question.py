@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from spark_jobs.storage.layout import run_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import EXPIRED
+from spark_jobs.tables.gaps import GAPS_TABLE
 
 PARTITIONS = "partitions.parquet"
 
@@ -73,6 +75,20 @@ def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.R
             found = question.asks_for(rows)
             if found.num_rows:
                 yield found
+
+
+def gaps_of(lake: ObjectStore, question: Question, run_id: str) -> list[dict[str, Any]]:
+    """The rows of the table `gaps` that the question is about; a question about a producer is about none."""
+    key = step_key(run_id, Step.ADMIT, GAPS_TABLE)
+    if question.producer_id is not None or lake.stat(key) is None:
+        return []
+    rows: list[dict[str, Any]] = read_table(lake, key).to_pylist()
+    own = [row for row in rows if (row["topic"], row["partition"]) == question.partition]
+    return [
+        row
+        for row in own
+        if question.offset is None or row["first_offset"] <= question.offset <= row["last_offset"]
+    ]
 
 
 def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> str | None:

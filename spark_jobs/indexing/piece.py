@@ -11,8 +11,9 @@ from spark_jobs.storage.run_folder import OutputFile
 class Piece:
     """The batches of one object that begin in `start`..`stop`; a whole object is one piece or several.
 
-    `boundary` is where the first of them begins: known for an object's first piece, None where a worker has
-    to guess, and given by the driver once the piece before is settled.
+    The run reads the object from `first` on. `boundary` is where the first batch of the piece begins: known
+    for an object's first piece, None where a worker has to guess, and given by the driver once the piece
+    before is settled. `counts_keys` asks for the number of records without a key in every batch.
     """
 
     object_order: int
@@ -23,6 +24,13 @@ class Piece:
     start: int
     stop: int
     boundary: int | None
+    counts_keys: bool = False
+    first: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the object has no other pieces."""
+        return self.start == self.first and self.stop == self.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,7 @@ class Bin:
     @property
     def is_part(self) -> bool:
         """Whether the file holds one piece of an object that has others."""
-        return self.bytes < self.pieces[0].size
+        return not self.pieces[0].is_whole
 
     @property
     def file(self) -> str:

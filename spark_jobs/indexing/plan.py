@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.indexing.piece import Bin, Copy, Piece
 from spark_jobs.packing import pack, spread
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -62,9 +62,15 @@ def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
 
 
 def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
-    """The object whole, or in parts of `range_bytes`; only the first part's boundary is known."""
+    """What the run reads of the object whole, or in parts of `range_bytes`.
+
+    Only the first part's boundary is known: the object's start, or the end of what is inherited. Keys are
+    counted where a leader looks at them: in what producers send to a compacted topic (facts §2.11).
+    """
+    is_compacted = settings.topic(entry.topic).cleanup_policy is CleanupPolicy.COMPACT
     at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes
-    for start in range(0, max(entry.size, 1), length):
+    first = entry.inherited_bytes
+    for start in range(first, max(entry.size, first + 1), length):
         yield Piece(
             object_order=entry.order,
             store=at.store.url,
@@ -73,14 +79,16 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
             size=entry.size,
             start=start,
             stop=min(start + length, entry.size),
-            boundary=0 if start == 0 else None,
+            boundary=first if start == first else None,
+            counts_keys=is_compacted and entry.role is ObjectRole.CAPTURE,
+            first=first,
         )
 
 
 def _cost_of_piece(piece: Piece, most: int) -> int:
     """A part of a larger object fills a bin: it may have to be read again on its own."""
     length = piece.stop - piece.start
-    return OBJECT_COST + (length if length == piece.size else most)
+    return OBJECT_COST + (length if piece.is_whole else most)
 
 
 def _cost_of_bin(each: Bin) -> int:

@@ -9,6 +9,7 @@ from spark_jobs.indexing.walk import Stretch
 from spark_jobs.kernels.columns import NO_CONTROL_TYPE, HeaderColumns, allocate, concatenate
 from spark_jobs.tables.index import INDEX
 
+Counts = npt.NDArray[np.int32]
 NOT_A_BATCH = -1
 """In the header columns of a stretch without a header."""
 
@@ -19,6 +20,7 @@ class RowBuffer:
     def __init__(self) -> None:
         self._parts: list[HeaderColumns] = []
         self._orders: list[int] = []
+        self._without_key: list[Counts] = []
         self._reasons: dict[int, str] = {}
         self.rows = 0
 
@@ -27,23 +29,26 @@ class RowBuffer:
         positions = stretch.columns.position
         for damage in stretch.damaged:
             self._reasons[self.rows + int(np.searchsorted(positions, damage.position))] = damage.reason
-        self._append(object_order, stretch.columns)
+        self._append(object_order, stretch.columns, stretch.records_without_key)
 
     def add_damage(self, object_order: int, damage: Damage) -> None:
         """One row for a stretch that is no batch."""
         self._reasons[self.rows] = damage.reason
-        self._append(object_order, _damage_row(damage))
+        self._append(object_order, _damage_row(damage), None)
 
     def take(self) -> pa.Table:
         """All waiting rows, at least one, as a table of `index`; the buffer is empty afterwards."""
-        table = _table(concatenate(self._parts), self._object_orders(), self._problems())
-        self._parts, self._orders, self._reasons, self.rows = [], [], {}, 0
+        without_key = np.concatenate(self._without_key)
+        table = _table(concatenate(self._parts), self._object_orders(), self._problems(), without_key)
+        self._parts, self._orders, self._without_key, self._reasons, self.rows = [], [], [], {}, 0
         return table
 
-    def _append(self, object_order: int, columns: HeaderColumns) -> None:
+    def _append(self, object_order: int, columns: HeaderColumns, without_key: Counts | None) -> None:
         if columns.rows:
             self._parts.append(columns)
             self._orders.append(object_order)
+            none = np.zeros(columns.rows, dtype=np.int32)
+            self._without_key.append(none if without_key is None else without_key)
             self.rows += columns.rows
 
     def _object_orders(self) -> npt.NDArray[np.int32]:
@@ -55,7 +60,7 @@ class RowBuffer:
         return pa.array((self._reasons.get(row) for row in range(self.rows)), pa.string(), size=self.rows)
 
 
-def _table(columns: HeaderColumns, orders: npt.NDArray[np.int32], problems: pa.StringArray) -> pa.Table:
+def _table(columns: HeaderColumns, orders: Counts, problems: pa.StringArray, without_key: Counts) -> pa.Table:
     no_control = columns.control_type == NO_CONTROL_TYPE
     arrays = {
         **columns._asdict(),
@@ -63,6 +68,7 @@ def _table(columns: HeaderColumns, orders: npt.NDArray[np.int32], problems: pa.S
         "control_type": pa.array(columns.control_type, mask=no_control),
         "coordinator_epoch": pa.array(columns.coordinator_epoch, mask=no_control),
         "problem": problems,
+        "records_without_key": without_key,
     }
     return INDEX.cast(pa.table({name: arrays[name] for name in INDEX.schema.names}))
 

@@ -67,7 +67,8 @@ def settle(parts: Iterable[IndexedBin]) -> Settlement:
     boundary = 0
     kept: list[IndexedBin] = []
     empty: list[IndexedBin] = []
-    for part in parts:
+    for number, part in enumerate(parts):
+        boundary = part.bin.pieces[0].first if number == 0 else boundary
         if part.bin.is_part and boundary >= part.bin.pieces[0].stop:
             empty.append(part)
         elif part.summary.first == boundary:

@@ -8,13 +8,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_jobs.indexing.damage import Damage, damage_at, damaged_batch
 from spark_jobs.indexing.window import StagedBytes, Window
+from spark_jobs.kernels.batches import count_without_key
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.headers import HeaderScan, scan_chunk
 from spark_jobs.kernels.stop import StopReason
-from spark_jobs.protocol.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD
+from spark_jobs.protocol.limits import Limits
+from spark_jobs.protocol.record_batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    Codec,
+)
 
 FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 17
 """Room for rows at a time: at first, and once batches were too small for it."""
@@ -22,23 +33,29 @@ FEWEST_ROWS, MOST_ROWS = 1 << 12, 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkLimits:
-    """`window_bytes` are read at a time; a batch of more than `max_batch_bytes` is never held."""
+    """`window_bytes` are read at a time; a batch of more than `max_batch_bytes` is never held.
+
+    With `record_limits`, records are read within them to count those without a key.
+    """
 
     window_bytes: int = 2 * 2**20
     max_batch_bytes: int = 100 * 2**20
+    record_limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """Some of a walk: whole batches, of which `damaged` are none to trust, and then perhaps a damage.
 
-    Together they cover the object's bytes up to `end` without a hole.
+    Together they cover the object's bytes up to `end` without a hole. `records_without_key` are counted for
+    every batch, or None.
     """
 
     columns: HeaderColumns
     damaged: tuple[Damage, ...]
     damage: Damage | None
     end: int
+    records_without_key: npt.NDArray[np.int32] | None = None
 
 
 def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> Iterator[Stretch]:
@@ -57,11 +74,35 @@ def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits, roo
     scan = scan_chunk(window.data, capacity=room, stop_at_bad_crc=False)
     columns = _absolute(scan, window.start, stop)
     damaged = _damaged_batches(window, columns, limits)
+    without_key = _records_without_key(window, columns, limits)
     if damaged and damaged[-1].lost:
-        return _cut(columns, damaged)
+        return _cut(columns, without_key, damaged)
     end = _end_of(columns, start)
     damage = damage_at(window, end, limits.max_batch_bytes) if _is_stuck(scan, end, stop) else None
-    return Stretch(columns=columns, damaged=damaged, damage=damage, end=end + (damage.size if damage else 0))
+    return Stretch(
+        columns=columns,
+        records_without_key=without_key,
+        damaged=damaged,
+        damage=damage,
+        end=end + (damage.size if damage else 0),
+    )
+
+
+def _records_without_key(
+    window: Window, columns: HeaderColumns, limits: WalkLimits
+) -> npt.NDArray[np.int32] | None:
+    """For every row how many of its records have no key, 0 where there is no data batch to trust."""
+    if limits.record_limits is None:
+        return None
+    counts = np.zeros(columns.rows, dtype=np.int32)
+    readable = columns.crc_ok & (columns.magic == MAGIC_V2) & (columns.size <= limits.max_batch_bytes)
+    readable &= (columns.attributes & CONTROL_FLAG == 0) & (columns.attributes & CODEC_MASK <= max(Codec))
+    headers = columns.pick(readable)
+    headers.position[:] -= window.start
+    counts[readable] = count_without_key(
+        window.data, headers, origin=window.start, limits=limits.record_limits
+    )
+    return counts
 
 
 def _absolute(scan: HeaderScan, origin: int, stop: int) -> HeaderColumns:
@@ -81,11 +122,14 @@ def _damaged_batches(window: Window, columns: HeaderColumns, limits: WalkLimits)
     return tuple(found)
 
 
-def _cut(columns: HeaderColumns, damaged: tuple[Damage, ...]) -> Stretch:
+def _cut(
+    columns: HeaderColumns, without_key: npt.NDArray[np.int32] | None, damaged: tuple[Damage, ...]
+) -> Stretch:
     *others, last = damaged
     rows = int(np.searchsorted(columns.position, last.position))
     return Stretch(
         columns=columns.part(0, rows),
+        records_without_key=None if without_key is None else without_key[:rows],
         damaged=tuple(others),
         damage=last,
         end=last.position + last.size,

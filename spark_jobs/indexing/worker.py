@@ -58,7 +58,10 @@ def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
         read_range=partial(store.read_range, piece.key, version=piece.version),
         view_range=partial(store.viewed, piece.key, version=piece.version) if is_here else None,
     )
-    return scan_piece(staged, piece, file, _limits(task, is_here=is_here))
+    limits = _limits(task, is_here=is_here)
+    if not piece.counts_keys:
+        limits = replace(limits, record_limits=None)
+    return scan_piece(staged, piece, file, limits)
 
 
 def _limits(task: IndexTask, *, is_here: bool) -> WalkLimits:

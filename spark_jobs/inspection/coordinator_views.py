@@ -53,7 +53,7 @@ def _transactions_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Rema
 
 
 def _coordinator_entries(log: PartitionLog, problems: list[Remark]) -> Iterator[CoordinatorEntry]:
-    for segment in log.segments:
+    for segment in log.served:
         for header, records in _batches(segment, problems):
             try:
                 yield from coordinator_history.read_entries(header, records, source=segment.path.name)
@@ -117,7 +117,7 @@ def _offsets_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, .
 
 
 def _offset_events(log: PartitionLog, problems: list[Remark]) -> Iterator[OffsetCommit | OffsetsMarker]:
-    for segment in log.segments:
+    for segment in log.served:
         for header, records in _batches(segment, problems):
             try:
                 yield from group_offsets.read_events(header, records, source=segment.path.name)

@@ -1,6 +1,8 @@
 """`inspect` itself: each path recognised, read and shown; what cannot be is said, and the rest goes on."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +22,14 @@ from spark_jobs.inspection.partition import PartitionLog, log_files, read_partit
 from spark_jobs.inspection.printers import Printer, printable
 from spark_jobs.inspection.progress import progress
 from spark_jobs.inspection.records import RecordStyle
-from spark_jobs.inspection.report import Level, Remark, Report
+from spark_jobs.inspection.report import Level, Remark, Report, plural
 from spark_jobs.inspection.rows import as_json, as_text, format_rows, heading
 from spark_jobs.inspection.segments import FAST_FROM, Segment, read_segment
 from spark_jobs.inspection.shown_records import show_records, style_of
 from spark_jobs.inspection.target import Kind, NotKafka, check_first_batch, is_partition, recognise
 from spark_jobs.inspection.visibility import Outcome, decide
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.protocol.log_files import LogFileKind, parse_partition_dir
+from spark_jobs.protocol.log_files import OWN_TOPICS, LogFileKind, parse_partition_dir
 
 Say = Callable[[str], None]
 
@@ -39,13 +41,31 @@ _SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
     Kind.LEADER_EPOCHS: small_files.report_leader_epochs,
     Kind.OFFSETS: small_files.report_offset_checkpoint,
     Kind.METADATA: small_files.report_partition_metadata,
+    Kind.META_PROPERTIES: small_files.report_meta_properties,
+    Kind.QUORUM_STATE: small_files.report_json,
+    Kind.CLEAN_SHUTDOWN: small_files.report_json,
 }
 
 
 def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, say: Say) -> bool:
-    """Show every path; `say` hears what cannot be shown. Whether all could be, in full."""
-    shown = [_inspect_or_say(path, options, printer, say) for path in paths]
+    """Show every path; `say` hears what cannot be shown. Whether all could be, in full.
+
+    Compiled or plain reading is chosen once, by the bytes of all segments: many small ones are much to read.
+    """
+    asked = tuple(paths)
+    if options.fast is None:
+        options = replace(options, fast=sum(map(_segment_bytes, asked)) >= FAST_FROM)
+    shown = [_inspect_or_say(path, options, printer, say) for path in asked]
     return all(shown)
+
+
+def _segment_bytes(path: Path) -> int:
+    """The size of a file, or of all segments in a directory and in the directories in it."""
+    if not path.is_dir():
+        return path.stat().st_size if path.is_file() else 0
+    suffix = f".{LogFileKind.LOG}"
+    logs = (*path.glob(f"*{suffix}"), *path.glob(f"*/*{suffix}"))
+    return sum(log.stat().st_size for log in logs if log.is_file())
 
 
 def _inspect_or_say(path: Path, options: Options, printer: Printer, say: Say) -> bool:
@@ -94,8 +114,7 @@ def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> b
         problems = show_records([(segment, rows)], style, options, printer)
     else:
         _show_batches(segment, options, printer)
-    is_internal = style.topic is not None and style.topic.startswith("__")
-    report = report_segment(segment, seen, has_sequences=not is_internal, problems=problems)
+    report = report_segment(segment, seen, has_sequences=style.topic not in OWN_TOPICS, problems=problems)
     return _finish(report, options, printer, say)
 
 
@@ -160,9 +179,10 @@ def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say
     if not options.records:
         printer.report(report_log_directory(path, _partitions(path, options)))
         return True
-    complete = True
+    complete, left_out = True, Counter[str]()
     for log in _partitions(path, options):
         if log.is_internal:
+            left_out[str(log.topic)] += 1
             continue
         if not options.as_json:
             printer.heading(f"\n{printable(log.name)}")
@@ -170,4 +190,9 @@ def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say
         remarks = (*partition_remarks(log), *problems)
         _say_remarks(str(log.path), remarks, say)
         complete = complete and _without_errors(remarks)
+    for topic, partitions in left_out.items():
+        say(
+            f"note: {path}: {topic} is Kafka's own and left out ({plural(partitions, 'partition')}); "
+            "inspect a partition's directory to see its records"
+        )
     return complete

@@ -1,6 +1,6 @@
 """Reports on logs: a segment, a partition's directory, a whole log directory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from spark_jobs.inspection.batch_listing import CODECS
 from spark_jobs.inspection.neighbours import neighbour_remarks, neighbour_tables
 from spark_jobs.inspection.partition import PartitionLog
 from spark_jobs.inspection.remarks import log_remarks, order_remarks, segment_remarks
-from spark_jobs.inspection.report import Cell, Remark, Report, Table, note, plural
+from spark_jobs.inspection.report import Cell, Remark, Report, Table, note, plural, warning
 from spark_jobs.inspection.segments import Segment
 from spark_jobs.inspection.visibility import Visibility, last_offsets
 from spark_jobs.kernels.columns import HeaderColumns
@@ -23,7 +23,7 @@ _SEGMENT_COLUMNS = (
 )  # fmt: skip
 _PARTITION_COLUMNS = (
     "topic", "partition", "segments", "bytes", "batches", "log_start_offset", "last_stable_offset",
-    "log_end_offset", "high_watermark", "open_transactions", "remarks",
+    "log_end_offset", "high_watermark", "open_transactions", "remarks", "topic_id",
 )  # fmt: skip
 _OPEN_COLUMNS = ("producer_id", "producer_epoch", "first_offset", "last_timestamp")
 
@@ -79,6 +79,12 @@ def partition_remarks(log: PartitionLog) -> Iterator[Remark]:
     for segment in log.segments:
         for remark in segment_remarks(segment):
             yield replace(remark, text=f"{segment.path.name}: {remark.text}")
+    if log.overlapping:
+        files = ", ".join(log.overlapping)
+        yield warning(
+            f"{plural(sum(log.overlapping.values()), 'batch')} in {files} repeat offsets of segments before "
+            "them, as in a copy that was made during a compaction: a broker does not serve them"
+        )
     yield from log_remarks(log.batches, log.visibility, has_sequences=not log.is_internal)
     yield from neighbour_remarks(log)
 
@@ -99,6 +105,7 @@ def report_partition(
             ("last_stable_offset", seen.last_stable_offset),
             ("log_end_offset", seen.log_end_offset),
             ("high_watermark", log.high_watermark),
+            ("topic_id", log.topic_id),
         ),
         tables=(segments, *_open_table(seen), *neighbour_tables(log), *tables),
         remarks=(*partition_remarks(log), *remarks),
@@ -117,10 +124,13 @@ def report_log_directory(path: Path, logs: Iterable[PartitionLog]) -> Report:
     clean = (path / CLEAN_SHUTDOWN_FILE).exists()
     remarks = [note("the broker stopped cleanly" if clean else "no mark of a clean shutdown")]
     rows: list[tuple[Cell, ...]] = []
+    ids: dict[str | None, set[str]] = {}
     for log in logs:
         found = [replace(remark, text=f"{log.name}: {remark.text}") for remark in partition_remarks(log)]
         rows.append(_partition_row(log, len(found)))
         remarks += found
+        ids.setdefault(log.topic, set()).update(filter(None, [log.topic_id]))
+    remarks += _several_ids(ids)
     return Report(
         path=str(path),
         kind="log_directory",
@@ -128,6 +138,16 @@ def report_log_directory(path: Path, logs: Iterable[PartitionLog]) -> Report:
         tables=(Table(name="partition", columns=_PARTITION_COLUMNS, rows=tuple(rows)),),
         remarks=tuple(remarks),
     )
+
+
+def _several_ids(ids: Mapping[str | None, set[str]]) -> Iterator[Remark]:
+    """Topics whose partitions are of several logs."""
+    for topic, found in ids.items():
+        if len(found) > 1:
+            yield warning(
+                f"{topic}: its partitions have {len(found)} topic ids ({', '.join(sorted(found))}): the "
+                "topic was deleted and created anew while this copy was made"
+            )
 
 
 def _partition_row(log: PartitionLog, remarks: int) -> tuple[Cell, ...]:
@@ -144,4 +164,5 @@ def _partition_row(log: PartitionLog, remarks: int) -> tuple[Cell, ...]:
         log.high_watermark,
         len(seen.open_txns),
         remarks,
+        log.topic_id,
     )

@@ -11,6 +11,7 @@ from spark_jobs.protocol.errors import CorruptData
 from spark_jobs.protocol.log_files import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    FileSuffix,
     LogFileKind,
     parse_file_name,
 )
@@ -18,6 +19,7 @@ from spark_jobs.protocol.partition_metadata import read_partition_metadata
 from spark_jobs.protocol.snapshot import read_snapshot
 from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
 
+_SWAPPED_LOG = f".{LogFileKind.LOG}.{FileSuffix.SWAP}"
 _SNAPSHOT_COLUMNS = ("snapshot", "end_offset", "producers", "open_transactions")
 
 
@@ -107,8 +109,16 @@ def _listed_aborts(log: PartitionLog) -> Iterator[AbortedTxn]:
 
 
 def _leftovers(directory: Path) -> Iterator[Remark]:
-    named = [parse_file_name(path.name) for path in directory.iterdir()]
-    suffixes = [str(file.suffix) for file in named if file is not None and file.suffix is not None]
+    taken = {path.name for _, path in log_files(directory)}
+    named = {path.name: parse_file_name(path.name) for path in directory.iterdir()}
+    suffixed = {name: file.suffix for name, file in named.items() if file is not None and file.suffix}
+    if swapped := [name for name in suffixed if name in taken and name.endswith(_SWAPPED_LOG)]:
+        names = ", ".join(sorted(swapped))
+        yield note(
+            f"{plural(len(swapped), 'segment')} that a compaction was swapping in ({names}): "
+            "read in place of the files that they cover, as a broker does when it starts"
+        )
+    suffixes = [str(suffix) for name, suffix in suffixed.items() if name not in taken]
     for suffix in sorted(set(suffixes)):
         yield note(
             f"{plural(suffixes.count(suffix), 'file')} on the way out or in (.{suffix}), not part of the log"

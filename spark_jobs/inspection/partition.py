@@ -1,7 +1,8 @@
 """A partition's directory: its segments in order, seen as one log."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,22 @@ import numpy as np
 from spark_jobs.inspection.isolation import Isolation
 from spark_jobs.inspection.records import Rows
 from spark_jobs.inspection.segments import Advance, Segment, read_segment
-from spark_jobs.inspection.visibility import Visibility, decide
+from spark_jobs.inspection.visibility import Visibility, decide, last_offsets
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.protocol.checkpoint import read_offsets
 from spark_jobs.protocol.errors import CorruptData
+from spark_jobs.protocol.log_directory import settle_names
 from spark_jobs.protocol.log_files import (
     LOG_START_OFFSET_CHECKPOINT,
+    OWN_TOPICS,
+    PARTITION_METADATA,
     REPLICATION_OFFSET_CHECKPOINT,
     LogFile,
     LogFileKind,
     parse_file_name,
     parse_partition_dir,
 )
+from spark_jobs.protocol.partition_metadata import read_partition_metadata
 
 TRANSACTION_STATE = "__transaction_state"
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -34,10 +39,15 @@ class PartitionLog:
     topic: str | None
     partition: int | None
     segments: tuple[Segment, ...]
+    served: tuple[Segment, ...]
+    """The segments with those batches alone that a broker serves: of overlapping ones the first counts."""
     batches: HeaderColumns
+    """All that are served."""
     visibility: Visibility
     high_watermark: int | None
     """As checkpointed beside the partition's directory."""
+    topic_id: str | None = None
+    """As `partition.metadata` says, None without a readable one."""
 
     @property
     def name(self) -> str:
@@ -46,22 +56,66 @@ class PartitionLog:
     @property
     def is_internal(self) -> bool:
         """Kafka's own topics are no part of what a consumer of the data reads."""
-        return self.topic is not None and self.topic.startswith("__")
+        return self.topic in OWN_TOPICS
+
+    @property
+    def overlapping(self) -> dict[str, int]:
+        """By file, how many of its batches repeat offsets that a segment before it serves."""
+        pairs = zip(self.segments, self.served, strict=True)
+        hidden = {whole.path.name: whole.batches.rows - part.batches.rows for whole, part in pairs}
+        return {name: rows for name, rows in hidden.items() if rows}
 
     def visible_rows(self, isolation: Isolation) -> Iterator[tuple[Segment, Rows]]:
         """For each segment the batches that a consumer gets; one with a wrong checksum is none of them."""
         visible = self.visibility.visible(self.batches, isolation) & self.batches.crc_ok
         first = 0
-        for segment in self.segments:
+        for segment in self.served:
             yield segment, np.flatnonzero(visible[first : first + segment.batches.rows])
             first += segment.batches.rows
 
 
 def log_files(directory: Path) -> list[tuple[LogFile, Path]]:
-    """The files whose name begins with an offset, by offset; what is on its way in or out is left out."""
-    named = ((parse_file_name(path.name), path) for path in directory.iterdir() if path.is_file())
-    found = [(file, path) for file, path in named if file is not None and file.suffix is None]
+    """The files whose name begins with an offset, by offset, as a broker that starts has them.
+
+    What was being deleted or cleaned is left out; a segment that was being swapped in has its place (facts
+    §6.1).
+    """
+    names = [path.name for path in directory.iterdir() if path.is_file()]
+    settled = settle_names(names, lambda name, offset: _next_offset(directory / name, offset))
+    named = ((parse_file_name(name), directory / before) for name, before in settled.items())
+    found = [(file, path) for file, path in named if file is not None]
     return sorted(found, key=lambda pair: (pair[0].offset, pair[0].kind))
+
+
+def _next_offset(path: Path, base_offset: int) -> int:
+    batches = read_segment(path).batches
+    return int(last_offsets(batches)[-1]) + 1 if batches.rows else base_offset
+
+
+def serve(segments: Sequence[tuple[int, Segment]]) -> tuple[Segment, ...]:
+    """The segments, by base offset, with the batches that a consumer gets who reads from the first on.
+
+    A broker looks for an offset in the last segment that begins at or before it. So where a copy was made
+    during a compaction, and holds a cleaned segment beside those that it was made of, these are skipped.
+    """
+    bases = [base for base, _ in segments]
+    log_end = max((_end_of(segment) for _, segment in segments[-1:]), default=0)
+    served = [replace(segment, batches=segment.batches.part(0, 0)) for _, segment in segments]
+    number, at = 0, -(2**63)
+    while number < len(segments):
+        segment = segments[number][1]
+        first = int(np.argmax(np.append(last_offsets(segment.batches) >= at, True)))
+        batches = segment.batches.part(first, segment.batches.rows)
+        served[number] = replace(segment, batches=batches, first_offset=at)
+        # An end behind the whole log's is a damaged base offset, which no checksum covers.
+        if batches.rows and (end := _end_of(segment)) <= max(log_end, bases[-1]):
+            at = max(at, end)
+        number = max(number + 1, bisect_right(bases, at) - 1)
+    return tuple(served)
+
+
+def _end_of(segment: Segment) -> int:
+    return int(last_offsets(segment.batches)[-1]) + 1 if segment.batches.rows else 0
 
 
 def read_partition(
@@ -71,7 +125,8 @@ def read_partition(
     named = parse_partition_dir(directory.name)
     files = [(file, path) for file, path in log_files(directory) if file.kind is LogFileKind.LOG]
     segments = tuple(read_segment(path, advance, fast=fast) for _, path in files)
-    batches = concatenate([segment.batches for segment in segments]) if segments else allocate(0)
+    served = serve([(file.offset, segment) for (file, _), segment in zip(files, segments, strict=True)])
+    batches = concatenate([segment.batches for segment in served]) if served else allocate(0)
     start = max(
         _checkpointed(directory, LOG_START_OFFSET_CHECKPOINT) or 0, files[0][0].offset if files else 0
     )
@@ -80,10 +135,19 @@ def read_partition(
         topic=named.topic if named else None,
         partition=named.partition if named else None,
         segments=segments,
+        served=served,
         batches=batches,
         visibility=decide(batches, log_start_offset=start, least_end=files[-1][0].offset if files else 0),
         high_watermark=_checkpointed(directory, REPLICATION_OFFSET_CHECKPOINT),
+        topic_id=_topic_id(directory / PARTITION_METADATA),
     )
+
+
+def _topic_id(file: Path) -> str | None:
+    try:
+        return read_partition_metadata(file.read_bytes()).topic_id if file.is_file() else None
+    except CorruptData:
+        return None
 
 
 def _checkpointed(directory: Path, name: str) -> int | None:

@@ -28,12 +28,16 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One file of batches; `problem` is why the scan did not reach its end."""
+    """One file of batches; `problem` is why the scan did not reach its end.
+
+    Records below `first_offset` are served from a segment before this one.
+    """
 
     path: Path
     data: Buffer
     batches: HeaderColumns
     problem: CorruptData | None
+    first_offset: int = 0
 
     @property
     def size(self) -> int:

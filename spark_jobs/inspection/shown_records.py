@@ -1,6 +1,7 @@
 """Records to the printer: chosen batches of segments, in parts, with their damage remarked upon."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,9 @@ def show_records(
             f"records of {segment.path.name}", _bytes(segment, rows), wanted=options.progress
         ) as advance:
             for part in _parts(segment, rows):
-                for piece in _lines(segment, part, style, options, problems.append):
+                first_offset = max(style.first_offset, segment.first_offset)
+                of_segment = replace(style, first_offset=first_offset)
+                for piece in _lines(segment, part, of_segment, options, problems.append):
                     printer.lines(piece)
                 advance(_bytes(segment, part))
     return [error(f"records not shown: {problem}") for problem in problems]

@@ -1,13 +1,14 @@
 """Reports on the small files of a log directory: snapshots, indexes, checkpoints, metadata."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.inspection.report import Cell, Remark, Report, Table, note, plural, warning
+from spark_jobs.inspection.report import Cell, Remark, Report, Table, error, note, plural, warning
 from spark_jobs.protocol.checkpoint import EpochEntry, OffsetCheckpointEntry, read_leader_epochs, read_offsets
-from spark_jobs.protocol.log_files import parse_file_name
+from spark_jobs.protocol.log_files import QUORUM_STATE, parse_file_name
 from spark_jobs.protocol.offset_index import (
     OffsetPosition,
     TimestampOffset,
@@ -143,3 +144,41 @@ def report_partition_metadata(path: Path) -> Report:
         kind="partition_metadata",
         facts=(("version", metadata.version), ("topic_id", metadata.topic_id)),
     )
+
+
+def report_meta_properties(path: Path) -> Report:
+    """A log directory's `meta.properties`: which broker and cluster it belongs to, as lines of key=value."""
+    lines = path.read_bytes().decode(errors="replace").splitlines()
+    pairs = [line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    wrong = [key for key, separator, _ in pairs if not separator]
+    facts = tuple((_fact(key), value.strip()) for key, separator, value in pairs if separator)
+    remarks = (warning(f"{plural(len(wrong), 'line')} without '='"),) if wrong else ()
+    return Report(path=str(path), kind="meta_properties", facts=facts, remarks=remarks)
+
+
+def report_json(path: Path) -> Report:
+    """`quorum-state` and `.kafka_cleanshutdown`: one JSON object, or nothing in an older version's mark."""
+    kind = "quorum_state" if path.name == QUORUM_STATE else "clean_shutdown"
+    data = path.read_bytes().strip()
+    try:
+        found = json.loads(data) if data else {}
+    except (ValueError, RecursionError) as problem:
+        return _not_json(path, kind, str(problem))
+    if not isinstance(found, dict):
+        return _not_json(path, kind, f"found {type(found).__name__}")
+    facts = tuple((_fact(key), _json_cell(value)) for key, value in found.items())
+    return Report(path=str(path), kind=kind, facts=facts)
+
+
+def _not_json(path: Path, kind: str, problem: str) -> Report:
+    return Report(path=str(path), kind=kind, facts=(), remarks=(error(f"expected a JSON object: {problem}"),))
+
+
+def _fact(name: str) -> str:
+    """The name of a member, apart from those that every object has."""
+    plain = name.strip().replace(".", "_")
+    return f"{plain}_" if plain in {"kind", "path"} else plain
+
+
+def _json_cell(value: Any) -> Cell:
+    return value if isinstance(value, str | int | None) else json.dumps(value)

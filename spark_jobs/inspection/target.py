@@ -6,10 +6,13 @@ from pathlib import Path
 from spark_jobs.inspection.segments import Buffer, open_segment
 from spark_jobs.protocol.errors import CorruptData, OnceoverError, TornBatch, ZeroFilledTail
 from spark_jobs.protocol.log_files import (
+    CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
+    QUORUM_STATE,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     LogFileKind,
@@ -35,6 +38,9 @@ class Kind(StrEnum):
     LEADER_EPOCHS = "leader_epoch_checkpoint"
     OFFSETS = "offset_checkpoint"
     METADATA = "partition_metadata"
+    META_PROPERTIES = "meta_properties"
+    QUORUM_STATE = "quorum_state"
+    CLEAN_SHUTDOWN = "clean_shutdown"
     PARTITION = "partition"
     LOG_DIRECTORY = "log_directory"
 
@@ -48,6 +54,9 @@ OFFSET_CHECKPOINTS = (
 _BY_NAME = {
     LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
     PARTITION_METADATA: Kind.METADATA,
+    META_PROPERTIES: Kind.META_PROPERTIES,
+    QUORUM_STATE: Kind.QUORUM_STATE,
+    CLEAN_SHUTDOWN_FILE: Kind.CLEAN_SHUTDOWN,
     **dict.fromkeys(OFFSET_CHECKPOINTS, Kind.OFFSETS),
 }
 _BY_EXTENSION = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kernels.columns import HeaderColumns
@@ -64,6 +65,19 @@ def decode_batches(
         yield _decode(payloads, rest, first, source, origin, limits)
         first += payloads.batches
         share = _equal_share(rest, payloads, budget)
+
+
+def count_without_key(
+    buffer: Any, headers: HeaderColumns, *, origin: int = 0, limits: Limits = DEFAULT_LIMITS
+) -> npt.NDArray[np.int32]:
+    """For every v2 batch how many of its records have no key; 0 if they cannot be read."""
+    counts = np.zeros(headers.rows, dtype=np.int32)
+    for decoded in decode_batches(
+        buffer, headers, limit=limits.decompressed_bytes, origin=origin, limits=limits
+    ):
+        rows = decoded.found.rows
+        counts += np.bincount(rows.batch[rows.key_size < 0], minlength=headers.rows).astype(np.int32)
+    return counts
 
 
 def _equal_share(headers: HeaderColumns, payloads: Payloads, budget: int) -> int:

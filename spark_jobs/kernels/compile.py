@@ -96,6 +96,11 @@ def helper(function: Function) -> Function:
     return cast("Function", njit(**_OPTIONS)(function))
 
 
+def inlined(function: Function) -> Function:
+    """A helper that is always inlined: with many columns as arguments a call costs more than its body."""
+    return cast("Function", njit(forceinline=True, **_OPTIONS)(function))
+
+
 def compiled_here() -> int:
     """How many kernels this process has compiled because the cache did not have them."""
     return sum(sum(dispatcher.stats.cache_misses.values()) for dispatcher in _cached)

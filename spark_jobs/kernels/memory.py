@@ -95,16 +95,6 @@ def _call_checksum(_: Any, function: Any, before: Any, array: Any, start: Any, l
 
 
 @intrinsic
-def _call_frame_size(_: Any, function: Any, array: Any, start: Any, length: Any) -> Any:  # noqa: ARG001 - numba reads the signature
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        data = _pointer(context, builder, signature.args[1], args[1], args[2])
-        measure = ir.FunctionType(_INT64, [_BYTE_POINTER, _INT64]).as_pointer()
-        return builder.call(builder.inttoptr(args[0], measure), [data, args[3]])
-
-    return types.int64(types.int64, array, types.int64, types.int64), generate
-
-
-@intrinsic
 def _call_decompress(
     _: Any,
     function: Any,  # noqa: ARG001 - numba reads the signature
@@ -141,8 +131,6 @@ prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)
 call_checksum = cast("Callable[[int, int, Bytes, int, int], int]", _call_checksum)
 """(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, crc so far, array, start,
 length)."""
-call_frame_size = cast("Callable[[int, Bytes, int, int], int]", _call_frame_size)
-"""(address of a C function `size_t size(void *data, size_t count)`, array, start, length)."""
 call_decompress = cast("Callable[[int, int, Bytes, int, int, Bytes, int, int], int]", _call_decompress)
 """(address of a C function `size_t decompress(context, target, room, source, length)`, that of the context,
 target, at, room, source, start, length)."""

@@ -7,26 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spark_jobs.kernels.admission import Known, decide, is_full, judge, known_of, row_of, store
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, allocate_decisions, batch_columns
-from spark_jobs.kernels.producers import NO_ROW, ProducerTable, Rows, Slots, begin_row, find_row, insert_slot
+from spark_jobs.kernels.producers import NO_ROW, ProducerTable, find_row
 from spark_jobs.kernels.rules import (
     ACCEPTED,
-    CLIENT,
-    COORDINATOR,
-    DUPLICATE,
-    INVALID_RECORD,
-    NO_BATCH,
     OUT_OF_ORDER,
-    apply_control,
-    apply_data,
+    Conditions,
+    conditions_of,
     expected_sequence,
-    find_duplicate,
-    is_valid_client_header,
-    judge_control,
-    judge_data,
     last_sequence,
-    levels_of,
 )
 from spark_jobs.kernels.sequences import increment_sequence, is_at_or_before
 from spark_jobs.kernels.waiting_room import (
@@ -53,48 +44,6 @@ from spark_jobs.protocol.verdict import VERDICTS, Verdict
 PARKED = VERDICTS.index(Verdict.PARKED)
 
 
-class Known(NamedTuple):
-    """The partition's producers while a kernel works on them; `counts` are producers, and the end offset."""
-
-    rows: Rows
-    slots: Slots
-    counts: Int64s
-
-
-_PRODUCERS, _END_OFFSET = 0, 1
-
-
-@helper
-def _row_of(known: Known, producer_id: int) -> tuple[int, bool]:
-    """The producer's row; an unknown one is judged in the next free row."""
-    row = find_row(producer_id, known.slots) if producer_id > NO_PRODUCER_ID else NO_ROW
-    if row != NO_ROW:
-        return row, False
-    begin_row(known.rows[known.counts[_PRODUCERS]], producer_id)
-    return known.counts[_PRODUCERS], True
-
-
-@helper
-def _judge(producer: Any, batches: BatchColumns, index: int, levels: int) -> tuple[int, int, int]:
-    """(verdict, the sequence that was missing, the remembered original) as the fold finds them."""
-    epoch, first = batches.producer_epoch[index], batches.base_sequence[index]
-    is_control = batches.attributes[index] & CONTROL_FLAG != 0
-    if not is_control and not is_valid_client_header(batches, index):
-        return INVALID_RECORD, NO_SEQUENCE, NO_BATCH
-    if batches.producer_id[index] <= NO_PRODUCER_ID:
-        return ACCEPTED, NO_SEQUENCE, NO_BATCH
-    if is_control:
-        return judge_control(producer, batches, index, COORDINATOR, levels), NO_SEQUENCE, NO_BATCH
-    last = (
-        NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, batches.last_offset_delta[index])
-    )
-    original = find_duplicate(producer, epoch, first, last)
-    if original != NO_BATCH:
-        return DUPLICATE, NO_SEQUENCE, original
-    verdict, missing = judge_data(producer, batches, index, last, CLIENT, levels, True)
-    return verdict, missing, NO_BATCH
-
-
 @helper
 def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdict: int) -> bool:
     """Whether what is still to come can change the verdict."""
@@ -112,51 +61,10 @@ def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdi
 
 
 @helper
-def _decide(
-    known: Known, batches: BatchColumns, index: int, levels: int, decisions: DecisionColumns
-) -> tuple[int, int]:
-    """(verdict, row of the producer) of a batch that is decided for good."""
-    producer_id, epoch = batches.producer_id[index], batches.producer_epoch[index]
-    row, is_new = _row_of(known, producer_id)
-    producer = known.rows[row]
-    is_control = batches.attributes[index] & CONTROL_FLAG != 0
-    delta, first = batches.last_offset_delta[index], batches.base_sequence[index]
-    last = NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, delta)
-    expected_epoch = producer.producer_epoch
-    expected = expected_sequence(producer, epoch, is_control)
-    verdict, missing, original = _judge(producer, batches, index, levels)
-    offset, log_append_time, txn_first_offset = known.counts[_END_OFFSET], NO_TIMESTAMP, NO_OFFSET
-    last_offset = offset + delta
-    if verdict == DUPLICATE:
-        last_offset = producer.last_offset[original]
-        offset = last_offset - producer.offset_delta[original]
-        log_append_time = producer.timestamp[original]
-    elif verdict == ACCEPTED:
-        known.counts[_END_OFFSET] = last_offset + 1
-        if producer_id > NO_PRODUCER_ID:
-            if is_control:
-                txn_first_offset = apply_control(producer, batches, index)
-            else:
-                txn_first_offset = apply_data(producer, batches, index, last, offset)
-            if is_new:
-                insert_slot(producer_id, row, known.slots)
-                known.counts[_PRODUCERS] += 1
-    else:
-        offset, last_offset = NO_OFFSET, NO_OFFSET
-    decisions.verdict[index] = verdict
-    decisions.base_offset[index] = offset
-    decisions.last_offset[index] = last_offset
-    decisions.expected_sequence[index] = missing if missing != NO_SEQUENCE else expected
-    decisions.expected_epoch[index] = expected_epoch
-    decisions.log_append_time[index] = log_append_time
-    decisions.txn_first_offset[index] = txn_first_offset
-    return verdict, row
-
-
-@helper
-def _decide_freed(known: Known, room: Room, place: int, arrival: int, levels: int) -> int:
+def _decide_freed(known: Known, room: Room, place: int, arrival: int, conditions: Conditions) -> int:
     """Decides a batch that has left its chain; returns its producer's row."""
-    _, row = _decide(known, room.batches, place, levels, room.decisions)
+    row, is_new = row_of(known, room.batches.producer_id[place])
+    decide(known, row, is_new, room.batches, place, conditions, room.decisions)
     room.freed[room.counts[FREED]] = place
     room.after[room.counts[FREED]] = arrival
     room.counts[FREED] += 1
@@ -164,7 +72,7 @@ def _decide_freed(known: Known, room: Room, place: int, arrival: int, levels: in
 
 
 @helper
-def _release(known: Known, room: Room, row: int, arrival: int, levels: int) -> None:
+def _release(known: Known, room: Room, row: int, arrival: int, conditions: Conditions) -> None:
     """Decides what waits for the producer's next sequence, and what waits for that, and so on."""
     while True:
         producer = known.rows[row]
@@ -177,17 +85,17 @@ def _release(known: Known, room: Room, row: int, arrival: int, levels: int) -> N
         room.slots[slot, 2] = NOBODY
         while place != NOBODY:
             free(room, place)
-            _decide_freed(known, room, place, arrival, levels)
+            _decide_freed(known, room, place, arrival, conditions)
             place = room.chain[place]
 
 
 @helper
-def _begin(known: Known, room: Room, place: int, arrival: int, levels: int) -> None:
+def _begin(known: Known, room: Room, place: int, arrival: int, conditions: Conditions) -> None:
     """A waiting batch is decided though nothing has filled the gap before it."""
     leave(room, place)
-    row = _decide_freed(known, room, place, arrival, levels)
+    row = _decide_freed(known, room, place, arrival, conditions)
     if room.decisions.verdict[place] == ACCEPTED:
-        _release(known, room, row, arrival, levels)
+        _release(known, room, row, arrival, conditions)
 
 
 @kernel
@@ -198,15 +106,15 @@ def _arrive(
     known: Known,
     room: Room,
     most: int,
-    levels: int,
+    conditions: Conditions,
     decisions: DecisionColumns,
 ) -> int:
     """Batches judged or parked; stops before one that could find no room, as a producer or as a batch."""
     for index in range(start, batches.producer_id.size):
-        if known.counts[_PRODUCERS] >= known.rows.size or room.counts[USED] >= room.chain.size:
+        if is_full(known) or room.counts[USED] >= room.chain.size:
             return index
-        row, is_new = _row_of(known, batches.producer_id[index])
-        verdict, _, _ = _judge(known.rows[row], batches, index, levels)
+        row, is_new = row_of(known, batches.producer_id[index])
+        verdict, _, _ = judge(known.rows[row], batches, index, conditions)
         if patient[index] and _waits(known.rows[row], is_new, batches, index, verdict):
             if room.counts[WAITING] < most:
                 park(room, batches, index)
@@ -214,49 +122,69 @@ def _arrive(
                 continue
             first = lowest(room, batches.producer_id[index]) if is_new else NOBODY
             if first != NOBODY:
-                _begin(known, room, first, index - 1, levels)
-        verdict, row = _decide(known, batches, index, levels, decisions)
+                _begin(known, room, first, index - 1, conditions)
+                row, is_new = row_of(known, batches.producer_id[index])
+        verdict = decide(known, row, is_new, batches, index, conditions, decisions)
         is_control = batches.attributes[index] & CONTROL_FLAG != 0
         if verdict == ACCEPTED and not is_control and batches.producer_id[index] > NO_PRODUCER_ID:
-            _release(known, room, row, index, levels)
+            _release(known, room, row, index, conditions)
     return batches.producer_id.size
 
 
+class Beginners(NamedTuple):
+    """Parked batches as unknown producers begin with them.
+
+    `places` are in arrival order, each with the number of its producer; `by_age` holds them by producer,
+    epoch and sequence, and `following` where in it each producer's next one is.
+    """
+
+    places: Int64s
+    producer: Int64s
+    by_age: Int64s
+    following: Int64s
+
+
 @kernel
-def _begin_unknown(first: Int64s, start: int, known: Known, room: Room, arrival: int, levels: int) -> int:
-    """At the end of a night unknown producers begin, each with the batch that `first` names."""
-    for number in range(start, first.size):
-        if known.counts[_PRODUCERS] >= known.rows.size:
+def _begin_unknown(
+    beginners: Beginners, start: int, known: Known, room: Room, arrival: int, conditions: Conditions
+) -> int:
+    """At the end of a run unknown producers begin, each with its lowest batch that is accepted."""
+    for number in range(start, beginners.places.size):
+        if is_full(known):
             return number
-        place = first[number]
-        if not room.gone[place] and find_row(room.batches.producer_id[place], known.slots) == NO_ROW:
-            _begin(known, room, place, arrival, levels)
-    return first.size
+        place, producer = beginners.places[number], beginners.producer[number]
+        while not room.gone[place] and find_row(room.batches.producer_id[place], known.slots) == NO_ROW:
+            at = beginners.following[producer]
+            while room.gone[beginners.by_age[at]]:
+                at += 1
+            beginners.following[producer] = at + 1
+            _begin(known, room, beginners.by_age[at], arrival, conditions)
+    return beginners.places.size
 
 
 @kernel
-def _give_up(start: int, known: Known, room: Room, arrival: int, levels: int) -> int:
+def _give_up(start: int, known: Known, room: Room, arrival: int, conditions: Conditions) -> int:
     """What cannot come right any more is decided."""
     for place in range(start, room.counts[USED]):
-        if known.counts[_PRODUCERS] >= known.rows.size:
+        if is_full(known):
             return place
         if not room.gone[place]:
-            row, is_new = _row_of(known, room.batches.producer_id[place])
-            verdict, _, _ = _judge(known.rows[row], room.batches, place, levels)
+            row, is_new = row_of(known, room.batches.producer_id[place])
+            verdict, _, _ = judge(known.rows[row], room.batches, place, conditions)
             if not _waits(known.rows[row], is_new, room.batches, place, verdict):
-                _begin(known, room, place, arrival, levels)
+                _begin(known, room, place, arrival, conditions)
     return int(room.counts[USED])
 
 
 @kernel
-def _stay(known: Known, room: Room, levels: int) -> None:
+def _stay(known: Known, room: Room, conditions: Conditions) -> None:
     """Writes down what the others wait for."""
     for place in range(room.counts[USED]):
         if not room.gone[place]:
-            row, _ = _row_of(known, room.batches.producer_id[place])
+            row, _ = row_of(known, room.batches.producer_id[place])
             producer, decisions = known.rows[row], room.decisions
             epoch = room.batches.producer_epoch[place]
-            _, missing, _ = _judge(producer, room.batches, place, levels)
+            _, missing, _ = judge(producer, room.batches, place, conditions)
             expected = expected_sequence(producer, epoch, False)
             decisions.verdict[place] = PARKED
             decisions.base_offset[place] = NO_OFFSET
@@ -280,7 +208,7 @@ class WaitingRoom:
 
     def __init__(self, waiting: BatchColumns, *, rules: Rules, most: int) -> None:
         """`waiting` are batches of earlier nights; at most `most` ever wait."""
-        self._most, self._levels = most, levels_of(rules)
+        self._most, self._conditions = most, conditions_of(rules)
         self._room = room_of(waiting)
 
     @property
@@ -300,27 +228,29 @@ class WaitingRoom:
         decisions, judged = allocate_decisions(batches.rows), 0
         while judged < batches.rows:
             known = self._with_room(producers)
-            judged = _arrive(batches, judged, patient, known, self._room, self._most, self._levels, decisions)
-            _remember(producers, known)
+            judged = _arrive(
+                batches, judged, patient, known, self._room, self._most, self._conditions, decisions
+            )
+            store(producers, known)
         return decisions, self._take_freed()
 
     def end(self, producers: ProducerTable) -> Freed:
         """The night is over: who begins or gives up now; `stay` tells of the others."""
-        first, number = self._beginners(), 0
-        while number < len(first):
+        beginners, number = self._beginners(), 0
+        while number < len(beginners.places):
             known = self._with_room(producers)
-            number = _begin_unknown(first, number, known, self._room, NOBODY, self._levels)
-            _remember(producers, known)
+            number = _begin_unknown(beginners, number, known, self._room, NOBODY, self._conditions)
+            store(producers, known)
         place = 0
         while place < self.used:
             known = self._with_room(producers)
-            place = _give_up(place, known, self._room, NOBODY, self._levels)
-            _remember(producers, known)
+            place = _give_up(place, known, self._room, NOBODY, self._conditions)
+            store(producers, known)
         return self._take_freed()
 
     def stay(self, producers: ProducerTable) -> tuple[Int64s, DecisionColumns]:
         """The places that wait on, and what they wait for."""
-        _stay(self._with_room(producers), self._room, self._levels)
+        _stay(self._with_room(producers), self._room, self._conditions)
         places = np.flatnonzero(~self._room.gone[: self.used])
         return places, _select(self._room.decisions, places)
 
@@ -341,20 +271,23 @@ class WaitingRoom:
             producers.grow()
         if self.used == self._room.chain.size:
             self._room = larger_room(self._room)
-        return _known(producers)
+        return known_of(producers)
 
-    def _beginners(self) -> Int64s:
-        """For each producer its lowest batch; producers in the order in which their first batch came."""
+    def _beginners(self) -> Beginners:
+        """The batches that wait, in the order in which unknown producers would begin with them."""
         places = np.flatnonzero(~self._room.gone[: self.used])
         batches = self._room.batches
         producer_id = batches.producer_id[places]
         order = np.lexsort(
             (places, batches.base_sequence[places], batches.producer_epoch[places], producer_id)
         )
-        lowest = places[order][np.unique(producer_id[order], return_index=True)[1]]
-        came_first = np.unique(producer_id, return_index=True)[1]
-        found: Int64s = lowest[np.argsort(came_first)]
-        return found
+        producers, following = np.unique(producer_id[order], return_index=True)
+        return Beginners(
+            places=places,
+            producer=np.searchsorted(producers, producer_id),
+            by_age=places[order],
+            following=following,
+        )
 
     def _take_freed(self) -> Freed:
         room, count = self._room, int(self._room.counts[FREED])
@@ -362,15 +295,6 @@ class WaitingRoom:
         room.counts[FREED] = 0
         decisions = _select(room.decisions, places)
         return Freed(places=places, after=room.after[:count].copy(), decisions=decisions)
-
-
-def _known(producers: ProducerTable) -> Known:
-    counts = np.array([producers.count, producers.end_offset], dtype=np.int64)
-    return Known(rows=producers.room, slots=producers.slots, counts=counts)
-
-
-def _remember(producers: ProducerTable, known: Known) -> None:
-    producers.count, producers.end_offset = (int(count) for count in known.counts)
 
 
 def _select(decisions: DecisionColumns, places: Int64s) -> DecisionColumns:

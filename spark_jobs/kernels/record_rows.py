@@ -8,12 +8,15 @@ import numpy.typing as npt
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""Microseconds that a column can hold; bounds beyond it are as good as none."""
+
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
 class RecordColumns(NamedTuple):
-    """Rows of a topic's table, in its order and in its types."""
+    """Rows of a topic's table, in its order; `timestamp` in microseconds since 1970, -1 for none."""
 
     partition: Int32s
     offset: Int64s
@@ -57,12 +60,12 @@ def _count_disordered(offset: Int64s, highest: int) -> tuple[int, int]:
 
 
 @helper
-def _count_strange(timestamp: Int64s, earliest_ms: int, latest_ms: int) -> int:
+def _count_strange(timestamp: Int64s, earliest: int, latest: int) -> int:
     """Timestamps out of bounds; Kafka allows a record to have none."""
     strange = 0
     for row in range(timestamp.size):
         at = timestamp[row]
-        if (at < earliest_ms or at > latest_ms) and at != NO_TIMESTAMP:
+        if (at < earliest or at > latest) and at != NO_TIMESTAMP:
             strange += 1
     return strange
 
@@ -93,18 +96,19 @@ def _find_spans(rows: RecordColumns, first: Int64s, last: Int64s) -> int:
 
 @kernel
 def _look_at(
-    rows: RecordColumns, highest: int, earliest_ms: int, latest_ms: int, first: Int64s, last: Int64s
+    rows: RecordColumns, highest: int, earliest: int, latest: int, first: Int64s, last: Int64s
 ) -> tuple[int, int, int, int]:
     """One kernel, because each costs a new process some milliseconds to load."""
     disordered, highest = _count_disordered(rows.offset, highest)
-    strange = _count_strange(rows.timestamp, earliest_ms, latest_ms)
+    strange = _count_strange(rows.timestamp, earliest, latest)
     return disordered, highest, strange, _find_spans(rows, first, last)
 
 
 def look_at(rows: RecordColumns, highest: int, *, earliest_ms: int, latest_ms: int) -> RowsSeen:
     """At least one row of one partition, whose rows so far have offsets up to `highest`."""
     first, last = np.empty((2, rows.offset.size + 1), dtype=np.int64)
-    disordered, highest, strange, spans = _look_at(rows, highest, earliest_ms, latest_ms, first, last)
+    earliest, latest = (max(_LEAST, min(ms * 1000, _MOST)) for ms in (earliest_ms, latest_ms))
+    disordered, highest, strange, spans = _look_at(rows, highest, earliest, latest, first, last)
     return RowsSeen(disordered, highest, strange, first[:spans], last[1 : spans + 1])
 
 

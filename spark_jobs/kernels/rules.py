@@ -3,7 +3,7 @@
 `protocol.admission` owns the rules and says why; here they stand again, name by name, for a compiled loop.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_jobs.kernels.compile import helper
 from spark_jobs.kernels.decisions import BatchColumns
@@ -41,10 +41,23 @@ NO_BATCH = -1
 _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
 
 
-def levels_of(rules: Rules) -> int:
-    """Which of data and markers are judged by TV2, as one number."""
+class Conditions(NamedTuple):
+    """`protocol.decision.Rules` as numbers; `levels` says which of data and markers are judged by TV2."""
+
+    origin: int
+    levels: int
+    enforce_open_transaction: bool
+
+
+def conditions_of(rules: Rules) -> Conditions:
+    """`rules` for kernels."""
     data = _DATA_TV2 if rules.transaction_version is TransactionVersion.TV2 else 0
-    return data | (_MARKER_TV2 if rules.version_of_markers is TransactionVersion.TV2 else 0)
+    markers = _MARKER_TV2 if rules.version_of_markers is TransactionVersion.TV2 else 0
+    return Conditions(
+        origin=ORIGINS.index(rules.origin),
+        levels=data | markers,
+        enforce_open_transaction=rules.enforce_open_transaction,
+    )
 
 
 @helper
@@ -56,6 +69,15 @@ def is_valid_client_header(batches: BatchColumns, index: int) -> bool:
     if count <= 0 or count != batches.last_offset_delta[index] + 1:
         return False
     return bool(batches.producer_id[index] <= NO_PRODUCER_ID or batches.base_sequence[index] >= 0)
+
+
+@helper
+def last_sequence_of(batches: BatchColumns, index: int) -> int:
+    """The batch's last sequence, or -1 if it has none."""
+    first = batches.base_sequence[index]
+    if first == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return int(increment_sequence(first, batches.last_offset_delta[index]))
 
 
 @helper

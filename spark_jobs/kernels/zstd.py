@@ -12,25 +12,26 @@ from threading import local
 from typing import NamedTuple
 
 from spark_jobs.kernels.compile import helper
-from spark_jobs.kernels.memory import Bytes, call_decompress, call_frame_size, load_uint8, load_uint32
+from spark_jobs.kernels.memory import Bytes, call_decompress, load_uint8, load_uint32
 from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM, UNUSUAL, Outcome
 
 _LIBRARY_MODULE = "zstandard._cffi"
 _MAGIC = 0x28B52FFD
-_SINGLE_SEGMENT = 0x20
+_SINGLE_SEGMENT, _CHECKSUM, _UNUSUAL_FLAGS = 0x20, 0x04, 0x0B
+"""Flags of a frame; the last are a dictionary and what is reserved."""
+_RLE, _RESERVED = 1, 3
+_LARGEST_BLOCK = 1 << 17
 _LARGEST_WINDOW = 1 << 27
 """Bytes that readers take at most, unlike the call that is used here."""
-_LARGEST_WRITTEN = 17 << 3
-"""As a frame writes it."""
 _SMALLEST_FRAME = 9
+_NOT_USUAL = -1
 _USUAL_GROWTH, _SMALLEST_ROOM = 16, 1 << 18
 """Room for a payload: so many times its size, and not less than this."""
 
 
 class ZstdCalls(NamedTuple):
-    """Addresses of the library's functions and of the thread's context; 0 where there is no library."""
+    """Addresses of the library's function and of the thread's context; 0 where there is no library."""
 
-    frame_size: int
     decompress: int
     context: int
 
@@ -47,7 +48,7 @@ class _Context:
 
 
 _of_thread = local()
-_NO_CALLS = ZstdCalls(0, 0, 0)
+_NO_CALLS = ZstdCalls(0, 0)
 
 
 @cache
@@ -75,21 +76,51 @@ def zstd_calls() -> ZstdCalls:
     if not address:
         return _NO_CALLS
     return ZstdCalls(
-        frame_size=ctypes.cast(library.ZSTD_findFrameCompressedSize, ctypes.c_void_p).value or 0,
         decompress=ctypes.cast(library.ZSTD_decompressDCtx, ctypes.c_void_p).value or 0,
         context=address,
     )
 
 
 @helper
-def _is_usual(calls: ZstdCalls, data: Bytes, start: int, end: int) -> bool:
-    """Whether there is one frame and nothing behind it, with a window that every reader takes."""
-    if calls.context == 0 or end - start < _SMALLEST_FRAME or load_uint32(data, start) != _MAGIC:
-        return False
-    single = load_uint8(data, start + 4) & _SINGLE_SEGMENT
-    if single == 0 and load_uint8(data, start + 5) > _LARGEST_WRITTEN:
-        return False
-    return call_frame_size(calls.frame_size, data, start, end - start) == end - start
+def _header_size(flags: int) -> int:
+    """Bytes before the first block, of a frame without a dictionary."""
+    single, size_code = flags & _SINGLE_SEGMENT != 0, flags >> 6
+    window, content_size = 0 if single else 1, 1 << size_code
+    if size_code == 0 and not single:
+        content_size = 0
+    return 5 + window + content_size
+
+
+@helper
+def _most_content(data: Bytes, start: int, end: int) -> int:
+    """Bytes that one frame and nothing behind it may hold, or `_NOT_USUAL` if readers might refuse it.
+
+    A reader of streams, as Kafka's is, keeps one window of content and takes blocks of a limited size: a
+    match or a block beyond is an error. The call that is used here has the whole content before it and would
+    go on, so it gets only frames whose content fits into their window. A single segment is its own window.
+    """
+    if end - start < _SMALLEST_FRAME or load_uint32(data, start) != _MAGIC:
+        return _NOT_USUAL
+    flags = load_uint8(data, start + 4)
+    if flags & _UNUSUAL_FLAGS:
+        return _NOT_USUAL
+    most = _LARGEST_WINDOW
+    if flags & _SINGLE_SEGMENT == 0:
+        window = load_uint8(data, start + 5)
+        base = 1 << (10 + (window >> 3))
+        most = min(most, base + (base >> 3) * (window & 7)) if base <= _LARGEST_WINDOW else _NOT_USUAL
+    position = start + _header_size(flags)
+    while end - position >= 3:
+        block = load_uint8(data, position) | load_uint8(data, position + 1) << 8
+        block |= load_uint8(data, position + 2) << 16
+        kind, size = block >> 1 & 3, block >> 3
+        if kind == _RESERVED or size > _LARGEST_BLOCK:
+            return _NOT_USUAL
+        position += 3 + (1 if kind == _RLE else size)
+        if block & 1:
+            position += 4 if flags & _CHECKSUM else 0
+            return most if position == end else _NOT_USUAL
+    return _NOT_USUAL
 
 
 @helper
@@ -97,12 +128,13 @@ def put_zstd(
     calls: ZstdCalls, memory: Bytes, used: int, data: Bytes, start: int, end: int, limit: int
 ) -> Outcome:
     """The content of the frame from `start` to `end`, put behind the bytes of `memory` that are used."""
-    if not _is_usual(calls, data, start, end):
+    most = _most_content(data, start, end) if calls.context else _NOT_USUAL
+    if most == _NOT_USUAL:
         return Outcome(UNUSUAL, used, 0)
     needed = max(_SMALLEST_ROOM, _USUAL_GROWTH * (end - start))
     if memory.size - used < needed:
         return Outcome(NEEDS_ROOM, used, needed)
-    room = min(memory.size - used, limit, _LARGEST_WINDOW)
+    room = min(memory.size - used, limit, most)
     size = call_decompress(calls.decompress, calls.context, memory, used, room, data, start, end - start)
     if size < 0 or size > room:  # errors are the largest numbers, which are negative here
         return Outcome(UNUSUAL, used, 0)

@@ -14,6 +14,7 @@ from spark_jobs.materialising.rows import NONE
 from spark_jobs.materialising.summaries import ObjectPlace
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
 from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.published import as_published
 
 Unreadable = Mapping[tuple[int, int], str]
 """(object order, position) → why the batch's records cannot be decoded."""
@@ -39,7 +40,7 @@ class BatchTable:
         columns["outcome"] = names_of(self.outcomes.outcome, self.outcomes.index_of(first_offsets))
         columns["path"] = self._paths(np.asarray(batches.column("object_order")))
         columns["run_date"] = pa.repeat(pa.scalar(self.run_date, pa.date32()), count)
-        return pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
+        return as_published(pa.table(columns), SCHEMA)
 
     def _paths(self, orders: npt.NDArray[np.int32]) -> "pa.Array[Any]":
         """The path of each row's object, null where it stands in none."""

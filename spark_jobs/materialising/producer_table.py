@@ -10,6 +10,7 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.materialising.rows import NONE
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.published import as_published
 
 SCHEMA = OWN_TABLES["producers"].schema
 
@@ -33,4 +34,4 @@ def producer_rows(partition: TopicPartition, producers: Rows, run_date: date) ->
             for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch")
         },
     }
-    return pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
+    return as_published(pa.table(columns), SCHEMA)

@@ -24,10 +24,14 @@ _KINDS = {
     VerdictGroup.CORRUPT: QuarantineKind.CORRUPT,
     VerdictGroup.HELD: QuarantineKind.HELD,
 }
+_ELSEWHERE = (Verdict.BEHIND_GAP, Verdict.LATE)
 _KIND_OF = {
-    verdict.value: _KINDS[GROUP_OF[verdict]].value for verdict in Verdict if GROUP_OF[verdict] in _KINDS
+    verdict.value: _KINDS[GROUP_OF[verdict]].value
+    for verdict in Verdict
+    if GROUP_OF[verdict] in _KINDS and verdict not in _ELSEWHERE
 }
-"""Of verdicts that lead here; duplicates do not, their originals are in the tables."""
+"""Of verdicts that lead here. Duplicates do not: their originals are in the tables. Nor does what a gap in a
+broker's log holds: the table `gaps` says what is missing, and the batches come by themselves."""
 _KIND_TYPE = f"U{max(map(len, QuarantineKind))}"
 
 

@@ -1,7 +1,7 @@
 """Records on the short way to a file: taken apart where they were decoded, without becoming a table first."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from spark_jobs.kernels.memory import Bytes, as_bytes, read_only
 from spark_jobs.materialising.decoding import Piece
-from spark_jobs.materialising.record_table import TIMESTAMP_TYPES, RecordTable, timestamp_types
+from spark_jobs.materialising.record_table import (
+    TIMESTAMP_TYPES,
+    Flags,
+    RecordTable,
+    Timestamps,
+    timestamp_types,
+)
 from spark_jobs.parquet.arrow import shred_lists
 from spark_jobs.parquet.shreds import Shred, edges
 from spark_jobs.parquet.values import Named, Numbers, byte_values
@@ -23,6 +29,7 @@ LARGE_BYTES = 2**20
 """Of a piece's keys, values and headers: smaller ones are gathered as tables first."""
 _TYPE_NAMES = [name.encode() for name in TIMESTAMP_TYPES]
 _NOTHING = byte_values(as_bytes(b""), [], [])
+_NO_NUMBERS = Numbers(read_only([], np.int64))
 
 
 def is_large(piece: Piece) -> bool:
@@ -35,11 +42,15 @@ def leaves_of(table: RecordTable, piece: Piece) -> Leaves:
     found, rows = piece.found, piece.found.rows
     counts = piece.batch_records
     batches, runs = piece.rows.take(counts > 0), _Runs(found.count, counts[counts > 0])
+    timestamps = Timestamps.of(rows.timestamp)
     return (
         runs.constant(table.partition),
         _numbers(rows.offset),
-        _numbers(rows.timestamp),
+        _some_numbers(timestamps.micros, timestamps.is_stored),
         runs.named(_TYPE_NAMES, timestamp_types(batches)),
+        _no_numbers(found.count)
+        if timestamps.is_outside is None
+        else _some_numbers(timestamps.given, timestamps.is_outside),
         _bytes(found.arena, rows.key_start, rows.key_size),
         _bytes(found.arena, rows.value_start, rows.value_size),
         *(shred_lists(found.headers) if found.totals.headers else _no_headers(found.count)),
@@ -101,6 +112,21 @@ class _Runs:
 
 def _numbers(numbers: npt.NDArray[Any]) -> Shred:
     return Shred(rows=numbers.size, values=Numbers(read_only(numbers, numbers.dtype)))
+
+
+def _some_numbers(numbers: npt.NDArray[np.int64], is_there: Flags | None) -> Shred:
+    """Numbers that can be null; without `is_there` none is."""
+    if is_there is None or is_there.all():
+        return replace(_numbers(numbers), definition=1)
+    if not is_there.any():
+        return _no_numbers(numbers.size)
+    values = Numbers(read_only(numbers[is_there], numbers.dtype))
+    definition = is_there.view(np.uint8)
+    return Shred(rows=numbers.size, values=values, definition=definition, row_values=edges(is_there))
+
+
+def _no_numbers(rows: int) -> Shred:
+    return Shred(rows=rows, values=_NO_NUMBERS, definition=0, has_values=False)
 
 
 def _bytes(data: Bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Shred:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from spark_jobs.materialising.decoding import Piece
 from spark_jobs.materialising.outcomes import View, names_of
 from spark_jobs.materialising.rows import BatchRows
-from spark_jobs.protocol.record_batch import TIMESTAMP_TYPE_FLAG, TimestampType
-from spark_jobs.tables.contract import with_labels
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
 from spark_jobs.tables.records import RECORDS
 
 TIMESTAMP_TYPES = tuple(TimestampType)
@@ -22,6 +22,43 @@ _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
 )
 _TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
+_MICROSECONDS = 1000
+"""In a millisecond."""
+
+Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Timestamps as a table has them: `micros` where `is_stored`, as `given` where `is_outside` its range.
+
+    Both flags are None where all are stored.
+    """
+
+    given: Int64s
+    micros: Int64s
+    is_stored: Flags | None = None
+    is_outside: Flags | None = None
+
+    @classmethod
+    def of(cls, given: Int64s) -> "Timestamps":
+        """Of timestamps in ms since 1970, -1 for none."""
+        if not given.size or (given.min() >= 0 and given.max() <= LAST_TIMESTAMP_MS):
+            return cls(given, given * _MICROSECONDS)
+        is_outside = (given < FIRST_TIMESTAMP_MS) | (given > LAST_TIMESTAMP_MS)
+        is_stored = ~is_outside & (given != NO_TIMESTAMP)
+        return cls(given, np.where(is_stored, given, 0) * _MICROSECONDS, is_stored, is_outside)
+
+    def columns(self) -> "dict[str, pa.Array[Any]]":
+        """The columns of a table that hold them."""
+        is_null = None if self.is_stored is None else ~self.is_stored
+        is_inside = True if self.is_outside is None else ~self.is_outside
+        inside = np.broadcast_to(is_inside, self.given.shape)
+        return {
+            "timestamp": pa.array(self.micros, pa.int64(), mask=is_null).cast(TIMESTAMP),
+            "timestamp_out_of_range": pa.array(self.given, pa.int64(), mask=inside),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +92,8 @@ class RecordTable:
             "transactional_id": self.transactional_ids(piece.rows).take(piece.found.rows.batch),
             "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
             "run_date": pa.array(days, pa.int32()).cast(pa.date32()),
-            **{name: records.column(name) for name in records.schema.names if name != "batch"},
+            **{name: records.column(name) for name in ("offset", "sequence", "key", "value", "headers")},
+            **Timestamps.of(piece.found.rows.timestamp).columns(),
         }
         table = pa.table([columns[name] for name in _WRITTEN.names], schema=_WRITTEN)
         if self.shows_all(piece):

@@ -9,7 +9,7 @@ from spark_jobs.materialising.summaries import TableFile, Workshop
 from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.published import RUN_DATE
+from spark_jobs.tables.published import RUN_DATE, as_published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +29,5 @@ def relay_table(task: RelayTask) -> tuple[TableFile, ...]:
             for rows in iter_rows(task.workshop.lake, key):
                 dates = pa.repeat(pa.scalar(run_date, pa.date32()), rows.num_rows)
                 table = pa.Table.from_batches([rows]).append_column(RUN_DATE.name, dates)
-                output.add(table.select(schema.names).cast(schema))
+                output.add(as_published(table, schema))
         return output.finish()

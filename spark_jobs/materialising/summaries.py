@@ -9,7 +9,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import PlannedSegment, Segments
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.table_files import RECORDS, REPLAYED
-from spark_jobs.tables.table_names import table_name
+from spark_jobs.tables.table_names import folder_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,18 +107,19 @@ class FilePlan:
     replayed: bool = False
 
     @property
-    def table(self) -> str:
-        return table_name(self.topic)
+    def folder(self) -> str:
+        """Where the topic's files are, among those of all topics."""
+        return folder_name(self.topic)
 
     @property
     def name(self) -> str:
         """Names the plan among all of the run."""
-        return f"{self.table}-{'replayed-' if self.replayed else ''}{self.number:05d}"
+        return f"{self.folder}-{'replayed-' if self.replayed else ''}{self.number:05d}"
 
     def path(self, part: int) -> str:
         """Where the plan's files go below the step's folder, the first one as part 0."""
-        folder = REPLAYED if self.replayed else RECORDS
-        return f"{folder}{self.table}/{self.number:05d}-{part:03d}.parquet"
+        above = REPLAYED if self.replayed else RECORDS
+        return f"{above}{self.folder}/{self.number:05d}-{part:03d}.parquet"
 
     def quarantine_path(self, part: int) -> str:
         """Where files about what does not fit go."""
@@ -150,8 +151,9 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a file plan; `unreadable` lists batches without decodable records, if there are any.
+    """What became of a file plan; `unreadable` lists batches with records that are not published, if any.
 
+    `unreadable_batches` counts those that cannot be decoded: a batch with `unfit` values is none of them.
     `quarantine` are files of that table, about `unfit` records and batches of earlier nights. `hidden` counts
     records before the first offset to publish, in a batch that reaches beyond it, `legacy` those of the older
     formats, whose number no header says. `segments` are files of accepted logs.
@@ -161,6 +163,7 @@ class Written:
     files: tuple[TableFile, ...]
     quarantine: tuple[TableFile, ...]
     unreadable: TableFile | None
+    unreadable_batches: int
     unreadable_records: int
     unfit: int
     hidden: int

@@ -7,6 +7,7 @@ from functools import partial
 import pyarrow as pa
 
 from spark_jobs.config.settings import TopicSettings
+from spark_jobs.config.values import ValueFormat
 from spark_jobs.materialising.decoding import Decoder, Piece
 from spark_jobs.materialising.findings import QUARANTINE_SCHEMA, Findings, Place
 from spark_jobs.materialising.json_values import ValueSchema
@@ -22,6 +23,7 @@ from spark_jobs.materialising.table_files import RecordFiles, TableFiles
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.planned_segments import PlannedSegment
 from spark_jobs.storage.topic_contract import topic_contract
+from spark_jobs.tables.quarantine import QuarantineKind
 from spark_jobs.tables.unreadable import UNREADABLE
 
 
@@ -44,7 +46,7 @@ def write_records(
     workshop: Workshop, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table | Leaves]]
 ) -> Written:
     """Writes the files of `plan`: the records of all `parts`, and beside them what it finds on its way."""
-    schema = as_written(topic_contract(workshop.settings, plan.topic).schema)
+    schema = as_written(topic_contract(workshop.settings, plan.topic, plan.folder).schema)
     with (
         RecordFiles(workshop, plan.path, schema) as output,
         TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
@@ -61,6 +63,7 @@ def write_records(
         files=files,
         quarantine=quarantined,
         unreadable=_put_unreadable(workshop, plan, findings),
+        unreadable_batches=sum(row["kind"] == QuarantineKind.CORRUPT for row in findings.unreadable),
         unreadable_records=sum(row["records"] for row in findings.unreadable) - findings.unfit,
         unfit=findings.unfit,
         hidden=findings.decoded - findings.unfit - sum(file.rows for file in files),
@@ -118,7 +121,9 @@ class _Partition:
 
 def value_schema(topic: TopicSettings) -> ValueSchema | None:
     """What the topic's values have to be like, if anything."""
-    return ValueSchema(fields=topic.fields, required=frozenset(topic.required)) if topic.fields else None
+    if topic.value is not ValueFormat.JSON:
+        return None
+    return ValueSchema(fields=topic.fields, required=frozenset(topic.required))
 
 
 def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, findings: Findings) -> pa.Table:

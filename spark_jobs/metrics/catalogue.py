@@ -39,6 +39,10 @@ LAG = Metric(
     ("topic",),
 )
 HELD_BATCHES = Metric("onceover_held_batches", "Batches left for a later night.", ("topic",))
+GAP_OFFSETS = Metric(
+    "onceover_gap_offsets", "Offsets that no copy has, with partitions held behind them.", ("topic",)
+)
+BEHIND_GAPS = Metric("onceover_behind_gap_batches", "Batches held behind missing offsets.", ("topic",))
 FAILED_EXPECTATIONS = Metric(
     "onceover_failed_expectations", "Expectations that the last run did not meet.", ("severity",)
 )
@@ -61,6 +65,8 @@ METRICS: tuple[Metric, ...] = (
     TRANSACTIONS,
     LAG,
     HELD_BATCHES,
+    GAP_OFFSETS,
+    BEHIND_GAPS,
     FAILED_EXPECTATIONS,
 )
 """In the order in which they are written."""

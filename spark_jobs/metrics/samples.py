@@ -15,6 +15,7 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.headline import PARTITIONS, RESULTS, quarantine, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus
+from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
 from spark_jobs.tables.quarantine import QuarantineKind
 from spark_jobs.tables.table_files import LISTING
 
@@ -61,6 +62,8 @@ def _data(tables: RunTables) -> Iterator[Sample]:
     if counts[Step.RESOLVE]:
         yield from _by_name(catalogue.TRANSACTIONS, counts[Step.RESOLVE], Outcome)
     yield from _held_back(tables)
+    if counts[Step.ADMIT]:
+        yield from _gaps(tables)
     if counts[Step.MATERIALISE]:
         yield from _by_name(catalogue.QUARANTINED, quarantine(tables), QuarantineKind)
     if counts[Step.PUBLISH]:
@@ -97,6 +100,18 @@ def _held_back(tables: RunTables) -> Iterator[Sample]:
     yield from (Sample(catalogue.HELD_BATCHES, count, (topic,)) for topic, count in sorted(held.items()))
 
 
+def _gaps(tables: RunTables) -> Iterator[Sample]:
+    """Of each topic that the run admitted or that has gaps, zeros included."""
+    offsets: Counter[str] = Counter({row["topic"]: 0 for row in tables.rows(Step.ADMIT, PARTITIONS)})
+    batches = offsets.copy()
+    for row in tables.rows(Step.ADMIT, GAPS_TABLE):
+        if row["status"] == GapStatus.OPEN:
+            offsets[row["topic"]] += row["last_offset"] - row["first_offset"] + 1
+            batches[row["topic"]] += row["held_batches"]
+    yield from (Sample(catalogue.GAP_OFFSETS, count, (topic,)) for topic, count in sorted(offsets.items()))
+    yield from (Sample(catalogue.BEHIND_GAPS, count, (topic,)) for topic, count in sorted(batches.items()))
+
+
 def _published(tables: RunTables) -> Iterator[Sample]:
     rows: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
@@ -111,8 +126,9 @@ def _published(tables: RunTables) -> Iterator[Sample]:
 def _expectations(tables: RunTables) -> Iterator[Sample]:
     results = tables.rows(Step.AUDIT, RESULTS)
     if results:
-        failed = Counter(row["severity"] for row in results if not row["success"])
-        yield from _by_name(catalogue.FAILED_EXPECTATIONS, failed, Severity)
+        failed = Counter(row["severity"] for row in results if row["success"] is False)
+        judged = (each for each in Severity if each is not Severity.OFF)
+        yield from _by_name(catalogue.FAILED_EXPECTATIONS, failed, judged)
 
 
 def _success(lines: tuple[LedgerLine, ...]) -> Iterator[Sample]:

@@ -78,6 +78,8 @@ def _values(array: "pa.Array[Any]") -> Values:
         return Named(names, np.asarray(array.indices).astype(np.int32))
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         return _bytes(array)
+    if pa.types.is_timestamp(kind):
+        return Numbers(read_only(array.cast(pa.int64()), np.int64))
     if pa.types.is_date(kind):
         return Numbers(read_only(array.cast(pa.int32()), np.int32))
     return Numbers(read_only(array, kind.to_pandas_dtype()))

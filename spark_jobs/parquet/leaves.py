@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.encodings import SIZE_BYTES
-from spark_jobs.parquet.thrift import Value, i32, items, struct, text
+from spark_jobs.parquet.thrift import Value, flag, i32, items, struct, text
 
 
 class Physical(IntEnum):
@@ -22,11 +22,14 @@ class Physical(IntEnum):
     BYTE_ARRAY = 6
 
 
+_TIMESTAMP = pa.timestamp("us", "UTC")
+"""The only kind of timestamp that tables have."""
 _PHYSICAL: dict[pa.DataType, Physical] = {
     pa.bool_(): Physical.BOOLEAN,
     pa.int32(): Physical.INT32,
     pa.date32(): Physical.INT32,
     pa.int64(): Physical.INT64,
+    _TIMESTAMP: Physical.INT64,
     pa.float64(): Physical.DOUBLE,
     pa.binary(): Physical.BYTE_ARRAY,
     pa.string(): Physical.BYTE_ARRAY,
@@ -39,10 +42,11 @@ _NUMBER_TYPES = {
 }
 _REQUIRED, _REPEATED = 0, 2
 """Between them is what can be null."""
-_UTF8, _LIST, _DATE = 0, 3, 6
+_UTF8, _LIST, _DATE, _TIMESTAMP_MICROS = 0, 3, 6, 10
 """Types of the format's first years, which older readers look at."""
-_STRING_TYPE, _LIST_TYPE, _DATE_TYPE = 1, 3, 6
-"""The same in the union that came after them."""
+_STRING_TYPE, _LIST_TYPE, _DATE_TYPE = ({number: struct({})} for number in (1, 3, 6))
+_TIMESTAMP_TYPE = {8: struct({1: flag(True), 2: struct({2: struct({})})})}
+"""The same in the union that came after them; a timestamp is adjusted to UTC, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +125,14 @@ def _element(
     children: int | None = None,
     kind: pa.DataType | None = None,
     converted: int | None = None,
-    logical: int | None = None,
+    logical: dict[int, Value] | None = None,
 ) -> Value:
     if kind is not None and pa.types.is_string(kind):
         converted, logical = _UTF8, _STRING_TYPE
     elif kind is not None and pa.types.is_date(kind):
         converted, logical = _DATE, _DATE_TYPE
+    elif kind == _TIMESTAMP:
+        converted, logical = _TIMESTAMP_MICROS, _TIMESTAMP_TYPE
     return struct(
         {
             1: None if kind is None else i32(_PHYSICAL[kind]),
@@ -134,6 +140,6 @@ def _element(
             4: text(name),
             5: None if children is None else i32(children),
             6: None if converted is None else i32(converted),
-            10: None if logical is None else struct({logical: struct({})}),
+            10: None if logical is None else struct(logical),
         }
     )

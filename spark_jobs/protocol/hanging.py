@@ -1,7 +1,8 @@
-"""Transactions that nobody will end: their age, what they hold back, how to abort them (facts §3.9)."""
+"""Transactions that nothing will end: what they hold back, how to abort them (facts §3.9)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -14,33 +15,38 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 class HangingTransaction:
     """A transaction left open on one partition.
 
-    `age_ms` counts from its producer's last batch; `held_back` is how many offsets a read_committed consumer
-    of the partition cannot reach because of it, 0 if an older transaction stands before it.
+    `held_back` is how many offsets a read_committed consumer of the partition cannot reach because of it, 0
+    if an older transaction is open before it.
     """
 
     topic_partition: TopicPartition
     producer_id: int
     producer_epoch: int
     start_offset: int
-    age_ms: int
     held_back: int
 
-    @property
-    def is_late(self) -> bool:
-        """Old enough that no transaction of normal timeouts can still be running."""
-        return self.age_ms > MAX_TRANSACTION_TIMEOUT_MS
-
-    def abort_command(self, bootstrap_server: str = "localhost:9092") -> str:
-        """What an operator would type."""
-        topic, partition = self.topic_partition
+    def advice(self, transactional_id: str | None, bootstrap_server: str = "localhost:9092") -> str:
+        """How an operator ends it: what to check first, the command, and what it destroys."""
+        tool = f"kafka-transactions.sh --bootstrap-server {bootstrap_server}"
+        topic, partition = self.topic_partition.in_kafka
+        place = f"--topic {quote(topic)} --partition {partition}"
+        check = (
+            f"`{tool} describe-producers {place}` must still show producer {self.producer_id}, epoch "
+            f"{self.producer_epoch}, with CurrentTransactionStartOffset {self.start_offset}"
+        )
+        if transactional_id is not None:
+            check += (
+                f", and `{tool} describe --transactional-id {quote(transactional_id)}` must not show it as "
+                f"Ongoing with partition {self.topic_partition.in_kafka}"
+            )
         return (
-            f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
-            f" --topic {topic} --partition {partition} --start-offset {self.start_offset}"
+            f"check first: {check}; only then run `{tool} abort {place} --start-offset {self.start_offset}`, "
+            "which discards its records for good, even if a live producer commits them afterwards"
         )
 
 
 def hanging_transaction(
-    part: PartitionTransaction, *, last_stable_offset: int, high_watermark: int, now: int
+    part: PartitionTransaction, *, last_stable_offset: int, high_watermark: int
 ) -> HangingTransaction:
     """An open `part` as an operator sees it."""
     is_oldest = part.first_offset <= last_stable_offset
@@ -49,7 +55,6 @@ def hanging_transaction(
         producer_id=part.producer_id,
         producer_epoch=part.producer_epoch,
         start_offset=part.first_offset,
-        age_ms=max(0, now - part.last_timestamp),
         held_back=high_watermark - last_stable_offset if is_oldest else 0,
     )
 

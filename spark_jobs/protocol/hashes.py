@@ -1,6 +1,9 @@
-"""Which partition a key or an id belongs to: Kafka's two hash functions (facts §1.16)."""
+"""Which partition a key or an id belongs to: the hash functions of clients and of brokers (facts §1.16)."""
 
+from collections.abc import Callable
+from enum import StrEnum
 from struct import iter_unpack
+from zlib import crc32
 
 _MASK = 0xFFFF_FFFF
 _SEED = 0x9747_B28C
@@ -24,7 +27,7 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition where the default partitioner puts a record with `key`."""
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+    return positive_murmur2(key) % partitions
 
 
 def java_string_hash(text: str) -> int:
@@ -46,3 +49,38 @@ def coordinator_partition(identifier: str, partitions: int) -> int:
 
 def _signed(h: int) -> int:
     return h - 2**32 if h >= 2**31 else h
+
+
+class Partitioner(StrEnum):
+    """How a client chooses the partition of a record with a key, by the names that librdkafka gives them.
+
+    `murmur2` is the Java client's default, and that of most others; librdkafka's `murmur2_random` differs in
+    records without a key only. `consistent` is CRC-32, with `consistent_random` as librdkafka's default;
+    `fnv1a` is Sarama's. `none`: another one, such as that of Kafka Streams for windowed keys.
+    """
+
+    MURMUR2 = "murmur2"
+    CONSISTENT = "consistent"
+    FNV1A = "fnv1a"
+    NONE = "none"
+
+
+def positive_murmur2(key: bytes) -> int:
+    """Without its sign bit, as the Java client takes it."""
+    return murmur2(key) & 0x7FFF_FFFF
+
+
+def fnv1a(key: bytes) -> int:
+    """The 32-bit FNV-1a, its absolute value as a signed number, as Sarama and librdkafka take it."""
+    h = 0x811C_9DC5
+    for byte in key:
+        h = ((h ^ byte) * 0x0100_0193) & _MASK
+    return abs(_signed(h))
+
+
+KEY_HASHES: dict[Partitioner, Callable[[bytes], int]] = {
+    Partitioner.MURMUR2: positive_murmur2,
+    Partitioner.CONSISTENT: crc32,
+    Partitioner.FNV1A: fnv1a,
+}
+"""The hash of each; the partition is its remainder by the number of partitions."""

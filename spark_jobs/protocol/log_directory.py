@@ -1,6 +1,6 @@
 """The files of one partition: sorted out before they are opened (facts §6.1), and written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_jobs.protocol.checkpoint import write_leader_epochs
@@ -16,6 +16,9 @@ from spark_jobs.protocol.log_files import (
 from spark_jobs.protocol.log_segment import LogSegment
 from spark_jobs.protocol.segment import scan_result
 from spark_jobs.protocol.txn_index import write_txn_index
+
+NextOffset = Callable[[str, int], int]
+"""Of a segment, by its file's name and base offset: the offset behind its last batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +38,30 @@ def settle(files: Mapping[str, bytes]) -> dict[str, bytes]:
     What was being deleted or cleaned goes; a swap that began after the oldest unfinished cleaning goes too;
     every other swap replaces the files that it covers.
     """
-    named = [(name, file) for name in files if (file := parse_file_name(name)) is not None]
+    names = settle_names(files, lambda name, offset: _next_offset(files[name], offset))
+    return {name: files[before] for name, before in names.items()}
+
+
+def settle_names(names: Collection[str], next_offset: NextOffset) -> dict[str, str]:
+    """The same for names alone: each that is left, and the name that its file has before."""
+    named = [(name, file) for name in names if (file := parse_file_name(name)) is not None]
     cleaned = [file.offset for _, file in named if file.suffix is FileSuffix.CLEANED]
     swaps = {
         name: file
         for name, file in named
         if file.suffix is FileSuffix.SWAP and file.offset < min(cleaned, default=file.offset + 1)
     }
-    start, end = _covered(files, swaps)
+    start, end = _covered(swaps, next_offset)
     temporary = {name for name, file in named if file.suffix is not None}
     covered = {name for name, file in named if file.suffix is None and start <= file.offset < end}
-    kept = {name: data for name, data in files.items() if name not in temporary | covered}
-    return kept | {segment_file_name(file.offset, file.kind): files[name] for name, file in swaps.items()}
+    kept = {name: name for name in names if name not in temporary | covered}
+    return kept | {segment_file_name(file.offset, file.kind): name for name, file in swaps.items()}
 
 
-def _covered(files: Mapping[str, bytes], swaps: Mapping[str, LogFile]) -> tuple[int, int]:
+def _covered(swaps: Mapping[str, LogFile], next_offset: NextOffset) -> tuple[int, int]:
     """Offsets [start, end) that the swapped segments stand for."""
     logs = [(name, file) for name, file in swaps.items() if file.kind is LogFileKind.LOG]
-    ends = [_next_offset(files[name], file.offset) for name, file in logs]
+    ends = [next_offset(name, file.offset) for name, file in logs]
     return min((file.offset for _, file in logs), default=0), max(ends, default=0)
 
 

@@ -15,6 +15,12 @@ REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLUSTER_METADATA_DIR = "__cluster_metadata-0"
+META_PROPERTIES = "meta.properties"
+QUORUM_STATE = "quorum-state"
+OWN_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Kafka's internal topics; a name that begins with `__` alone may be anybody's."""
 
 
 class LogFileKind(StrEnum):

@@ -95,8 +95,6 @@ class _Loader:
         segment.data += files.log
         segment.batches += scan_result(files.log, check_crc=False).batches
         segment.offset_index, segment.time_index = _read_index(files), _read_time_index(files)
-        for batch in segment.batches:
-            segment.note_timestamp(batch)
         return segment
 
     def recover_from(self, recovery_point: int) -> None:
@@ -129,6 +127,7 @@ class _Loader:
             segment.data.clear()
             return size
         segment.index_max_timestamp()
+        segment.bytes_since_last_index_entry = 0  # a recovery counts for itself, the next append from here
         manager.take_snapshot()
         return size - segment.size
 

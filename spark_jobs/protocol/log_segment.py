@@ -15,7 +15,8 @@ from spark_jobs.protocol.segment import ScannedBatch
 from spark_jobs.protocol.txn_index import AbortedTxn
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-NOTHING_YET = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
+NOT_READ = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
+"""A segment's largest timestamp before it is asked for: then its time index's last entry stands for it."""
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
@@ -42,7 +43,7 @@ class LogSegment:
     offset_index: list[OffsetPosition] = field(default_factory=list)
     time_index: list[TimestampOffset] = field(default_factory=list)
     aborted: tuple[AbortedTxn, ...] = ()
-    max_timestamp: TimestampOffset = NOTHING_YET
+    max_timestamp: TimestampOffset = NOT_READ
     bytes_since_last_index_entry: int = 0
 
     @property
@@ -71,8 +72,17 @@ class LogSegment:
 
     def note_timestamp(self, batch: ScannedBatch) -> None:
         timestamp = batch.header.max_timestamp
-        if timestamp > self.max_timestamp.timestamp:
+        if timestamp > self._read_max_timestamp().timestamp:
             self.max_timestamp = TimestampOffset(timestamp=timestamp, offset=batch.header.last_offset)
+
+    def _read_max_timestamp(self) -> TimestampOffset:
+        if self.max_timestamp is NOT_READ:
+            self.max_timestamp = self._last_time_entry()
+        return self.max_timestamp
+
+    def _last_time_entry(self) -> TimestampOffset:
+        nothing = TimestampOffset(timestamp=NO_TIMESTAMP, offset=self.base_offset)
+        return self.time_index[-1] if self.time_index else nothing
 
     def _index(self, batch: ScannedBatch) -> None:
         offset = batch.header.last_offset
@@ -86,8 +96,7 @@ class LogSegment:
 
     def index_max_timestamp(self) -> None:
         """Note the largest timestamp so far; also done when the segment is rolled or closed."""
-        last = self.time_index[-1].timestamp if self.time_index else NO_TIMESTAMP
-        if self.max_timestamp.timestamp > last:
+        if self._read_max_timestamp().timestamp > self._last_time_entry().timestamp:
             self.time_index.append(self.max_timestamp)
 
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
@@ -108,8 +117,11 @@ class LogSegment:
     def batch_bytes(self, batch: ScannedBatch) -> bytes:
         return bytes(self.data[batch.position : batch.end])
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut at the batch that holds `offset`; entries that tell of it or later go with it (facts §4.2)."""
+    def truncate_to(self, offset: int, *, now: int) -> None:
+        """Cut at the batch that holds `offset`; entries that tell of it or later go with it (facts §4.2).
+
+        A segment that is left empty begins anew.
+        """
         keep = self.index_of(offset)
         if keep < len(self.batches):
             del self.data[self.batches[keep].position :]
@@ -117,13 +129,26 @@ class LogSegment:
         self.offset_index = [entry for entry in self.offset_index if entry.offset < offset]
         self.time_index = [entry for entry in self.time_index if entry.offset < offset]
         self.aborted = truncate_aborted(self.aborted, offset)
-        self.max_timestamp = self.time_index[-1] if self.time_index else NOTHING_YET
+        self.created = self.created if self.data else now
+        if self._read_max_timestamp().timestamp >= 0:
+            self._find_max_timestamp()
         self.bytes_since_last_index_entry = 0
+
+    def _find_max_timestamp(self) -> None:
+        """The largest timestamp that is left: in the time index, or in a batch behind its last entry."""
+        self.max_timestamp = self._last_time_entry()
+        start = max(
+            (entry.position for entry in self.offset_index if entry.offset <= self.max_timestamp.offset),
+            default=0,
+        )
+        for batch in self.batches:
+            if batch.position >= start:
+                self.note_timestamp(batch)
 
     def reset(self) -> None:
         """Forget batches and indexes; the bytes stay, to be read again."""
         self.batches, self.offset_index, self.time_index, self.aborted = [], [], [], ()
-        self.max_timestamp = NOTHING_YET
+        self.max_timestamp = NOT_READ
         self.bytes_since_last_index_entry = 0
 
     def write_offset_index(self) -> bytes:

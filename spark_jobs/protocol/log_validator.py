@@ -3,7 +3,6 @@
 A batch that passes leaves with its offset, leader epoch and timestamps set, as it will stand in the log.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
 
@@ -29,6 +28,7 @@ from spark_jobs.protocol.record_batch import (
 )
 from spark_jobs.protocol.records import LogRecord, read_records, read_stored_records, write_records
 
+_SIZE = Struct(">8xi")
 _SIZE_AND_MAGIC = Struct(">8xi4xb")
 _SMALLEST_SIZE = 14
 
@@ -63,7 +63,10 @@ class ValidatedBatch:
 
 
 def check_produce_request(records: bytes) -> Failure | None:
-    """A produce request holds exactly one v2 batch per partition; less than a batch after it is ignored."""
+    """A produce request holds exactly one v2 batch per partition; a torn one after it is ignored.
+
+    From 12 bytes on there is a size, which must be possible (facts §2.3).
+    """
     first = _next_batch_size(records, 0)
     if isinstance(first, Failure):
         return first
@@ -80,11 +83,14 @@ def check_produce_request(records: bytes) -> Failure | None:
 
 def _next_batch_size(records: bytes, position: int) -> int | Failure | None:
     """Bytes of the batch at `position`, None if it is not whole; size and magic must be possible."""
-    if len(records) - position < _SIZE_AND_MAGIC.size:
+    if len(records) - position < _SIZE.size:
         return None
-    size, magic = _SIZE_AND_MAGIC.unpack_from(records, position)
+    (size,) = _SIZE.unpack_from(records, position)
     if size < _SMALLEST_SIZE:
         return _corrupt(f"a batch of {size} bytes")
+    if len(records) - position < _SIZE_AND_MAGIC.size:
+        return None
+    magic = _SIZE_AND_MAGIC.unpack_from(records, position)[1]
     if not 0 <= magic <= MAGIC_V2:
         return _corrupt(f"magic byte {magic}")
     return LOG_OVERHEAD + size if len(records) - position >= LOG_OVERHEAD + size else None
@@ -134,12 +140,12 @@ def validate(
     if to_magic < MAGIC_V2 and (header.is_transactional or header.has_producer_id):
         return Failure(kafka_error=KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     try:
-        records = tuple(_read_in_order(batch, header))
+        records = tuple(read_records(batch))
     except InvalidRecord as error:
         return Failure(kafka_error=KafkaError.INVALID_RECORD, message=str(error))
     except CorruptData as error:  # a codec's failure, which a broker has no error code for
         return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=str(error))
-    failure = _check_records(records, header, config, now)
+    failure = _check_order(records, header, config) or _check_records(records, header, config, now)
     if failure is not None:
         return failure
     stamped = _set_timestamps(_recompress(batch, header, config), records, config, now)
@@ -147,13 +153,21 @@ def validate(
     return ValidatedBatch(batch=placed, header=read_header(placed))
 
 
-def _read_in_order(batch: bytes, header: RecordBatchHeader) -> Iterator[LogRecord]:
-    """Inside a compressed batch the offsets must count up by one; a plain one is taken as it is."""
-    for index, record in enumerate(read_records(batch)):
-        expected = header.base_offset + index
-        if header.codec_id and record.offset != expected:
-            raise InvalidRecord(position=0, expected=f"offset {expected}", found=record.offset)
-        yield record
+def _check_order(
+    records: tuple[LogRecord, ...], header: RecordBatchHeader, config: PartitionConfig
+) -> Failure | None:
+    """Inside a compressed batch the offsets must count up from 0; a plain one is taken as it is.
+
+    A leader that keeps the producer's codec fails while it words its refusal (facts §2.11).
+    """
+    found = [record.offset for record in records]
+    if not header.codec_id or found == list(range(len(found))):
+        return None
+    keeps_codec = config.compression_codec is None or config.compression_codec == header.codec_id
+    return Failure(
+        kafka_error=KafkaError.UNKNOWN_SERVER_ERROR if keeps_codec else KafkaError.INVALID_RECORD,
+        message=f"offsets inside the batch must count up from 0, found {found[:10]}",
+    )
 
 
 def _check_records(

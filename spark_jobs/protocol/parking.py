@@ -3,7 +3,8 @@
 For captures that several gateways wrote, so that arrival order is not the order of sending. Everything is
 judged by `admission`; only what it would refuse as out of order, and could come right later, waits instead.
 A producer that nothing is known of may begin anywhere at a broker; here its batches wait for sequence 0 until
-the night ends, and then it begins at its lowest sequence. What still has a gap before it then waits on.
+the night ends, and then it begins at its lowest sequence that is accepted: under TV2 a transaction may begin
+at 0 only, so that all its batches may be refused. What still has a gap before it then waits on.
 """
 
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ class _Night:
     def end(self) -> None:
         """The night is over: unknown producers begin, what cannot come right any more is refused."""
         for place in self.waiting.copy():
-            if place in self.waiting and self._entry(place) is None:
+            while place in self.waiting and self._entry(place) is None:
                 self._settle(self._rows[place].header.producer_id)
         for place in self.waiting.copy():
             if place in self.waiting and not self._waits(place):

@@ -23,7 +23,7 @@ from spark_jobs.protocol.producer_replay import (
 )
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.protocol.record_batch import TimestampType
-from spark_jobs.protocol.replica_log import ReplicaLog
+from spark_jobs.protocol.replica_log import CannotRoll, ReplicaLog
 from spark_jobs.protocol.segment import ScannedBatch
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.protocol.verification import TransactionVerification
@@ -100,8 +100,13 @@ class PartitionLog(ReplicaLog):
                 kafka_error=KafkaError.RECORD_LIST_TOO_LARGE, message=message, knows_log_start=False
             )
             return failed(failure, self.log_start_offset)
-        self._maybe_roll(records, batches, now)
-        decision, updates = self._analyze(records, batches, rules, guard)
+        try:
+            self._maybe_roll(records, batches, now)
+        except CannotRoll as error:
+            return failed(_unexpected(str(error)), self.log_start_offset)
+        decision, updates = analyze(self.manager, records, batches, rules, self._verification(guard))
+        if decision.verdict is Verdict.ACCEPTED and self._overflows(batches):
+            return failed(_unexpected(self._overflow(batches)), self.log_start_offset)
         if decision.verdict is Verdict.ACCEPTED:
             self._write(records, batches, updates)
         return AppendResult(
@@ -124,21 +129,6 @@ class PartitionLog(ReplicaLog):
             return now if is_log_append else -1
         return decision.log_append_time
 
-    def _analyze(
-        self, records: bytes, batches: tuple[ScannedBatch, ...], rules: Rules, guard: int
-    ) -> tuple[Decision, ProducerUpdates]:
-        """Judge every batch against the producers; the first that is not accepted ends the append."""
-        decision, updates = analyze(self.manager, records, batches, rules, self._verification(guard))
-        if decision.verdict is Verdict.ACCEPTED:
-            for batch in batches:
-                if batch.header.is_transactional:
-                    self.manager.clear_verification_state(
-                        batch.header.producer_id,
-                        batch.header.producer_epoch,
-                        is_marker=batch.header.is_control,
-                    )
-        return decision, updates
-
     def _verification(self, guard: int) -> Verification:
         return Verification(enabled=self.config.transaction_partition_verification_enable, guard=guard)
 
@@ -152,12 +142,21 @@ class PartitionLog(ReplicaLog):
             self.manager.complete_txn(completed)
         self.manager.update_map_end_offset(self.log_end_offset)
 
+    def _overflows(self, batches: tuple[ScannedBatch, ...]) -> bool:
+        """Whether the active segment's indexes, which hold 31 bits, cannot name the last offset."""
+        relative = batches[-1].header.last_offset - self.segments[-1].base_offset
+        return not 0 <= relative <= MAX_RELATIVE_OFFSET
+
+    def _overflow(self, batches: tuple[ScannedBatch, ...]) -> str:
+        """Only a follower can get there: one append that spans more than a segment can (facts §2.3)."""
+        base, last = self.segments[-1].base_offset, batches[-1].header.last_offset
+        return f"offset {last} in a segment from {base}: at most {MAX_RELATIVE_OFFSET} offsets behind it"
+
     def _maybe_roll(self, records: bytes, batches: tuple[ScannedBatch, ...], now: int) -> None:
-        segment, last = self.segments[-1], batches[-1].header
+        segment = self.segments[-1]
         is_full = segment.size > self.config.segment_bytes - len(records)
-        overflows = last.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         newest = max(batch.header.max_timestamp for batch in batches)
-        if is_full or overflows or (segment.size > 0 and self._waited(segment, newest, now)):
+        if is_full or self._overflows(batches) or (segment.size > 0 and self._waited(segment, newest, now)):
             self.roll(now, base_offset_of(batches[0]))
 
     def _waited(self, segment: LogSegment, newest: int, now: int) -> bool:
@@ -177,3 +176,8 @@ class PartitionLog(ReplicaLog):
             supports_epoch_bump=supports_epoch_bump,
             now=now,
         )
+
+
+def _unexpected(message: str) -> Failure:
+    """What a broker has no error code for."""
+    return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=message, knows_log_start=False)

@@ -46,8 +46,8 @@ class PartitionTransaction:
     """One transaction on one partition; without data (`batch_count` 0) it is a marker that closed nothing.
 
     `producer_epoch` is the newest epoch of its data, `first_epoch` that of its first batch if it is another;
-    the timestamps are the batches' own, so usually the producer's clock. With a `gap` it may be several
-    transactions.
+    the timestamps are the batches' own, so usually the producer's clock. `appended_by` is a broker's time by
+    which its last batch was appended, if one is known. With a `gap` it may be several transactions.
     """
 
     topic_partition: TopicPartition
@@ -61,6 +61,7 @@ class PartitionTransaction:
     marker: WrittenMarker | None = None
     first_epoch: int | None = None
     gap: SpannedGap | None = None
+    appended_by: int | None = None
 
     @property
     def epochs(self) -> range:

@@ -19,6 +19,7 @@ from spark_jobs.protocol.legacy import LegacyHeader
 from spark_jobs.protocol.log_segment import LogSegment, base_offset_of
 from spark_jobs.protocol.producer_state import AppendOrigin, CompletedTxn, TxnMetadata
 from spark_jobs.protocol.producer_state_manager import ProducerStateManager
+from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.segment import ScannedBatch
 from spark_jobs.protocol.verdict import Verdict
 
@@ -44,7 +45,8 @@ def analyze(
 ) -> tuple[Decision, ProducerUpdates]:
     """Judge all batches of one append; the first that is not accepted decides for all.
 
-    `records` holds the batches at their positions; of them only control batches are read.
+    Of the manager only verifications change at once, as at a broker. `records` holds the batches at their
+    positions; of them only control batches are read.
     """
     infos: dict[int, ProducerAppendInfo] = {}
     started: list[TxnMetadata] = []
@@ -57,6 +59,7 @@ def analyze(
             break
         if admission.info is not None:
             infos[batch.header.producer_id] = admission.info
+        _clear_verification(manager, batch)
         started += [admission.started] if admission.started else []
         completed += [admission.completed] if admission.completed else []
     if decision.verdict is Verdict.ACCEPTED:
@@ -88,6 +91,15 @@ def _admit(
         marker=_marker_in(records, batch),
         verification=replace(verification, entry=manager.verification_states.get(producer_id)),
     )
+
+
+def _clear_verification(manager: ProducerStateManager, batch: ScannedBatch) -> None:
+    """A transactional batch settles what its producer was asked to verify, also in a replay (facts §2.5)."""
+    header = batch.header
+    if isinstance(header, RecordBatchHeader) and header.has_producer_id and header.is_transactional:
+        manager.clear_verification_state(
+            header.producer_id, header.producer_epoch, is_marker=header.is_control
+        )
 
 
 def _marker_in(records: bytes | bytearray, batch: ScannedBatch) -> EndTransactionMarker | None:

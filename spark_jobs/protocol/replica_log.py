@@ -5,6 +5,7 @@ Bytes in, bytes out; the clock is an argument. Appending stands in `partition_lo
 
 from collections.abc import Iterable
 
+from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.log_directory import partition_files
 from spark_jobs.protocol.log_segment import LogSegment, base_offset_of
@@ -12,6 +13,10 @@ from spark_jobs.protocol.partition_config import PartitionConfig
 from spark_jobs.protocol.producer_replay import rebuild_producer_state
 from spark_jobs.protocol.producer_state_manager import ProducerStateManager
 from spark_jobs.protocol.txn_index import AbortedTxn
+
+
+class CannotRoll(OnceoverError):
+    """The active segment begins behind the log's end, as a follower's refused gap can leave it."""
 
 
 class ReplicaLog:
@@ -44,7 +49,9 @@ class ReplicaLog:
 
     def roll(self, now: int, expected_next_offset: int = 0) -> LogSegment:
         """Begin a new segment and take a snapshot at its base (facts §2.12)."""
-        base = max(expected_next_offset, self.log_end_offset)
+        base, active = max(expected_next_offset, self.log_end_offset), self.segments[-1]
+        if base < active.base_offset or (base == active.base_offset and active.size):
+            raise CannotRoll(f"no segment can begin at {base}, the active one begins at {active.base_offset}")
         if self.segments[-1].base_offset == base:
             self.segments.pop()
         else:
@@ -78,7 +85,7 @@ class ReplicaLog:
             index = segment.index_of(offset)
             if index < len(segment.batches):
                 return base_offset_of(segment.batches[index])
-        return offset
+        return self.log_end_offset
 
     # -- deleting and truncating ---------------------------------------------------------------------------
 
@@ -112,7 +119,7 @@ class ReplicaLog:
             return
         while self.segments[-1].base_offset > offset:
             self.manager.remove_snapshot(self.segments.pop().base_offset)
-        self.segments[-1].truncate_to(offset)
+        self.segments[-1].truncate_to(offset, now=now)
         self.log_end_offset = offset
         self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)

@@ -108,6 +108,12 @@ def read_batch_records(
         )
 
 
+def check_scanned_crc(data: Buffer, batch: ScannedBatch, *, source: str = "<bytes>") -> None:
+    """Raises if the checksum of a batch that was scanned without a look at it is wrong."""
+    with memoryview(data) as view:
+        _check_crc(view, batch, source)
+
+
 def _read_batch(
     view: memoryview, position: int, stop: int, source: str, *, check_magic: bool
 ) -> ScannedBatch:

@@ -4,11 +4,12 @@ The rules need one producer id at a time, so that a cluster can run them on grou
 every partition, and what the coordinator's log says of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
+from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, WrittenMarker
 from spark_jobs.protocol.spanned_gaps import doubts
@@ -19,16 +20,18 @@ from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedT
 
 _OUTCOMES = {TransactionResult.COMMIT: Outcome.COMMITTED, TransactionResult.ABORT: Outcome.ABORTED}
 Decision = tuple[Outcome, tuple[Evidence, ...]]
-_UNENDED: Decision = (Outcome.HANGING, (Evidence.MARKER_NEVER_WRITTEN,))
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
+"""Kafka's default of `transaction.max.timeout.ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveContext:
     """What a run knows besides the rows: its logical time, the skew to allow for, and which logs it has.
 
-    `past` is a time that has passed for certain when the logs were copied; what timed out before it was
-    aborted. `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
-    `marked_until` is by partition the time of its newest marker: its copy is not older than that.
+    `past` is when the run's day began: what timed out before it, and before the coordinator's log was copied,
+    was aborted. `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
+    `reach` tells how far the copies reach, `max_timeout_ms` how long a transaction can run whose own timeout
+    is not known.
     """
 
     now: int
@@ -36,11 +39,13 @@ class ResolveContext:
     clock_skew_ms: int
     has_coordinator_log: bool = True
     has_markers: bool = True
-    marked_until: Mapping[TopicPartition, int] = field(default_factory=dict)
+    reach: CopyReach = field(default_factory=CopyReach)
+    max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
-    def has_seen(self, partition: TopicPartition, timestamp: int) -> bool:
-        """Whether the copy of the partition is later than that time for certain, give or take the skew."""
-        return self.marked_until.get(partition, timestamp) > timestamp + self.clock_skew_ms
+    def past_of(self, coordinator: int | None) -> int | None:
+        """A time that had passed for certain when that partition of the coordinator's log was copied."""
+        reached = self.reach.coordinator_time(coordinator)
+        return None if reached is None else min(self.past, reached - self.clock_skew_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +53,20 @@ class ProducerTransactions:
     """Everything about one producer id, `parts` of a partition in offset order, `coordinator` in log order.
 
     A capture's parts are single batches. `transactional_id` is the owner, None if the coordinator's log does
-    not know the producer id; `is_unreadable` if a record of that id could not be read.
+    not know the producer id, and `coordinator_partition` the partition of that log that does;
+    `is_unreadable` if a record of that id could not be read.
     """
 
     producer_id: int
     transactional_id: str | None = None
+    coordinator_partition: int | None = None
     parts: tuple[PartitionTransaction, ...] = ()
     coordinator: tuple[CoordinatorTransaction, ...] = ()
     is_unreadable: bool = False
+
+    def timeout_ms(self, context: ResolveContext) -> int:
+        """How long a transaction of this producer runs at most, as far as the coordinator's log says."""
+        return max((txn.transaction_timeout_ms for txn in self.coordinator), default=context.max_timeout_ms)
 
 
 def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[ResolvedTransaction, ...]:
@@ -93,9 +104,20 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
         *resolved,
         *(_unknown(group, tuple(parts), unclear) for parts in _by_epoch(ambiguous).values()),
         *(_unknown(group, (part,), behind_gap) for part in hidden),
-        *(_unknown(group, (part,), _UNENDED) for part in unended),
+        *(_unknown(group, (part,), _decide_unended(group, part, context)) for part in unended),
         *_resolve_left_over(group, left_over, context),
     )
+
+
+def _decide_unended(
+    group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext
+) -> Decision:
+    """Hanging, unless the part may be of a transaction that began after the coordinator's log was copied."""
+    if context.reach.is_newer(part, group.coordinator_partition):
+        return Outcome.HANGING, (Evidence.MARKER_NEVER_WRITTEN,)
+    is_behind = context.reach.is_behind(part, group.coordinator_partition)
+    why = Evidence.COORDINATOR_OLDER if is_behind else Evidence.NOT_PROVEN
+    return Outcome.ONGOING, (why, Evidence.MARKER_NEVER_WRITTEN)
 
 
 def _doubted(resolved: ResolvedTransaction) -> ResolvedTransaction:
@@ -111,14 +133,17 @@ def _lost_its_marker(
     A coordinator that has just started takes partitions whose leader it does not know yet for deleted, and
     completes their transactions without a marker (facts §3.7). Consumers stop there (facts §3.8).
     """
-    is_over = part.marker is None and part.batch_count > 0 and txn.state.is_complete
-    return (
-        is_over and part.gap is None and context.has_seen(part.topic_partition, txn.last_update_timestamp_ms)
-    )
+    if part.marker is not None or part.gap is not None or not part.batch_count:
+        return False
+    is_complete = txn.state.is_complete
+    return is_complete and context.reach.has_seen(part.topic_partition, txn.last_update_timestamp_ms)
 
 
 def decide(
-    txn: CoordinatorTransaction, parts: tuple[PartitionTransaction, ...], context: ResolveContext
+    txn: CoordinatorTransaction,
+    parts: tuple[PartitionTransaction, ...],
+    context: ResolveContext,
+    coordinator_partition: int | None,
 ) -> Decision:
     """The outcome of a transaction that the coordinator knows, from its state and the markers found."""
     result = txn.result
@@ -131,7 +156,8 @@ def decide(
         return _OUTCOMES[results.pop()], (Evidence.MARKER, Evidence.AHEAD_OF_COORDINATOR)
     if txn.is_cut:
         return Outcome.AMBIGUOUS, (Evidence.END_NOT_RECORDED,)
-    if txn.is_timed_out(context.past):
+    past = context.past_of(coordinator_partition)
+    if past is not None and txn.is_timed_out(past):
         return Outcome.ABORTED, (Evidence.COORDINATOR, Evidence.TIMEOUT)
     return Outcome.ONGOING, (Evidence.COORDINATOR,)
 
@@ -143,7 +169,7 @@ def _known(
     context: ResolveContext,
 ) -> ResolvedTransaction:
     parts = tuple(found)
-    outcome, evidence = decide(txn, parts, context)
+    outcome, evidence = decide(txn, parts, context, group.coordinator_partition)
     return ResolvedTransaction(
         transactional_id=txn.transactional_id,
         producer_id=group.producer_id,
@@ -187,11 +213,11 @@ def _resolve_left_over(
         if any(map(_is_bumped_commit, same_epoch)):
             yield _unknown(group, tuple(same_epoch), _decide_by_epoch(same_epoch, absent))
         elif not context.has_markers:
-            yield _unknown(group, tuple(same_epoch), _decide_alone(group, same_epoch[0], context, absent))
+            yield _unknown(group, tuple(same_epoch), _decide_alone(group, same_epoch, context, absent))
         else:
             for part in same_epoch:
                 if part.batch_count:
-                    yield _unknown(group, (part,), _decide_alone(group, part, context, absent))
+                    yield _unknown(group, (part,), _decide_alone(group, [part], context, absent))
 
 
 def _is_bumped_commit(part: PartitionTransaction) -> bool:
@@ -213,18 +239,37 @@ def _decide_by_epoch(parts: Iterable[PartitionTransaction], absent: Evidence) ->
 
 
 def _decide_alone(
-    group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext, absent: Evidence
+    group: ProducerTransactions,
+    parts: Sequence[PartitionTransaction],
+    context: ResolveContext,
+    absent: Evidence,
 ) -> Decision:
-    """The outcome of a part by itself: its marker's, else it stays open."""
+    """The outcome of parts by themselves: their marker's, else they stay open, for good if that is proven."""
+    part = parts[0]
     if part.gap is not None:
         return Outcome.AMBIGUOUS, (Evidence.GAP, absent)
     if part.marker is not None:
         return _OUTCOMES[_result(part.marker)], (Evidence.MARKER, absent)
+    return _decide_open(group, parts, context, absent)
+
+
+def _decide_open(
+    group: ProducerTransactions,
+    parts: Sequence[PartitionTransaction],
+    context: ResolveContext,
+    absent: Evidence,
+) -> Decision:
+    """Of what has no marker, and no transaction in the coordinator's log: open for good only with proof."""
     if not context.has_coordinator_log:
         return Outcome.ONGOING, (absent,)
-    if group.is_unreadable or (group.transactional_id is not None and not context.has_markers):
+    reach, owner = context.reach, group.coordinator_partition
+    is_captured = group.transactional_id is not None and not context.has_markers
+    is_behind = any(reach.is_behind(part, owner) for part in parts)
+    if group.is_unreadable or (is_captured and not is_behind):
         return Outcome.AMBIGUOUS, (Evidence.END_NOT_RECORDED,)
-    return Outcome.HANGING, (absent,)
+    if all(reach.is_over(part, owner, group.timeout_ms(context)) for part in parts):
+        return Outcome.HANGING, (absent,)
+    return Outcome.ONGOING, (Evidence.COORDINATOR_OLDER if is_behind else Evidence.NOT_PROVEN, absent)
 
 
 def _absent(group: ProducerTransactions, context: ResolveContext) -> Evidence:

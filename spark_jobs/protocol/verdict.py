@@ -20,6 +20,8 @@ class Verdict(StrEnum):
     OVERLAP = "overlap"
     DIVERGENT = "divergent"
     PARKED = "parked"
+    BEHIND_GAP = "behind_gap"
+    LATE = "late"
 
 
 class VerdictGroup(StrEnum):
@@ -45,6 +47,8 @@ GROUP_OF: dict[Verdict, VerdictGroup] = {
     Verdict.DIVERGENT: VerdictGroup.REJECTED,
     Verdict.CORRUPT: VerdictGroup.CORRUPT,
     Verdict.PARKED: VerdictGroup.HELD,
+    Verdict.BEHIND_GAP: VerdictGroup.HELD,
+    Verdict.LATE: VerdictGroup.HELD,
 }
 
 KAFKA_ERROR_OF: dict[Verdict, KafkaError] = {
@@ -60,7 +64,27 @@ KAFKA_ERROR_OF: dict[Verdict, KafkaError] = {
     Verdict.DIVERGENT: KafkaError.NONE,
     Verdict.CORRUPT: KafkaError.CORRUPT_MESSAGE,
     Verdict.PARKED: KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Verdict.BEHIND_GAP: KafkaError.NONE,
+    Verdict.LATE: KafkaError.NONE,
 }
+
+MEANING_OF: dict[Verdict, str] = {
+    Verdict.ACCEPTED: "The batch is in the log; its transaction decides if its records are published.",
+    Verdict.DUPLICATE: "A retry: first and last sequence equal one of the producer's last five batches.",
+    Verdict.OVERLAP: "The same offsets were taken from another copy or by an earlier run.",
+    Verdict.STALE_DUPLICATE: "A retry that arrived after five newer batches of its producer.",
+    Verdict.OUT_OF_ORDER: "The sequence does not continue the producer's last one.",
+    Verdict.FENCED: "The producer epoch is older than the producer's newest one.",
+    Verdict.COORDINATOR_FENCED: "A marker of a coordinator epoch that is older than the newest one.",
+    Verdict.INVALID_TRANSACTION_STATE: "The batch does not fit the state of its producer's transaction.",
+    Verdict.INVALID_RECORD: "The batch breaks a rule for what clients may send.",
+    Verdict.DIVERGENT: "Other bytes at offsets for which a newer leader epoch has a batch.",
+    Verdict.CORRUPT: "The bytes are not a batch: length, magic, checksum or compression is wrong.",
+    Verdict.PARKED: "Out of order in a capture with on_gap: park; held until the sequence gap fills.",
+    Verdict.BEHIND_GAP: "In a broker's log behind offsets that no copy has; held until a copy brings them.",
+    Verdict.LATE: "Offsets that an earlier run published past while they were missing; a backfill takes it.",
+}
+"""What happened, for people; the reason of a row in `batches` has the numbers."""
 
 VERDICTS: tuple[Verdict, ...] = tuple(Verdict)
 """Position in this tuple is the code that compiled kernels use."""

@@ -19,6 +19,9 @@ class RebuildJob:
     `state` is what the run `run_id` handed on, empty on the partition's first night. `has_news` is false if
     earlier nights have seen every object. A broker's log begins at `first_offset`, with `log_start_offset`
     as its checkpoint says, and has `snapshots`. `seeds` are brokers' logs of a captured partition.
+    `first_segments` are where the copies' first segments begin, by source and directory; `checkpoints` hold
+    their leader epochs.
+    `topic_id` is what the staged `partition.metadata` says, empty if unknown.
     """
 
     partition: TopicPartition
@@ -30,6 +33,9 @@ class RebuildJob:
     log_start_offset: int = 0
     seeds: tuple[IndexedCopy, ...] = ()
     snapshots: tuple[ManifestEntry, ...] = ()
+    first_segments: dict[tuple[str, str], int] = field(default_factory=dict)
+    checkpoints: tuple[ManifestEntry, ...] = ()
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,16 +62,34 @@ def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[
     return expired
 
 
+def open_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObjects) -> Rows:
+    """The producers that the newest snapshot behind `offset` knows in transactions that began before it.
+
+    A broker keeps such a transaction though all of its batches may be deleted: its last stable offset waits
+    at the log start (facts §2.12, §8.20). What is open at the snapshot was open at `offset`, too.
+    """
+    producers = newest_snapshot((entry for entry in entries if offset_of(entry) > offset), staged).producers
+    first = producers["txn_first_offset"]
+    older: Rows = producers[(first != NO_OFFSET) & (first < offset)]
+    return older
+
+
+def newest_offsets(producers: Rows) -> npt.NDArray[np.int64]:
+    """The last offset of each producer's newest batch, `NO_OFFSET` without any."""
+    newest = (producers["oldest"] + np.maximum(producers["batches"], 1) - 1)[:, np.newaxis] % 5
+    last_offset = np.take_along_axis(producers["last_offset"], newest, axis=1)[:, 0]
+    return np.where(producers["batches"] > 0, last_offset, NO_OFFSET)
+
+
 def open_transactions_of(producers: Rows) -> Rows:
     """What a snapshot tells of open transactions: where they begin, and that they hold a batch at least."""
     is_open = producers["txn_first_offset"] != NO_OFFSET
     opened = producers[is_open]
     rows = np.zeros(len(opened), dtype=TRANSACTION)
-    newest = (opened["oldest"] + np.maximum(opened["batches"], 1) - 1)[:, np.newaxis] % 5
-    last_offset = np.take_along_axis(opened["last_offset"], newest, axis=1)[:, 0]
+    last_offset = newest_offsets(opened)
     rows["producer_id"] = opened["producer_id"]
     rows["first_offset"] = opened["txn_first_offset"]
-    rows["last_offset"] = np.where(opened["batches"] > 0, last_offset, opened["txn_first_offset"])
+    rows["last_offset"] = np.where(last_offset != NO_OFFSET, last_offset, opened["txn_first_offset"])
     rows["batches"] = 1
     rows["first_timestamp"] = rows["last_timestamp"] = opened["last_timestamp"]
     rows["producer_epoch"] = rows["first_epoch"] = opened["producer_epoch"]

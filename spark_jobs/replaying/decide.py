@@ -14,8 +14,8 @@ from spark_jobs.replaying.quarantine import Row, Selection, place_of, quarantine
 from spark_jobs.storage.carried_rows import CarriedObject, CarriedRows, put_carried
 from spark_jobs.storage.chain import Chain, read_chain
 from spark_jobs.storage.errors import ObjectMissing
+from spark_jobs.storage.identity import locked_lake
 from spark_jobs.storage.layout import object_key, run_key
-from spark_jobs.storage.lock import lake_lock
 from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.replays import (
@@ -50,8 +50,7 @@ def list_choices(settings: Settings, selection: Selection) -> list[Choice]:
 
 def decide(settings: Settings, selection: Selection, *, why: str) -> tuple[list[Choice], list[Replay]]:
     """All choices, and the decisions that were made on those that can be replayed."""
-    lake = open_lake(settings)
-    with lake_lock(lake, purpose=f"replay of {selection.run_id}"):
+    with locked_lake(settings, purpose=f"replay of {selection.run_id}") as (lake, _):
         choices = list_choices(settings, selection)
         origins = Origins(lake, settings, selection.run_id)
         replays = list(_replays(origins, [each for each in choices if not each.refusal], why))

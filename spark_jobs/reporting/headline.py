@@ -10,11 +10,13 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, StepLine
 from spark_jobs.storage.parquet_file import iter_rows
+from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
 from spark_jobs.tables.quarantine import QUARANTINE
 
 PARTITIONS = "partitions.parquet"
 RESULTS = "expectation_results.parquet"
 LONGEST_MESSAGE = 2000
+MOST_NAMES = 3
 
 Row = dict[str, Any]
 
@@ -42,6 +44,7 @@ def headline(line: LedgerLine, tables: RunTables) -> Row:
         "outcomes": {outcome.value: resolved[outcome] for outcome in Outcome if resolved.get(outcome)},
         "transactions": resolved.get("transactions"),
         **lag(tables),
+        **gaps(tables),
         "quarantine": quarantine(tables),
         **expectations(tables),
     }
@@ -65,6 +68,22 @@ def lag(tables: RunTables) -> Row:
     return {"lag": int(lags.sum()), "lagging": int((lags > 0).sum()), "held": int(held.sum())}
 
 
+def gaps(tables: RunTables) -> Row:
+    """How many partitions are held behind missing offsets, and the first of them; nothing without any."""
+    rows = [row for row in tables.rows(Step.ADMIT, GAPS_TABLE) if row["status"] == GapStatus.OPEN]
+    if not rows:
+        return {}
+    held = dict.fromkeys(f"{row['topic']}-{row['partition']}" for row in rows)
+    more = f" and {len(held) - MOST_NAMES} more" if len(held) > MOST_NAMES else ""
+    return {
+        "gaps": {
+            "partitions": len(held),
+            "offsets": sum(row["last_offset"] - row["first_offset"] + 1 for row in rows),
+            "where": ", ".join(list(held)[:MOST_NAMES]) + more,
+        }
+    }
+
+
 def quarantine(tables: RunTables) -> dict[str, int]:
     """Rows in quarantine by kind."""
     found: Counter[str] = Counter()
@@ -77,9 +96,10 @@ def quarantine(tables: RunTables) -> dict[str, int]:
 
 
 def expectations(tables: RunTables) -> Row:
-    """How many were judged, and how many failed."""
+    """How many were evaluated, and how many failed."""
     table = tables.table(Step.AUDIT, RESULTS, ["severity", "success"])
     if table is None:
         return {}
-    failed = Counter(row["severity"] for row in table.to_pylist() if not row["success"])
-    return {"expectations": table.num_rows, "critical": failed["critical"], "warnings": failed["warning"]}
+    evaluated = [row for row in table.to_pylist() if row["success"] is not None]
+    failed = Counter(row["severity"] for row in evaluated if not row["success"])
+    return {"expectations": len(evaluated), "critical": failed["critical"], "warnings": failed["warning"]}

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.text import Text
 
 from spark_jobs.flow import Step
+from spark_jobs.storage.keys import legible
 
 Finished = Callable[[Mapping[str, int]], None]
 
@@ -16,13 +18,13 @@ class Narrator:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self._status = self._console.status("")
+        self._status = self._console.status(Text())
 
     @contextmanager
     def step(self, step: Step) -> Iterator[Finished]:
         """Shows that `step` is worked on; yields what to call with the step's counts once it is done."""
         started = time.monotonic()
-        self._status.update(f"{step} …")
+        self._status.update(Text(f"{step} …"))
         with self._status:
             yield lambda counts: self.done(step, counts, time.monotonic() - started)
 
@@ -33,9 +35,9 @@ class Narrator:
 
     def tell(self, what: str) -> None:
         """What goes on inside the step, for a moment."""
-        self._status.update(what)
+        self._status.update(Text(legible(what)))
 
     def remark(self, sentences: Sequence[str]) -> None:
         """What a person should know though the run goes on."""
         for sentence in sentences:
-            self._console.print(f"  {sentence}", markup=False, style="yellow")
+            self._console.print(f"  {legible(sentence)}", markup=False, style="yellow")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from spark_jobs.storage.keys import printable
+
 Advance = Callable[[int], None]
 
 
@@ -13,9 +15,14 @@ Advance = Callable[[int], None]
 def byte_progress(title: str, total: int) -> Iterator[Advance]:
     """A bar that the yielded function moves on by a number of bytes; silent where nobody watches."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(title, total=total)
+        task = progress.add_task(printable(title), total=total)
 
         def advance(count: int) -> None:
             progress.update(task, advance=count)

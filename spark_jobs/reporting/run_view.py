@@ -7,6 +7,7 @@ from spark_jobs.flow import STEPS, Step
 from spark_jobs.reporting.headline import RESULTS, Row, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus, StepLine
+from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.run_folder import MANIFEST
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.tables.state_origins import ORIGINS
@@ -62,17 +63,25 @@ def _staged(tables: RunTables) -> Row:
     if not tables.has(Step.STAGE, MANIFEST):
         return {"sources": [], "set_aside": [], "set_aside_count": 0}
     manifest = read_run_manifest(tables.lake, tables.run_id)
-    objects = Counter((entry.source, entry.role.value) for entry in manifest.entries)
+    objects = Counter((entry.source, _role(entry)) for entry in manifest.entries)
     size: Counter[tuple[str, str]] = Counter()
+    newest: dict[tuple[str, str], int] = {}
     for entry in manifest.entries:
-        size[entry.source, entry.role.value] += entry.size
+        key = entry.source, _role(entry)
+        size[key] += entry.size
+        newest[key] = max(newest.get(key, 0), entry.copied_at)
     return {
-        "sources": [[*key, count, size[key]] for key, count in sorted(objects.items())],
+        "sources": [[*key, count, size[key], newest[key]] for key, count in sorted(objects.items())],
         "set_aside": [
             [f"{each.source}/{each.path}", each.detail] for each in manifest.problems[:MOST_SET_ASIDE]
         ],
         "set_aside_count": len(manifest.problems),
     }
+
+
+def _role(entry: ManifestEntry) -> str:
+    """What the object is for; one that an earlier run took is only listed."""
+    return f"{entry.role.value}, inherited" if entry.inherited else entry.role.value
 
 
 def _origins(tables: RunTables) -> Row:

@@ -21,6 +21,7 @@ SHOWN = (
     "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
     "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
     "batches", "records", "age_ms", "held_back", "abort_commands",
+    "coordinator_time", "data_time",
 )  # fmt: skip
 
 Row = dict[str, Any]
@@ -67,8 +68,17 @@ def transaction_view(tables: RunTables, troubled: set[int]) -> TransactionView:
     view = TransactionView()
     for found in tables.lake.list(tables.key(Step.RESOLVE, TRANSACTIONS)):
         for rows in iter_rows(tables.lake, found.key, columns=list(SHOWN)):
-            view.add(rows, troubled)
+            view.add(_with_newer(rows), troubled)
     return view
+
+
+def _with_newer(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are shown; null those that runs of earlier versions did not write."""
+    columns = [
+        rows.column(name) if name in rows.schema.names else pa.nulls(rows.num_rows, pa.int64())
+        for name in SHOWN
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(SHOWN))
 
 
 def _longest(rows: pa.RecordBatch) -> list[Row]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
@@ -17,7 +18,7 @@ from spark_jobs.resolving.concluded_rows import (
 )
 from spark_jobs.resolving.cuts import Numbers, Offsets, lower_cuts
 from spark_jobs.resolving.fates import Cut, decide_fates
-from spark_jobs.resolving.joined_files import Reach, read_joined
+from spark_jobs.resolving.joined_files import JoinedFile, Reach, flags, read_joined
 from spark_jobs.resolving.joined_rows import OUTCOMES, Joined
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput, put_table
@@ -51,7 +52,6 @@ class ConcludeTask:
     partitions: tuple[TopicPartition, ...]
     cut: Cut
     bins: Numbers
-    now: int
     lake: ObjectStore
     folder: str
     work: str
@@ -59,7 +59,12 @@ class ConcludeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concluded:
-    """What became of some transactions: the table's file, keys of files for the next tasks, and counts."""
+    """What became of some transactions: the table's file, keys of files for the next tasks, and counts.
+
+    `behind` are those that cannot be decided because the coordinator's copy is older than the data, `skew_ms`
+    by how much at most, as far as the copies show. `unknowable` are those of captures without markers whose
+    outcome no log shows.
+    """
 
     output: OutputFile
     parts: str
@@ -67,13 +72,16 @@ class Concluded:
     outcomes: dict[Outcome, int]
     published: int
     timed_out: int
+    behind: int
+    skew_ms: int
+    unknowable: int
 
 
 def conclude_transactions(task: ConcludeTask) -> Concluded:
     """Writes the rows of `transactions`, and what partitions and coordinators have to know of them."""
     file = read_joined(task.lake, task.joined, task.cut.reach)
     fates = decide_fates(file, task.cut.cuts)
-    rows = transactions_table(file, fates, task.cut, task.partitions, task.now)
+    rows = transactions_table(file, fates, task.cut, task.partitions)
     number = f"{task.joined.number:05d}.parquet"
     counted = np.bincount(file.outcome[fates.is_listed], minlength=len(OUTCOMES)).tolist()
     parts, settled = parts_table(file, fates, task.cut, task.bins), settled_table(file, fates)
@@ -84,7 +92,17 @@ def conclude_transactions(task: ConcludeTask) -> Concluded:
         outcomes=dict(zip(OUTCOMES, counted, strict=True)),
         published=int(fates.is_published.sum()),
         timed_out=int((file.is_timed_out & fates.is_listed).sum()),
+        behind=int(file.is_behind.sum()),
+        skew_ms=_skew_ms(file),
+        unknowable=int(flags(file.transactions, "is_unknowable").sum()),
     )
+
+
+def _skew_ms(file: JoinedFile) -> int:
+    """By how much coordinators' copies are older than the data, at most; 0 where no times are known."""
+    rows = file.transactions.filter(pa.array(file.is_behind))
+    skews = pc.subtract(rows.column("data_time"), rows.column("coordinator_time"))
+    return int(pc.max(skews).as_py() or 0)
 
 
 def _put_grouped(task: ConcludeTask, path: str, table: pa.Table, column: str) -> str:

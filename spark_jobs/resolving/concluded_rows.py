@@ -16,6 +16,7 @@ from spark_jobs.resolving.fates import Cut, Fates
 from spark_jobs.resolving.joined_files import JoinedFile
 from spark_jobs.resolving.joined_rows import NONE, OUTCOMES
 from spark_jobs.resolving.part_rows import PART, partition_transactions
+from spark_jobs.resolving.recreated import deleted_logs
 from spark_jobs.tables.transactions import TRANSACTIONS
 
 BIN = "bin"
@@ -72,17 +73,19 @@ def settled_table(file: JoinedFile, fates: Fates) -> pa.Table:
 
 
 def transactions_table(
-    file: JoinedFile, fates: Fates, cut: Cut, partitions: Sequence[TopicPartition], now: int
+    file: JoinedFile, fates: Fates, cut: Cut, partitions: Sequence[TopicPartition]
 ) -> pa.Table:
     """Rows of `TRANSACTIONS`."""
     held_back = np.zeros(file.transactions.num_rows, dtype=np.int64)
     is_hanging = file.outcome == OUTCOMES.index(Outcome.HANGING)
+    owners = file.transactions.column("transactional_id").to_pylist() if is_hanging.any() else []
     commands: dict[int, list[str]] = {}
+    deleted = deleted_logs(partitions)
     for number, partition, part in _undecided_parts(file, partitions):
-        burden = _burden(part, partition, cut, now)
+        burden = _burden(part, partition, cut)
         held_back[number] += burden.held_back
-        if is_hanging[number] and part.marker is None:
-            commands.setdefault(number, []).append(burden.abort_command())
+        if is_hanging[number] and part.marker is None and part.topic_partition not in deleted:
+            commands.setdefault(number, []).append(burden.advice(owners[number]))
     kind = TRANSACTIONS.schema.field("abort_commands").type
     by_number = [commands.get(number, ()) for number in range(len(held_back))]
     table = (
@@ -102,11 +105,10 @@ def _undecided_parts(
     return zip(numbers, rows["partition"].tolist(), partition_transactions(rows, partitions), strict=True)
 
 
-def _burden(part: PartitionTransaction, partition: int, cut: Cut, now: int) -> HangingTransaction:
+def _burden(part: PartitionTransaction, partition: int, cut: Cut) -> HangingTransaction:
     """What the part holds back: everything from where its partition is decided, if it is the oldest there."""
     return hanging_transaction(
         part,
         last_stable_offset=int(cut.decided[partition]),
         high_watermark=int(cut.ends[partition]),
-        now=now,
     )

@@ -57,13 +57,17 @@ class FoldTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedPartition:
-    """A fold: its file of timelines, its digest, how much there was to read, and what could not be."""
+    """A fold: its file of timelines, its digest, how much there was to read, and what could not be.
+
+    `newest_timestamp` is the time of its newest record, -1 if it is not known.
+    """
 
     partition: int
     output: OutputFile
     fold: str
     rows: int
     records: int
+    newest_timestamp: int
     problems: tuple[str, ...] = ()
 
 
@@ -93,6 +97,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
     known = fold_records(before.timelines, reader.read(log.rows), found)
     after = CoordinatorFold(
         end_offset=log.end_offset,
+        newest_timestamp=max(before.newest_timestamp, log.newest_timestamp),
         leader_epochs=log.leader_epochs,
         timelines=known,
         settled=before.settled,
@@ -107,6 +112,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
             fold=put_content(task.lake, write_fold(after)),
             rows=table.num_rows,
             records=found.records,
+            newest_timestamp=after.newest_timestamp,
             problems=tuple(found.problems),
         )
 

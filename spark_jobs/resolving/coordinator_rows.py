@@ -1,15 +1,18 @@
 """The batches of a coordinator's log that count, out of all copies: an offset once, by the newest leader."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kernels.replica_copies import DIVERGENT, CopyColumns, CopySettler
 from spark_jobs.kernels.rules import ACCEPTED
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.leader_epochs import UNDEFINED_EPOCH
+from spark_jobs.protocol.producer_state import NO_OFFSET
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.resolving.log_records import COLUMNS
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.index_rows import is_problem, values
@@ -31,12 +34,16 @@ class LogCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRows:
-    """The rows that count, by offset; `replaced` are offsets that were folded, and rewritten since."""
+    """The rows that count, by offset; `replaced` are offsets that were folded, and rewritten since.
+
+    `newest_timestamp` is a broker's time that a copy reaches without damage before it, -1 if none does.
+    """
 
     rows: pa.RecordBatch
     leader_epochs: tuple[EpochEntry, ...]
     end_offset: int
     replaced: tuple[int, ...]
+    newest_timestamp: int
 
 
 def rows_of_log(
@@ -46,7 +53,8 @@ def rows_of_log(
 
     The whole of the rows is in memory: these logs are small, since they are compacted.
     """
-    rows = _in_order([batch for copy in copies for batch in _good_rows(lake, copy)])
+    read = [_read_copy(lake, copy) for copy in copies]
+    rows = _in_order([batch for each in read for batch in each.rows])
     epochs = _leader_epochs(rows, copies)
     settler = CopySettler(
         leader_epochs=epochs if len(copies) > 1 else (), taken_epochs=taken_epochs, taken_offset=end_offset
@@ -61,12 +69,37 @@ def rows_of_log(
         leader_epochs=_joined(taken_epochs, epochs),
         end_offset=settler.end_offset,
         replaced=tuple(columns.base_offset[is_replaced].tolist()),
+        newest_timestamp=_newest_timestamp(
+            codes, rows, max((each.whole_until for each in read), default=NO_OFFSET)
+        ),
     )
 
 
-def _good_rows(lake: ObjectStore, copy: LogCopy) -> Iterator[pa.RecordBatch]:
+def _newest_timestamp(codes: npt.NDArray[np.int8], rows: pa.RecordBatch, whole_until: int) -> int:
+    """The latest time of rows that count, or counted before, up to the offset where no copy is whole."""
+    chosen = (codes != DIVERGENT) & (values(rows, "base_offset") <= whole_until)
+    return int(values(rows, "max_timestamp")[chosen].max(initial=NO_TIMESTAMP))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadCopy:
+    """The good rows of a copy, and the offset of the last one before any that is damaged."""
+
+    rows: tuple[pa.RecordBatch, ...]
+    whole_until: int
+
+
+def _read_copy(lake: ObjectStore, copy: LogCopy) -> _ReadCopy:
+    good: list[pa.RecordBatch] = []
+    whole_until, is_damaged = NO_OFFSET, False
     for rows in iter_log(lake, copy.indexed, columns=_READ):
-        yield rows.filter(pa.array(~is_problem(rows)))
+        is_bad = is_problem(rows)
+        whole = int(np.argmax(is_bad)) if is_bad.any() else rows.num_rows
+        if whole and not is_damaged:
+            whole_until = max(whole_until, int(values(rows, "base_offset")[:whole].max()))
+        is_damaged |= whole < rows.num_rows
+        good.append(rows.filter(pa.array(~is_bad)))
+    return _ReadCopy(rows=tuple(good), whole_until=whole_until)
 
 
 def _in_order(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -1,6 +1,6 @@
 """The driver's side of folding `__transaction_state`: which partitions, from where on, what came of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -10,6 +10,7 @@ from spark_jobs.config.sources import TRANSACTION_STATE
 from spark_jobs.flow import Step
 from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
 from spark_jobs.protocol.errors import CorruptCheckpoint
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.buckets import bucket_count, share_out
 from spark_jobs.resolving.coordinator_fold import (
@@ -47,11 +48,15 @@ class FoldedCoordinators:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timelines:
-    """What `rebuild` has folded: keys of the timelines' files, and the whole folds by partition."""
+    """What `rebuild` has folded: keys of the timelines' files, and the whole folds by partition.
+
+    `recorded_until` is by partition the time of its newest record, where it is known.
+    """
 
     keys: tuple[str, ...]
     folds: tuple[tuple[int, str], ...]
     rows: int
+    recorded_until: Mapping[int, int]
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -88,6 +93,11 @@ def read_timelines(folder: RunFolder) -> Timelines:
         keys=tuple(folder.key(Step.REBUILD, row["file"]) for row in rows if row["rows"]),
         folds=tuple((row["partition"], row["fold"]) for row in rows),
         rows=sum(row["rows"] for row in rows),
+        recorded_until={
+            row["partition"]: row["newest_timestamp"]
+            for row in rows
+            if row["newest_timestamp"] != NO_TIMESTAMP
+        },
     )
 
 
@@ -140,7 +150,13 @@ def _epochs(staged: StagedObjects, entry: ManifestEntry) -> tuple[EpochEntry, ..
 
 def _listing(folded: Sequence[FoldedPartition]) -> pa.Table:
     rows = [
-        {"partition": each.partition, "file": each.output.path, "fold": each.fold, "rows": each.rows}
+        {
+            "partition": each.partition,
+            "file": each.output.path,
+            "fold": each.fold,
+            "rows": each.rows,
+            "newest_timestamp": each.newest_timestamp,
+        }
         for each in folded
     ]
     return TIMELINE_FILES.cast(pa.Table.from_pylist(rows, schema=TIMELINE_FILES.schema))

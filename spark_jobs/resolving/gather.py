@@ -10,8 +10,10 @@ from spark_jobs.resolving.buckets import BUCKET, write_grouped
 from spark_jobs.resolving.part_rows import (
     PART,
     PARTS,
+    NewestMarker,
     joined,
     newest_markers,
+    note_appended,
     parts_of_night,
     parts_table,
     parts_waiting,
@@ -26,12 +28,14 @@ class GatherPartition:
     """One partition: its number, and the digest of what waits of it.
 
     `gap`: first and last of the offsets between last night's log and tonight's, if any are in neither.
+    `newest_marker` is that of earlier runs.
     """
 
     number: int
     partition: TopicPartition
     waiting: str
     gap: tuple[int, int] | None = None
+    newest_marker: NewestMarker | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +52,11 @@ class GatherTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """A file of parts, and by the number of a partition the time of its newest marker."""
+    """A file of parts, and by the number of a partition its newest marker."""
 
     key: str
     rows: int
-    marked_until: dict[int, int]
+    newest_markers: dict[int, NewestMarker]
 
 
 def gather_parts(task: GatherTask) -> Gathered:
@@ -63,10 +67,12 @@ def gather_parts(task: GatherTask) -> Gathered:
     ]
     gaps = {each.number: each.gap for each in task.partitions if each.gap is not None}
     rows = joined(np.concatenate(waiting), _tonight(task), gaps)
+    before = {each.number: each.newest_marker for each in task.partitions if each.newest_marker is not None}
+    note_appended(rows, before)
     with ParquetOutput(task.lake, PARTS) as output:
         write_grouped(output, parts_table(rows, task.buckets), BUCKET)
         path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
-    return Gathered(key=f"{task.work}/{path}", rows=len(rows), marked_until=newest_markers(rows))
+    return Gathered(key=f"{task.work}/{path}", rows=len(rows), newest_markers=newest_markers(rows))
 
 
 def _tonight(task: GatherTask) -> Rows:

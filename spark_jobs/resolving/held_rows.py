@@ -1,8 +1,8 @@
 """Batches that are held back: which ones, and how they are kept until a later night publishes them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,9 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.resolving.cuts import Flags, Offsets
 from spark_jobs.storage.carried_rows import (
     CARRIED,
-    CarriedObject,
     CarriedRows,
+    by_stretch,
     carried_object,
-    carry,
     get_carried,
     put_carried,
 )
@@ -26,7 +25,7 @@ from spark_jobs.storage.index_rows import values
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_groups
-from spark_jobs.storage.waiting_file import STRETCH, STRETCH_OFFSETS
+from spark_jobs.storage.waiting_file import STRETCH
 
 NO_OFFSET = -1
 _FROM_HEADER = [name for name in CARRIED.names or () if name not in {"object", "offset", "txn_first_offset"}]
@@ -106,8 +105,7 @@ def hold(lake: ObjectStore, holding: Holding, before: Rows, night: NightBatches)
     A stretch at a time is in memory.
     """
     held: list[tuple[int, int, bytes]] = []
-    for number, parts in _by_stretch(_held_before(lake, holding, before), night.held(lake, holding)):
-        kept = _together(parts)
+    for number, kept in by_stretch(chain(_held_before(lake, holding, before), night.held(lake, holding))):
         held.append((number, len(kept.rows), bytes.fromhex(put_carried(lake, kept))))
     return np.array(held, dtype=STRETCH)
 
@@ -121,39 +119,3 @@ def _held_before(lake: ObjectStore, holding: Holding, stretches: Rows) -> Iterat
         ]
         if len(chosen):
             yield CarriedRows(objects=carried.objects, rows=chosen)
-
-
-def _by_stretch(*sources: Iterator[CarriedRows]) -> Iterator[tuple[int, list[CarriedRows]]]:
-    """Neighbouring parts of the same stretch together; sources follow each other by offset."""
-    together: list[CarriedRows] = []
-    current = NO_OFFSET
-    for source in sources:
-        for carried in source:
-            for number, part in _split(carried):
-                if number != current and together:
-                    yield current, together
-                    together = []
-                current = number
-                together.append(part)
-    if together:
-        yield current, together
-
-
-def _split(carried: CarriedRows) -> Iterator[tuple[int, CarriedRows]]:
-    numbers = carried.rows["offset"].astype(np.int64) // STRETCH_OFFSETS
-    edges = np.flatnonzero(np.diff(numbers)) + 1
-    for start, stop in pairwise([0, *edges.tolist(), len(numbers)]):
-        part = CarriedRows(objects=carried.objects, rows=carried.rows[start:stop])
-        yield int(numbers[start]), part
-
-
-def _together(parts: Sequence[CarriedRows]) -> CarriedRows:
-    """The parts as one, with the objects that it takes, each once."""
-    objects: dict[CarriedObject, int] = {}
-    moved: list[Rows] = []
-    for part in parts:
-        numbers = np.array([objects.setdefault(each, len(objects)) for each in part.objects], dtype=np.int32)
-        rows = part.rows.copy()
-        rows["object"] = numbers[part.rows["object"]]
-        moved.append(rows)
-    return carry(tuple(objects), np.concatenate(moved, dtype=CARRIED))

@@ -20,6 +20,7 @@ from spark_jobs.resolving.joined_files import JoinedFile, Reach
 from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin, parts_table
 from spark_jobs.resolving.part_rows import PARTS, partition_transactions, parts_in
 from spark_jobs.resolving.producer_outcomes import resolve_producer
+from spark_jobs.resolving.recreated import later_logs, of_logs
 from spark_jobs.resolving.timeline_rows import transactions_in
 from spark_jobs.resolving.uncollected import uncollected
 from spark_jobs.storage.object_store import ObjectStore
@@ -74,9 +75,13 @@ def resolve_buckets(task: JoinTask) -> Joined:
 def _resolve(parts: Rows, timelines: pa.Table, night: Night) -> tuple[GroupedParts, pa.Table]:
     """The parts by transaction, and rows of `JOINED_TRANSACTIONS`."""
     marked = dict(zip(night.partitions, night.has_markers, strict=True))
-    rows = JoinedRows(now=night.context.now, marked=marked, parts=parts)
+    context = night.context
+    rows = JoinedRows(now=context.now, reach=context.reach, marked=marked, parts=parts)
+    logs = later_logs(night.partitions)
     for producer in producers_in(parts, timelines, night.partitions):
-        resolve_into(rows, producer, night.context)
+        if logs:
+            producer.coordinator = of_logs(producer.coordinator, producer.parts, logs, context)
+        resolve_into(rows, producer, context)
     grouped = rows.grouped()
     return grouped, rows.transactions_table(grouped)
 
@@ -88,6 +93,7 @@ class Producer:
     producer_id: int
     places: range
     transactional_id: str | None = None
+    coordinator_partition: int | None = None
     is_unreadable: bool = False
     parts: list[PartitionTransaction] = field(default_factory=list)
     coordinator: list[CoordinatorTransaction] = field(default_factory=list)
@@ -102,11 +108,12 @@ def producers_in(
     edges = [*np.searchsorted(parts["producer_id"], ids).tolist(), len(parts)]
     places = map(range, edges, edges[1:])
     producers = {each: Producer(each, own) for each, own in zip(ids.tolist(), places, strict=True)}
-    owners = ("producer_id", "transactional_id", "is_unreadable")
-    for producer_id, owner, is_unreadable in zip(
+    owners = ("producer_id", "transactional_id", "coordinator_partition", "is_unreadable")
+    for producer_id, owner, partition, is_unreadable in zip(
         *(timelines.column(name).to_pylist() for name in owners), strict=True
     ):
         producers[producer_id].transactional_id = owner
+        producers[producer_id].coordinator_partition = partition
         producers[producer_id].is_unreadable |= is_unreadable
     for txn, coordinator_partition, is_news in transactions_in(_in_log_order(timelines)):
         producer = producers[txn.producer_id]
@@ -133,13 +140,15 @@ def resolve_into(rows: JoinedRows, producer: Producer, context: ResolveContext) 
     group = ProducerTransactions(
         producer_id=producer.producer_id,
         transactional_id=producer.transactional_id,
+        coordinator_partition=producer.coordinator_partition,
         parts=tuple(marked),
         coordinator=tuple(producer.coordinator),
         is_unreadable=producer.is_unreadable,
     )
     resolved = resolve_producer(group, context, unmarked=unmarked)
     place_of = dict(zip(map(id, producer.parts), producer.places, strict=True))
-    rows.add(resolved, producer.origins, [place_of[id(part)] for each in resolved for part in each.parts])
+    places = [place_of[id(part)] for each in resolved for part in each.parts]
+    rows.add(resolved, producer.origins, places, owner=producer.coordinator_partition)
 
 
 def _put(task: JoinTask, path: str, table: pa.Table) -> str:

@@ -42,6 +42,11 @@ class JoinedFile:
         return flags(self.transactions, "timed_out")
 
     @property
+    def is_behind(self) -> Flags:
+        """Of each transaction, whether the coordinator's copy is older than the data, and decides nothing."""
+        return flags(self.transactions, "is_behind")
+
+    @property
     def is_set_aside(self) -> Flags:
         """Of each transaction, whether what is missing leaves its end open: nothing waits for it."""
         return flags(self.transactions, "set_aside")

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.coordinator_log import TransactionState
+from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.resolving.cuts import Flags
@@ -26,6 +27,7 @@ OUTCOMES = tuple(Outcome)
 CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 COMMITTED, ABORTED = CODE_OF[Outcome.COMMITTED], CODE_OF[Outcome.ABORTED]
 NONE = -1
+_UNKNOWN = {Evidence.NO_COORDINATOR_LOG, Evidence.SEVERAL_FIT, Evidence.END_NOT_RECORDED}
 _LABELS = {state: state.label for state in TransactionState}
 
 JOINED_PARTS = pa.schema(
@@ -43,6 +45,8 @@ JOINED_TRANSACTIONS = pa.schema(
         *(each for each in TRANSACTIONS.schema if each.name not in CONCLUDED_LATER),
         pa.field("outcome_code", pa.int8(), nullable=False),
         pa.field("timed_out", pa.bool_(), nullable=False),
+        pa.field("is_behind", pa.bool_(), nullable=False),
+        pa.field("is_unknowable", pa.bool_(), nullable=False),
         pa.field("set_aside", pa.bool_(), nullable=False),
         pa.field("is_news", pa.bool_(), nullable=False),
         pa.field("is_ended", pa.bool_(), nullable=False),
@@ -50,7 +54,11 @@ JOINED_TRANSACTIONS = pa.schema(
         pa.field("first_record_offset", pa.int64(), nullable=False),
     ]
 )
-"""`is_ended` if every marker that is to come has come, as far as anybody can tell."""
+"""`is_ended` if every marker that is to come has come, as far as the logs show.
+
+`is_behind` if the coordinator's copy is older than the data, so that it decides nothing; `is_unknowable` if
+data of it was captured without markers, and no log shows its outcome.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,25 +92,38 @@ Missing = tuple[TopicPartition, ...]
 class JoinedRows:
     """Collects transactions; `now` is the run's time, `parts` are all that they are made of.
 
-    `marked` says of the known partitions, in the order of their numbers, if markers come. `places` are those
-    of the transactions' parts, one transaction after the other.
+    `reach` tells how far the copies reach. `marked` says of the known partitions, in the order of their
+    numbers, if markers come. `places` are those of the transactions' parts, one transaction after the other.
+    `owners` are the partitions of __transaction_state that know their producers.
     """
 
     now: int
+    reach: CopyReach
     marked: Mapping[TopicPartition, bool]
     parts: Rows
     transactions: list[ResolvedTransaction] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+    owners: list[int | None] = field(default_factory=list)
+    copied_at: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copied_at = self.reach.newest
 
     def add(
-        self, resolved: Sequence[ResolvedTransaction], origins: Sequence[Origin], places: Iterable[int]
+        self,
+        resolved: Sequence[ResolvedTransaction],
+        origins: Sequence[Origin],
+        places: Iterable[int],
+        *,
+        owner: int | None,
     ) -> None:
         """Transactions with their parts' places; the first of them have `origins`, the others none."""
         self.transactions.extend(resolved)
         self.origins.extend(origins)
         self.origins.extend([NOWHERE] * (len(resolved) - len(origins)))
         self.places.extend(places)
+        self.owners.extend([owner] * len(resolved))
 
     def grouped(self) -> GroupedParts:
         """The parts by transaction."""
@@ -117,12 +138,14 @@ class JoinedRows:
         """Rows of `JOINED_TRANSACTIONS`; `parts` are those of `grouped`."""
         missing = [each.markers_missing for each in self.transactions]
         decisions = decisions_of(self.transactions)
+        decided = _decided(decisions)
         columns = {
             **self._resolved(missing),
-            **_decided(decisions),
+            **decided,
             **self._told(parts),
-            **self._seen(parts),
+            **self._seen(parts, _flags(decided["timed_out"])),
             "is_ended": self._is_ended(decisions, parts, missing),
+            "is_unknowable": self._is_unknowable(decisions, parts),
         }
         arrays = [_array(columns[each.name], each.type) for each in JOINED_TRANSACTIONS]
         return pa.table(arrays, schema=JOINED_TRANSACTIONS)
@@ -138,6 +161,11 @@ class JoinedRows:
             "partitions_expected": list(map(_names_expected, resolved)),
             "markers_missing": [names_of(each) for each in missing],
             "age_ms": [None if each.outcome.is_decided else self._age(each) for each in resolved],
+            "coordinator_time": [
+                None if each.outcome.is_decided else self.reach.coordinator_time(owner)
+                for each, owner in zip(resolved, self.owners, strict=True)
+            ],
+            "data_time": [None if each.outcome.is_decided else self._data_time(each) for each in resolved],
             "set_aside": [each.is_set_aside for each in resolved],
         }
 
@@ -157,11 +185,12 @@ class JoinedRows:
             "first_record_offset": [NONE if each is None else each.first_record_offset for each in told],
         }
 
-    def _seen(self, parts: GroupedParts) -> Columns:
-        """What partitions hold."""
+    def _seen(self, parts: GroupedParts, timed_out: Flags) -> Columns:
+        """What partitions hold; a timeout that passed since the last run is news without a batch."""
         beginnings, starts = parts.beginnings()
         names = pa.array(map(str, self.marked), pa.string())
-        is_news = parts.any_of(parts.rows["is_news"] != 0)
+        was_open = parts.any_of((parts.rows["timed_out"] == 0) & parts.has_data)
+        is_news = parts.any_of(parts.rows["is_news"] != 0) | (timed_out & was_open)
         return {
             "batches": parts.total("batches"),
             "records": parts.total("records"),
@@ -171,12 +200,25 @@ class JoinedRows:
         }
 
     def _age(self, resolved: ResolvedTransaction) -> int | None:
-        """Time since the last batch, or since the coordinator's last record of one without any."""
+        """Time from its last batch, or the coordinator's last record of it, to the time of the copies."""
         coordinator = resolved.coordinator
-        last = max((part.last_timestamp for part in resolved.parts), default=None)
-        if last is None and coordinator is not None:
-            last = coordinator.last_update_timestamp_ms
-        return None if last is None else max(self.now - last, 0)
+        seen = [part.last_timestamp for part in resolved.parts]
+        if coordinator is not None:
+            seen.append(coordinator.last_update_timestamp_ms)
+        return max(self.copied_at - max(seen), 0) if seen and self.copied_at is not None else None
+
+    def _data_time(self, resolved: ResolvedTransaction) -> int | None:
+        """The latest time that the data of its partitions shows: of markers, its own batches, or a copy."""
+        shown = (self.reach.data_time(part.topic_partition) for part in resolved.parts)
+        own = (part.last_timestamp for part in resolved.parts)
+        return max((each for each in (*shown, *own) if each is not None), default=None)
+
+    def _is_unknowable(self, decisions: Decisions, parts: GroupedParts) -> Flags:
+        """Of each transaction, whether nothing but a marker, which a capture lacks, would show its end."""
+        is_marked = np.fromiter(self.marked.values(), np.bool_, len(self.marked))
+        is_unmarked = parts.any_of(~is_marked[parts.rows["partition"]] & ~parts.has_marker)
+        found: Flags = is_unmarked & decisions.column(_is_unknown, pa.bool_()).to_numpy(zero_copy_only=False)
+        return found
 
     def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
@@ -200,7 +242,17 @@ def _decided(decisions: Decisions) -> Columns:
         "evidence": decisions.column(lambda _, evidence: evidence, pa.list_(pa.string())),
         "outcome_code": decisions.column(lambda outcome, _: CODE_OF[outcome], pa.int8()),
         "timed_out": decisions.column(lambda _, evidence: Evidence.TIMEOUT in evidence, pa.bool_()),
+        "is_behind": decisions.column(lambda _, evidence: Evidence.COORDINATOR_OLDER in evidence, pa.bool_()),
     }
+
+
+def _is_unknown(outcome: Outcome, evidence: Sequence[Evidence]) -> bool:
+    return not outcome.is_decided and not _UNKNOWN.isdisjoint(evidence)
+
+
+def _flags(column: "pa.Array[Any]") -> Flags:
+    found: Flags = column.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _array(column: Any, kind: pa.DataType) -> "pa.Array[Any]":

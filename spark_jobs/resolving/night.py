@@ -9,9 +9,11 @@ import numpy as np
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from spark_jobs.flow import Step
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.joined_files import Reach
+from spark_jobs.resolving.part_rows import NewestMarker
 from spark_jobs.resolving.run import Run
 from spark_jobs.storage.folds import run_before
 from spark_jobs.storage.layout import step_key
@@ -48,9 +50,14 @@ class PartitionNight:
         return "" if self.before is None else str(self.before["waiting"])
 
     @property
-    def marked_until(self) -> int | None:
-        """The time of the newest marker that earlier nights have seen, ms since 1970."""
-        return None if self.before is None else self.before["marked_until"]
+    def newest_marker(self) -> NewestMarker | None:
+        """The newest marker that earlier runs have seen; -1 is its offset if they did not note it."""
+        if self.before is None or self.before["marked_until"] is None:
+            return None
+        offset = self.before.get("marked_offset")
+        return NewestMarker(
+            offset=NO_OFFSET if offset is None else offset, timestamp=self.before["marked_until"]
+        )
 
     @property
     def log_end_offset(self) -> int:

@@ -1,7 +1,7 @@
 """Transactions as partitions saw them, as columns: from the night's table and from what waited before it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +11,23 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, SpannedGap, WrittenMarker
 from spark_jobs.protocol.producer_state import NO_OFFSET
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.buckets import BUCKET, bucket_of
 from spark_jobs.storage.waiting_file import WAITING
 
 PART = np.dtype(
-    [("partition", np.int32), ("is_news", np.int8), *((name, WAITING[name]) for name in WAITING.names or ())]
+    [
+        ("partition", np.int32),
+        ("is_news", np.int8),
+        ("appended_by", np.int64),
+        *((name, WAITING[name]) for name in WAITING.names or ()),
+    ]
 )
-"""One transaction on one partition, a number in the night's list; `is_news` if tonight told of it."""
+"""One transaction on one partition, a number in the run's list; `is_news` if this run's batches are in it.
+
+`appended_by` is a broker's time by which its last batch was appended, -1 if none is known.
+"""
 
 PARTS = pa.schema(
     [
@@ -27,6 +36,7 @@ PARTS = pa.schema(
     ]
 )
 _COMMIT = 1
+_NEVER = np.iinfo(np.int64).max
 
 
 def parts_of_night(table: pa.Table, numbers: Mapping[TopicPartition, int]) -> Rows:
@@ -79,13 +89,56 @@ def _beginnings(rows: Rows) -> list[tuple[int, int]]:
     return list(zip(rows["partition"].tolist(), rows["first_offset"].tolist(), strict=True))
 
 
-def newest_markers(rows: Rows) -> dict[int, int]:
-    """The time of the newest marker of each partition that has one, by its number."""
+class NewestMarker(NamedTuple):
+    """The last offset and the latest time of a partition's markers."""
+
+    offset: int
+    timestamp: int
+
+    def joined(self, other: "NewestMarker | None") -> "NewestMarker":
+        return self if other is None else NewestMarker(*map(max, self, other))
+
+
+def newest_markers(rows: Rows) -> dict[int, NewestMarker]:
+    """The newest marker of each partition that has one, by its number."""
     marked = rows[rows["marker_type"] != NO_MARKER]
     partitions, places = np.unique(marked["partition"], return_inverse=True)
-    newest = np.full(len(partitions), np.iinfo(np.int64).min)
-    np.maximum.at(newest, places, marked["marker_timestamp"])
-    return dict(zip(partitions.tolist(), newest.tolist(), strict=True))
+    newest = np.full((2, len(partitions)), np.iinfo(np.int64).min)
+    np.maximum.at(newest[0], places, marked["marker_offset"])
+    np.maximum.at(newest[1], places, marked["marker_timestamp"])
+    return dict(zip(partitions.tolist(), map(NewestMarker, *newest.tolist()), strict=True))
+
+
+def note_appended(rows: Rows, before: Mapping[int, NewestMarker]) -> None:
+    """Fills in `appended_by` of what is open: the earliest time of a marker behind its last batch.
+
+    The twin of `protocol.copy_reach.appended_by`; `before` is by partition the newest marker of earlier runs.
+    """
+    rows["appended_by"] = NO_TIMESTAMP
+    has_marker = rows["marker_type"] != NO_MARKER
+    is_open = ~has_marker & (rows["batches"] > 0)
+    markers = (
+        rows[has_marker][["partition", "marker_offset", "marker_timestamp"]] if is_open.any() else rows[:0]
+    )
+    markers = markers[np.lexsort((markers["marker_offset"], markers["partition"]))]
+    places = np.flatnonzero(is_open)
+    for number in np.unique(rows["partition"][places]).tolist():
+        first, stop = np.searchsorted(markers["partition"], (number, number + 1)).tolist()
+        own = places[rows["partition"][places] == number]
+        rows["appended_by"][own] = _earliest_behind(
+            rows["last_offset"][own], markers[first:stop], before.get(number)
+        )
+
+
+def _earliest_behind(
+    offsets: npt.NDArray[np.int64], markers: Rows, before: NewestMarker | None
+) -> npt.NDArray[np.int64]:
+    """For each offset the earliest time of a marker behind it; `markers` ascend by offset."""
+    earliest = np.append(np.minimum.accumulate(markers["marker_timestamp"][::-1])[::-1], _NEVER)
+    found = earliest[np.searchsorted(markers["marker_offset"], offsets, side="right")]
+    if before is not None:
+        found = np.where(before.offset > offsets, np.minimum(found, before.timestamp), found)
+    return np.where(found == _NEVER, NO_TIMESTAMP, found)
 
 
 def parts_table(rows: Rows, buckets: int) -> pa.Table:
@@ -127,6 +180,7 @@ _SEEN = (
     "batches",
     "first_timestamp",
     "last_timestamp",
+    "appended_by",
 )
 _GAP = ("gap_first_offset", "gap_last_offset")
 _MARKER = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
@@ -139,7 +193,7 @@ def partition_transactions(
     markers = map(_marker, *(rows[name].tolist() for name in _MARKER))
     gaps = map(_gap, *(rows[name].tolist() for name in _GAP))
     seen = (rows[name].tolist() for name in _SEEN)
-    for number, producer_id, epoch, first_epoch, first, last, batches, began, ended, marker, gap in zip(
+    for number, producer_id, epoch, first_epoch, first, last, batches, began, ended, by, marker, gap in zip(
         *seen, markers, gaps, strict=True
     ):
         yield PartitionTransaction(
@@ -154,6 +208,7 @@ def partition_transactions(
             marker=marker,
             first_epoch=None if first_epoch == epoch else first_epoch,
             gap=gap,
+            appended_by=None if by == NO_TIMESTAMP else by,
         )
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.carry_job import CarriedPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.night import PartitionNight
+from spark_jobs.resolving.part_rows import NewestMarker
 from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
 
 
@@ -16,14 +18,23 @@ def partitions_table(
     night: Sequence[PartitionNight],
     carried: Iterable[CarriedPartition],
     decided: Offsets,
-    marked_until: Mapping[TopicPartition, int],
+    newest_markers: Mapping[TopicPartition, NewestMarker],
 ) -> pa.Table:
     """A row for every partition; `decided` is by number where its oldest undecided transaction begins."""
     rows = [
-        {**row, "marked_until": marked_until.get(TopicPartition(row["topic"], row["partition"]))}
+        {**row, **_marked(newest_markers.get(TopicPartition(row["topic"], row["partition"])))}
         for row in _rows(night, carried, decided)
     ]
     return RESOLVED_PARTITIONS.cast(pa.Table.from_pylist(rows, schema=RESOLVED_PARTITIONS.schema))
+
+
+def _marked(newest: NewestMarker | None) -> dict[str, int | None]:
+    if newest is None:
+        return {"marked_until": None, "marked_offset": None}
+    return {
+        "marked_until": newest.timestamp,
+        "marked_offset": None if newest.offset == NO_OFFSET else newest.offset,
+    }
 
 
 def _rows(

@@ -9,6 +9,7 @@ import numpy as np
 from spark_jobs.config.settings import DAY_MS, Publish
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.flow import Step
+from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ResolveContext
 from spark_jobs.resolving.buckets import share_out
@@ -30,7 +31,9 @@ from spark_jobs.resolving.held_rows import NightBatches
 from spark_jobs.resolving.join import JoinTask, Night, resolve_buckets
 from spark_jobs.resolving.joined_rows import Joined
 from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
+from spark_jobs.resolving.part_rows import NewestMarker
 from spark_jobs.resolving.run import Run, Summary, Task
+from spark_jobs.storage.copy_times import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
 from spark_jobs.tables.folds import FoldKind
@@ -46,10 +49,10 @@ SMALLEST_BIN = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Keys of files with parts, and by partition the time of its newest marker, tonight's or an earlier."""
+    """Keys of files with parts, and by partition its newest marker, this run's or an earlier one's."""
 
     keys: tuple[str, ...]
-    marked_until: Mapping[TopicPartition, int]
+    newest_markers: Mapping[TopicPartition, NewestMarker]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ class Phases:
     night: tuple[PartitionNight, ...]
     timelines: Timelines
     buckets: int
+    copied: CopiedPartitions
 
     @property
     def work(self) -> str:
@@ -87,13 +91,13 @@ class Phases:
     def gather(self) -> Parts:
         """All transactions as partitions saw them, divided by producer."""
         gathered = self._run_tasks(gather_parts, list(self._gather_tasks()))
-        tonight = dict(chain.from_iterable(each.marked_until.items() for each in gathered))
+        found = dict(chain.from_iterable(each.newest_markers.items() for each in gathered))
         return Parts(
             keys=tuple(each.key for each in gathered if each.rows),
-            marked_until={
+            newest_markers={
                 each.partition: newest
                 for each in self.night
-                if (newest := _newest(tonight.get(each.number), each.marked_until)) is not None
+                if (newest := _newest(found.get(each.number), each.newest_marker)) is not None
             },
         )
 
@@ -118,6 +122,7 @@ class Phases:
                         partition=each.partition,
                         waiting=each.waiting,
                         gap=gaps.get(each.partition),
+                        newest_marker=each.newest_marker,
                     )
                     for each in together
                 ),
@@ -126,6 +131,23 @@ class Phases:
                 lake=self.run.lake,
                 work=self.work,
             )
+
+    def reach(self, parts: Parts) -> CopyReach:
+        """How far the copies reach."""
+        kafka, copied = self.run.settings.kafka, self.copied
+        return CopyReach(
+            recorded_until=self.timelines.recorded_until,
+            marked_until={name: newest.timestamp for name, newest in parts.newest_markers.items()},
+            started=copied.started,
+            finished=copied.finished,
+            coordinator_started={
+                partition.partition: started
+                for partition, started in copied.started.items()
+                if partition.topic == TRANSACTION_STATE
+            },
+            state_partitions=kafka.transaction_state_partitions,
+            clock_skew_ms=kafka.clock_skew_ms,
+        )
 
     def join(self, parts: Parts) -> list[Joined]:
         """Parts and timelines of the same producers, resolved."""
@@ -137,7 +159,8 @@ class Phases:
                 past=self.run.now_ms - DAY_MS,
                 clock_skew_ms=self.run.settings.kafka.clock_skew_ms,
                 has_coordinator_log=bool(self.timelines.folds),
-                marked_until=parts.marked_until,
+                reach=self.reach(parts),
+                max_timeout_ms=self.run.settings.kafka.transaction_max_timeout_ms,
             ),
         )
         tasks = [
@@ -177,7 +200,6 @@ class Phases:
                 partitions=tuple(known.partition for known in self.night),
                 cut=cut,
                 bins=bins,
-                now=self.run.now_ms,
                 lake=self.run.lake,
                 folder=self.run.folder.key(Step.RESOLVE),
                 work=self.work,
@@ -242,8 +264,8 @@ def _cost(each: PartitionNight) -> int:
     return PARTITION_COST + (0 if each.admitted is None else int(each.admitted["rows"]))
 
 
-def _newest(*times: int | None) -> int | None:
-    return max((each for each in times if each is not None), default=None)
+def _newest(one: NewestMarker | None, other: NewestMarker | None) -> NewestMarker | None:
+    return other if one is None else one.joined(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

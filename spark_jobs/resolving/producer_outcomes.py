@@ -29,7 +29,7 @@ def resolve_producer(
     for part in unmarked:
         index = transaction_of(part, known)
         if index >= 0:
-            resolved[index] = _with_part(resolved[index], part, context)
+            resolved[index] = _with_part(resolved[index], part, context, group)
         else:
             resolved.append(_by_itself(group, part, context, is_unclear=index == SEVERAL))
     return tuple(resolved)
@@ -47,11 +47,14 @@ def transaction_of(part: PartitionTransaction, known: Candidates) -> int:
 
 
 def _with_part(
-    resolved: ResolvedTransaction, part: PartitionTransaction, context: ResolveContext
+    resolved: ResolvedTransaction,
+    part: PartitionTransaction,
+    context: ResolveContext,
+    group: ProducerTransactions,
 ) -> ResolvedTransaction:
     parts = (*resolved.parts, part)
     assert resolved.coordinator is not None  # what the coordinator tells comes first in the order of its log
-    outcome, evidence = decide(resolved.coordinator, parts, context)
+    outcome, evidence = decide(resolved.coordinator, parts, context, group.coordinator_partition)
     return replace(
         resolved, parts=parts, outcome=outcome, evidence=evidence, producer_epoch=part.producer_epoch
     )

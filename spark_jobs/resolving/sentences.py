@@ -12,7 +12,7 @@ _WORDS = {
     Evidence.MARKER_ELSEWHERE: "its marker on another partition says so",
     Evidence.PRODUCER_EPOCH: "its epoch is used by no other transaction",
     Evidence.CLOCK: "order and timestamps leave no other transaction",
-    Evidence.TIMEOUT: "its timeout of {timeout} ms had passed at the run's time",
+    Evidence.TIMEOUT: "its timeout of {timeout} ms had passed when the coordinator's log was copied",
     Evidence.MARKER_MISSING: "{missing} of its partitions have no marker",
     Evidence.MARKER_NEVER_WRITTEN: "the coordinator calls it ended, its partition goes on without a marker",
     Evidence.AHEAD_OF_COORDINATOR: "the copy of the coordinator's log is older than the markers",
@@ -21,6 +21,9 @@ _WORDS = {
     Evidence.NOT_LISTED: "the coordinator knows the producer, but not this transaction on this partition",
     Evidence.NO_COORDINATOR_ENTRY: "the coordinator's log does not know the producer",
     Evidence.NO_COORDINATOR_LOG: "there is no copy of the coordinator's log, so markers alone decide",
+    Evidence.COORDINATOR_OLDER: "undecidable: the coordinator's copy is older than the data",
+    Evidence.NOT_PROVEN: "undecidable: the copies do not show that the coordinator's log is newer than the "
+    "data by more than its timeout",
     Evidence.SEVERAL_FIT: "it can be one of several transactions that ended differently",
     Evidence.GAP: "offsets are missing that may hold a marker of it",
 }

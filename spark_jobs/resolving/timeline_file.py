@@ -15,11 +15,14 @@ from spark_jobs.protocol.coordinator_history import CoordinatorEntry, Coordinato
 from spark_jobs.protocol.coordinator_log import TransactionState
 from spark_jobs.protocol.coordinator_transaction import RESULT_OF_STATE, CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_timeline import IdTimeline
 from spark_jobs.storage.errors import BrokenState
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
+"""Format 1 does not know the time of the newest record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +31,11 @@ class CoordinatorFold:
 
     `settled` names transactions, by id and first record, that are only kept because the next ones follow
     them: nothing of theirs is still to come. `expired` are ids whose last record is a tombstone.
+    `newest_timestamp` is the time of the newest record, by the broker's clock, -1 if it is not known.
     """
 
     end_offset: int = 0
+    newest_timestamp: int = NO_TIMESTAMP
     leader_epochs: tuple[EpochEntry, ...] = ()
     timelines: Mapping[str, IdTimeline] = field(default_factory=dict)
     settled: frozenset[tuple[str, int]] = frozenset()
@@ -42,6 +47,7 @@ def write_fold(fold: CoordinatorFold) -> bytes:
     heading = {
         "format": FORMAT,
         "end_offset": fold.end_offset,
+        "newest_timestamp": fold.newest_timestamp,
         "leader_epochs": [[entry.epoch, entry.start_offset] for entry in fold.leader_epochs],
     }
     lines = (_write_id(known, fold) for _, known in sorted(fold.timelines.items()))
@@ -51,10 +57,12 @@ def write_fold(fold: CoordinatorFold) -> bytes:
 def read_fold(data: bytes, *, source: str = "<bytes>") -> CoordinatorFold:
     """The fold in `data`; `source` names it in messages."""
     heading, *lines = [json.loads(line) for line in data.splitlines()]
-    if heading["format"] != FORMAT:
-        raise BrokenState(f"{source}: timelines of format {heading['format']}, this version reads {FORMAT}")
+    if heading["format"] not in READABLE:
+        readable = " and ".join(map(str, READABLE))
+        raise BrokenState(f"{source}: timelines of format {heading['format']}, this version reads {readable}")
     return CoordinatorFold(
         end_offset=heading["end_offset"],
+        newest_timestamp=heading.get("newest_timestamp", NO_TIMESTAMP),
         leader_epochs=tuple(EpochEntry(epoch=e, start_offset=o) for e, o in heading["leader_epochs"]),
         timelines={line["id"]: _read_id(line) for line in lines},
         settled=frozenset((line["id"], offset) for line in lines for offset in line["settled"]),

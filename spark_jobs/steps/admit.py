@@ -1,31 +1,35 @@
 """`admit`: a verdict for every batch, an offset for every accepted one, the state for the next night."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.admitting.gap_messages import gap_messages
 from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
 from spark_jobs.admitting.worker import admit_partitions
-from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.packing import spread
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
+from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
-from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
+from spark_jobs.storage.inheritance import put_reaches
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.log_segments import base_offset_of, first_segments
+from spark_jobs.storage.manifest import BATCH_ROLES, SEGMENT_ROLES, ManifestEntry, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.storage.states import digest_of_states, put_states, read_states
+from spark_jobs.storage.states import digest_of_states, put_states, read_states, states_before
 from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
+from spark_jobs.tables.gaps import GAPS, GAPS_TABLE, GapStatus
 
 PARTITIONS = "partitions.parquet"
 CARRIED = "carried_objects.parquet"
@@ -51,20 +55,25 @@ def run(context: RunContext) -> StepResult:
     admitted = tuple(chain.from_iterable(summary.partitions for summary in summaries))
     check_conservation(partitions, admitted)
     after = states | {each.partition: each.state for each in admitted}
-    listing = put_table(
-        context.lake, context.folder.key(Step.ADMIT), PARTITIONS, _partitions_table(summaries)
-    )
+    folder = context.folder.key(Step.ADMIT)
+    gaps = gaps_table(admitted, _gaps_before(context))
     return StepResult(
         outputs=(
-            listing,
+            put_table(context.lake, folder, PARTITIONS, _partitions_table(summaries)),
+            put_table(context.lake, folder, GAPS_TABLE, gaps),
             put_states(context.folder, Step.ADMIT, after),
             put_segments(context.folder, ((each.partition, each.segments) for each in admitted)),
+            put_reaches(context.folder, dict(chain.from_iterable(each.reaches.items() for each in admitted))),
             *chain.from_iterable(summary.outputs for summary in summaries),
             *chain.from_iterable(each.outputs for each in admitted),
         ),
-        counts=_counts(admitted),
+        counts=_counts(admitted, gaps),
         state=digest_of_states(after),
-        messages=tuple(islice(chain(_misplaced(context, admitted), _messages(admitted)), MOST_MESSAGES)),
+        messages=tuple(
+            islice(
+                chain(gap_messages(gaps), _misplaced(context, admitted), _messages(admitted)), MOST_MESSAGES
+            )
+        ),
     )
 
 
@@ -84,14 +93,17 @@ def _tasks(
 ) -> list[AdmitTask]:
     carried, markers = _carried_entries(context), _marker_files(context)
     old = {TopicPartition(each.topic, each.partition): each for each in context.manifest.truncations}
-    cleaned = read_checkpoints(context.manifest, StagedObjects(context.settings), CLEANER_OFFSET_CHECKPOINT)
+    staged = StagedObjects(context.settings)
+    cleaned = read_checkpoints(context.manifest, staged, CLEANER_OFFSET_CHECKPOINT)
+    log_starts = read_checkpoints(context.manifest, staged, LOG_START_OFFSET_CHECKPOINT)
     jobs = [
         replace(
             _job(
                 each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, "")
             ),
             truncation=old.get(each.partition),
-            is_cleaned=each.partition in cleaned,
+            cleaned_offset=cleaned.get(each.partition, 0),
+            log_start_offset=log_starts.get(each.partition, 0),
         )
         for each in partitions
     ]
@@ -103,6 +115,7 @@ def _tasks(
             lake=context.lake,
             folder=context.folder.key(Step.ADMIT),
             settings=context.settings,
+            day=context.folder.inputs.day,
         )
         for number, together in enumerate(packed)
     ]
@@ -114,15 +127,22 @@ def _cost(job: PartitionJob) -> int:
 
 def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
     batches = tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
+    segments = [entry for entry in found.entries if entry.role in SEGMENT_ROLES]
     return PartitionJob(
         partition=found.partition,
         kind=found.kind,
         state=state,
         copies=found.copies,
         unused=found.others,
-        objects=(*carried, *batches) if found.kind is SourceKind.CAPTURE else (),
+        objects=(*carried, *batches),
         checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
         markers=markers,
+        staged_copies=len({(entry.source, entry.copy_directory) for entry in segments}),
+        first_segments=first_segments(found.entries),
+        inherits=any(entry.inherited or entry.inherited_bytes for entry in segments),
+        staged_end_offset=max(
+            (max(base_offset_of(entry), entry.next_offset) for entry in segments), default=0
+        ),
     )
 
 
@@ -175,13 +195,47 @@ def _partition_row(each: AdmittedPartition, summary: AdmitSummary) -> dict[str, 
         "leader_epoch": each.leader_epoch,
         "producers": each.producers,
         "gaps": each.gaps,
+        "cleaned_offset": each.cleaned_offset,
         "critical": each.critical,
         "transactions": summary.transactions if each.transactions else None,
         "state": each.state,
     }
 
 
-def _counts(admitted: Sequence[AdmittedPartition]) -> dict[str, int]:
+def _gaps_before(context: RunContext) -> pa.Table:
+    """The table of the run before; none on a first one."""
+    run_id, _ = states_before(context.lake, context.chain, context.folder.inputs.state_in)
+    if not run_id:
+        return GAPS.empty()
+    key = step_key(run_id, Step.ADMIT, GAPS_TABLE)
+    return read_table(context.lake, key) if context.lake.stat(key) is not None else GAPS.empty()
+
+
+def gaps_table(admitted: Sequence[AdmittedPartition], before: pa.Table) -> pa.Table:
+    """The gaps of the run's partitions; those of all others are still open if they were."""
+    names = {each.partition for each in admitted}
+    still_open = [
+        row
+        for row in before.to_pylist()
+        if row["status"] == GapStatus.OPEN and TopicPartition(row["topic"], row["partition"]) not in names
+    ]
+    found = [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            **asdict(row),
+            "before": row.before or None,
+            "after": row.after or None,
+        }
+        for each in admitted
+        for row in each.gap_rows
+    ]
+    rows = sorted((*still_open, *found), key=lambda row: (row["topic"], row["partition"]))
+    return GAPS.cast(pa.Table.from_pylist(rows, schema=GAPS.schema))
+
+
+def _counts(admitted: Sequence[AdmittedPartition], gaps: pa.Table) -> dict[str, int]:
+    is_open = [row for row in gaps.to_pylist() if row["status"] == GapStatus.OPEN]
     verdicts = {
         verdict.value: sum(each.verdicts.get(verdict, 0) for each in admitted) for verdict in VERDICTS
     }
@@ -193,6 +247,9 @@ def _counts(admitted: Sequence[AdmittedPartition]) -> dict[str, int]:
         "gaps": sum(each.gaps for each in admitted),
         "critical": sum(each.critical for each in admitted),
         **({"misplaced": misplaced} if misplaced else {}),
+        **(
+            {"held_partitions": len({(row["topic"], row["partition"]) for row in is_open})} if is_open else {}
+        ),
     }
 
 
@@ -224,5 +281,3 @@ def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
         if Verdict.DIVERGENT in each.verdicts:
             count = each.verdicts[Verdict.DIVERGENT]
             yield f"{each.partition} holds {count} batches that another leader's contradict: divergent"
-        if each.gaps:
-            yield f"{each.partition} misses {each.gaps} ranges of offsets; see the table gaps"

@@ -3,30 +3,36 @@
 Workers count, Great Expectations judges the counts. What was found stays in the step's folder either way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from expectations.facts import Facts
 from expectations.finding import Finding, Judgement
-from expectations.gate import check, failed
+from expectations.gate import check, contained, failed
 from spark_jobs.auditing.inputs import AuditTask, PartitionInputs
-from spark_jobs.auditing.key_places import Row, doubtful_topics, hash_keys, recount
+from spark_jobs.auditing.key_places import Row, elsewhere, hash_keys, judge_topics
+from spark_jobs.auditing.partitioners import Fits, Judged, KeyHashes, fits_table, read_fits
 from spark_jobs.auditing.partitions import partition_inputs, read_accounts
 from spark_jobs.auditing.plan import plan_tasks, plan_transactions
+from spark_jobs.auditing.source_facts import source_facts
 from spark_jobs.auditing.transaction_facts import count_transactions
 from spark_jobs.auditing.volumes import VOLUMES, earlier_volumes, topic_volumes
 from spark_jobs.auditing.worker import Counted, count_facts
 from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.manifest import Manifest
+from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
+from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.table_listing import entries_of, put_listing
 from spark_jobs.tables.expectation_results import EXPECTATION_RESULTS
 from spark_jobs.tables.partition_facts import PARTITION_FACTS
@@ -35,7 +41,10 @@ from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
 
 JUDGE = "expectations.judge"
 RESULTS = "expectation_results.parquet"
+PARTITIONERS = "topic_partitioners.parquet"
 FEW_TRANSACTIONS = 1 << 15
+CRITICAL = "critical"
+"""Count of critical failures that hold a part of the run, and let the rest go on."""
 
 Judge = Callable[..., Judgement]
 
@@ -49,32 +58,49 @@ def run(context: RunContext) -> StepResult:
     """Count, judge, write both down, and let nothing pass that fails."""
     with ThreadPoolExecutor(1) as helper:
         prepared = helper.submit(prepare)
-        facts = count(context)
+        facts, placement = count(context)
         prepared.result()
     judge: Judge = import_module(JUDGE).judge
     judgement = judge(
         facts, context.settings.audit, run_id=context.folder.run_id, run_time=logical_time(context)
     )
-    outputs = (*put_facts(context, facts), *put_judgement(context, judgement))
+    outputs = (*put_facts(context, facts, placement), *put_judgement(context, judgement))
     check(judgement.findings)
-    warnings = failed(judgement.findings, Severity.WARNING)
+    warnings, critical = failed(judgement.findings, Severity.WARNING), contained(judgement.findings)
     return StepResult(
         outputs=outputs,
-        counts={"expectations": len(judgement.findings), "warnings": len(warnings)},
-        messages=tuple(f"warning: {each}" for each in warnings),
+        counts={
+            "expectations": sum(each.success is not None for each in judgement.findings),
+            "warnings": len(warnings),
+            **({CRITICAL: len(critical)} if critical else {}),
+        },
+        messages=(
+            *(f"critical: {each}" for each in critical),
+            *placement.events,
+            *(f"warning: {each}" for each in warnings),
+        ),
     )
 
 
-def count(context: RunContext) -> Facts:
-    """The numbers that the night is judged by."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The table `topic_partitioners` as later runs read it, and sentences about what has changed."""
+
+    fits: pa.Table
+    events: tuple[str, ...]
+
+
+def count(context: RunContext) -> tuple[Facts, Placement]:
+    """The numbers that the run is judged by, and what has placed keys."""
     folder, settings = context.folder, context.settings
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
     with ThreadPoolExecutor(1) as beside:
         tasks = plan_transactions(folder, inputs, settings)
         counted = beside.submit(context.run_tasks, count_transactions, tasks, here=are_few(folder))
-        partitions = count_partitions(context, inputs)
+        partitions, placement = count_partitions(context, inputs)
         rows = counted.result()
-    return Facts(
+    facts = Facts(
+        sources=source_facts(settings, context.manifest, manifest_before(context)),
         partitions=partitions,
         transactions=TRANSACTION_FACTS.cast(pa.Table.from_pylist(rows, schema=TRANSACTION_FACTS.schema)),
         volumes=topic_volumes(partitions),
@@ -82,6 +108,13 @@ def count(context: RunContext) -> Facts:
             context.lake, context.chain, folder.inputs.day, runs=settings.audit.history_runs
         ),
     )
+    return facts, placement
+
+
+def manifest_before(context: RunContext) -> Manifest | None:
+    """What the newest run of an earlier date has read."""
+    earlier = context.chain.before(context.folder.inputs.day)
+    return read_run_manifest(context.lake, earlier[-1].run_id) if earlier else None
 
 
 def are_few(folder: RunFolder) -> bool:
@@ -90,37 +123,45 @@ def are_few(folder: RunFolder) -> bool:
     return done is not None and done.counts["transactions"] <= FEW_TRANSACTIONS
 
 
-def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> pa.Table:
-    """The table `partition_facts`."""
-    parallelism = context.spark.parallelism if inputs else 1
-    tasks = plan_tasks(context.folder, inputs, context.settings, parallelism=parallelism)
+def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> tuple[pa.Table, Placement]:
+    """The table `partition_facts`, and what has placed keys."""
+    parallelism, known = context.spark.parallelism if inputs else 1, known_fits(context)
+    tasks = plan_tasks(context.folder, inputs, context.settings, known, parallelism=parallelism)
     counted = context.run_tasks(count_facts, tasks)
     found = chain.from_iterable(each.facts for each in counted)
     rows: list[Row] = [
         {"topic": each.partition.topic, "partition": each.partition.partition, **facts}
         for each, facts in zip(inputs, found, strict=True)
     ]
-    recounted = recount_keys(context, tasks, counted, rows)
+    judged = judge_keys(context, tasks, counted, known)
     for row in rows:
-        row["keys_elsewhere"] = recounted.get((row["topic"], row["partition"]), row["keys_elsewhere"])
-    return PARTITION_FACTS.cast(pa.Table.from_pylist(rows, schema=PARTITION_FACTS.schema))
+        if row["topic"] in judged:
+            row["keys_elsewhere"] = elsewhere(*judged[row["topic"]]).get(row["partition"], 0)
+    fits = {**known, **{topic: found.fits for topic, (_, found) in judged.items() if found.fits}}
+    events = tuple(f"{topic}: {each}" for topic, (_, found) in judged.items() for each in found.events)
+    table = PARTITION_FACTS.cast(pa.Table.from_pylist(rows, schema=PARTITION_FACTS.schema))
+    return table, Placement(fits=fits_table(fits), events=events)
 
 
-def recount_keys(
-    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], rows: Sequence[Row]
-) -> dict[tuple[str, int], int]:
-    """Keys elsewhere of topics that have more partitions than were seen, by topic and partition."""
-    allowed = context.settings.audit.keys_elsewhere
-    doubtful = doubtful_topics(rows, allowed)
-    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in doubtful]
-    rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.doubtful is None]))
-    found = [(task, next(rest) if each.doubtful is None else each.doubtful) for task, each in pairs]
-    counts: dict[tuple[str, int], int] = {}
-    for topic, same in groupby(found, key=lambda each: each[0].topic):
-        together = list(same)
-        hashes = [each for _, each in together]
-        counts |= recount(topic, hashes, together[0][0].partition_count, allowed)
-    return counts
+def judge_keys(
+    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], known: Mapping[str, Fits]
+) -> dict[str, tuple[KeyHashes, Judged]]:
+    """Topics of which nothing is established, or keys seem to be elsewhere: then all keys are looked at."""
+    asked = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
+    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in asked]
+    rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.keys is None]))
+    found = [(task, next(rest) if each.keys is None else each.keys) for task, each in pairs]
+    return judge_topics(found, known, context.settings.audit.keys_elsewhere)
+
+
+def known_fits(context: RunContext) -> Mapping[str, Fits]:
+    """What has placed keys in earlier runs; each run hands on what it has not seen."""
+    runs = context.chain.before(context.folder.inputs.day)[-context.settings.audit.history_runs :]
+    for entry in reversed(runs):
+        key = step_key(entry.run_id, Step.AUDIT, PARTITIONERS)
+        if context.lake.stat(key) is not None:
+            return read_fits(read_table(context.lake, key))
+    return {}
 
 
 def logical_time(context: RunContext) -> str:
@@ -128,12 +169,14 @@ def logical_time(context: RunContext) -> str:
     return datetime.fromtimestamp(context.now_ms / 1000, UTC).isoformat()
 
 
-def put_facts(context: RunContext, facts: Facts) -> tuple[OutputFile, ...]:
-    """What was counted; later nights read the volumes."""
+def put_facts(context: RunContext, facts: Facts, placement: Placement) -> tuple[OutputFile, ...]:
+    """What was counted; later runs read the volumes and the partitioners."""
     tables = {
+        "source_facts.parquet": facts.sources,
         "partition_facts.parquet": facts.partitions,
         "transaction_facts.parquet": facts.transactions,
         VOLUMES: facts.volumes,
+        PARTITIONERS: placement.fits,
     }
     folder = context.folder.key(Step.AUDIT)
     return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())

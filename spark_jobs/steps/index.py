@@ -29,7 +29,7 @@ def run(context: RunContext) -> StepResult:
         outputs=(listing, *(each.summary.output for each in indexed)),
         counts={
             "objects": len(batches),
-            "bytes": sum(entry.size for entry in batches),
+            "bytes": sum(entry.size - entry.inherited_bytes for entry in batches),
             "batches": sum(each.summary.rows - each.summary.problems for each in indexed),
             "problems": sum(each.summary.problems for each in indexed),
         },
@@ -49,7 +49,10 @@ def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
     """One round of workers over `bins`; for none, Spark is not even started."""
     if not bins:
         return
-    limits = WalkLimits(max_batch_bytes=context.settings.limits.max_batch_bytes)
+    limits = WalkLimits(
+        max_batch_bytes=context.settings.limits.max_batch_bytes,
+        record_limits=context.settings.limits.protocol,
+    )
     tasks = [
         IndexTask(
             bins=together,

@@ -24,9 +24,10 @@ from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.table_listing import TableEntry, entries_of, put_listing
-from spark_jobs.tables.table_names import table_name
+from spark_jobs.tables.table_names import folder_name
 
-RELAYED = ("consumer_offsets", "transactions")
+RELAYED = {"consumer_offsets": Step.RESOLVE, "gaps": Step.ADMIT, "transactions": Step.RESOLVE}
+"""Tables that are published as earlier steps have made them."""
 
 OwnFiles = Mapping[str, Sequence[TableFile]]
 Surveyed = Sequence[tuple[PartitionPlan, Sequence[Chunk]]]
@@ -149,18 +150,23 @@ def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnF
 
 
 def relay(context: RunContext, workshop: Workshop) -> OwnFiles:
-    """The tables that `resolve` has made."""
-    done = context.folder.done(Step.RESOLVE)
-    paths = [output.path for output in done.outputs] if done else []
+    """The tables that earlier steps have made."""
     tasks = [
-        RelayTask(
-            table=table,
-            keys=[context.folder.key(Step.RESOLVE, path) for path in paths if path.startswith(f"{table}/")],
-            workshop=workshop,
-        )
-        for table in RELAYED
+        RelayTask(table=table, keys=relayed_files(context, table, step), workshop=workshop)
+        for table, step in RELAYED.items()
     ]
     return dict(zip(RELAYED, context.run_tasks(relay_table, tasks), strict=True))
+
+
+def relayed_files(context: RunContext, table: str, step: Step) -> list[str]:
+    """Keys of the table's files: one of its name, or those in a folder of its name."""
+    done = context.folder.done(step)
+    paths = [output.path for output in done.outputs] if done else []
+    return [
+        context.folder.key(step, path)
+        for path in paths
+        if path.startswith(f"{table}/") or path == f"{table}.parquet"
+    ]
 
 
 def topic_entries(
@@ -169,11 +175,10 @@ def topic_entries(
     """The files of every topic's table; a topic without news is named, too."""
     files: dict[str, list[tuple[OutputFile, int]]] = defaultdict(list)
     for each in written:
-        files[each.plan.table] += [(file.output, file.rows) for file in each.files]
+        files[each.plan.topic] += [(file.output, file.rows) for file in each.files]
     namespace = context.settings.catalog.topics
     for topic in sorted({plan.partition.topic for plan in plans}):
-        table = table_name(topic)
-        yield from entries_of(namespace, table, files[table], topic=topic)
+        yield from entries_of(namespace, folder_name(topic), files[topic], topic=topic)
 
 
 def own_entries(context: RunContext, own: OwnFiles) -> Iterator[TableEntry]:
@@ -185,12 +190,14 @@ def own_entries(context: RunContext, own: OwnFiles) -> Iterator[TableEntry]:
 
 def messages_of(written: Sequence[Written]) -> Iterator[str]:
     """A sentence for every topic with records that could not be published."""
-    lost: Counter[str] = Counter()
+    lost: dict[str, Counter[str]] = defaultdict(Counter)
     for each in written:
-        lost[each.plan.topic] += each.unreadable_records + each.unfit
-    for topic, count in sorted(lost.items()):
-        if count:
-            yield f"{topic}: {count} committed records cannot be read or do not fit; they are in quarantine"
+        lost[each.plan.topic]["cannot be decoded"] += each.unreadable_records
+        lost[each.plan.topic]["do not fit the topic's schema"] += each.unfit
+    for topic, counts in sorted(lost.items()):
+        if counts.total():
+            reasons = " and ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+            yield f"{topic}: of the committed records {reasons}; they are in quarantine"
 
 
 def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
@@ -215,7 +222,7 @@ def counts_of(surveyed: Surveyed, written: Sequence[Written]) -> dict[str, int]:
         "legacy": sum(each.legacy for each in written),
         "records": sum(each.records for each in written),
         "hidden": sum(each.hidden for each in written),
-        "unreadable": sum(each.unreadable.rows for each in written if each.unreadable),
+        "unreadable": sum(each.unreadable_batches for each in written),
         "unreadable_records": sum(each.unreadable_records for each in written),
         "unfit": sum(each.unfit for each in written),
         "files": sum(len(each.files) for each in written),

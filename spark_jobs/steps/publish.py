@@ -1,32 +1,28 @@
 """`publish`: audited files become visible: one Iceberg commit per table, safe to repeat at any point."""
 
-from collections import defaultdict
-from collections.abc import Iterator
-
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from spark_jobs.config.settings import Settings
-from spark_jobs.flow import STEPS, Step
+from spark_jobs.flow import Step
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.commits import publish_table
+from spark_jobs.storage.iceberg.holdings import check_holdings
 from spark_jobs.storage.iceberg.leftovers import leftover_targets
-from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
-from spark_jobs.storage.parquet_file import put_table, read_table
-from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone, combine_states
-from spark_jobs.storage.table_listing import TableEntry, read_listing
-from spark_jobs.storage.topic_contract import topic_contract
-from spark_jobs.tables.contract import Contract
+from spark_jobs.storage.iceberg.run_targets import (
+    LISTED_BY,
+    RUN_FILE,
+    finished_before,
+    run_target,
+    stamp_of,
+    table_targets,
+)
+from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
+from spark_jobs.storage.iceberg.topic_tables import TopicTables, publish_target
+from spark_jobs.storage.ledger import runs_of
+from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone
 from spark_jobs.tables.own_tables import OWN_TABLES
 from spark_jobs.tables.runs import RUNS
-
-LISTED_BY = (Step.MATERIALISE, Step.AUDIT)
-"""The steps that make files for tables."""
-RUN_FILE = "runs.parquet"
-PARTITIONS = "partitions.parquet"
-
-TableName = tuple[str, str]
 
 
 def run(context: RunContext) -> StepResult:
@@ -35,11 +31,14 @@ def run(context: RunContext) -> StepResult:
     done = finished_before(context.folder, Step.PUBLISH)
     stamp = stamp_of(context.folder, done)
     run_file = put_run(context.folder, stamp, done)
-    with open_catalog(context.settings) as catalog:
-        targets = [*table_targets(context), run_target(context, run_file)]
+    settings, folder = context.settings, context.folder
+    with open_catalog(settings) as catalog:
+        check_holdings(catalog, settings, context.lake, context.chain, but=stamp.day)
+        targets = [*table_targets(settings, folder), run_target(settings, folder)]
         emptied = replaced_targets(context, catalog, targets)  # not counted: a second attempt finds none
+        topics = TopicTables(catalog, settings.catalog.topics)
         for number, target in enumerate([*emptied, *targets], start=1):
-            publish_table(catalog, target, stamp)
+            publish_target(catalog, topics, target, stamp)
             context.tell(f"publish: {number} of {len(emptied) + len(targets)} tables")
     return StepResult(
         outputs=(run_file,),
@@ -52,30 +51,18 @@ def run(context: RunContext) -> StepResult:
 
 
 def replaced_targets(context: RunContext, catalog: Catalog, targets: list[TableTarget]) -> list[TableTarget]:
-    """Tables that another run of the date has rows in and this one has not: they lose them."""
+    """Tables that another run of the date has rows in and this one has not: they lose them.
+
+    The other run need not be final: it may have failed while it published, before its date was restaged.
+    """
     inputs = context.folder.inputs
-    if not any(entry.day == inputs.day and entry.run_id != inputs.run_id for entry in context.chain.entries):
+    runs = {entry.run_id for entry in context.chain.entries if entry.day == inputs.day}
+    runs |= {line.run_id for line in runs_of(context.lake, inputs.day)}
+    if not runs - {inputs.run_id}:
         return []
-    known = {target.name for target in targets}
-    return list(leftover_targets(catalog, context.settings, inputs.day, known))
-
-
-def finished_before(folder: RunFolder, step: Step) -> list[StepDone]:
-    """The steps that this one builds upon."""
-    return [done for done in folder.steps_done() if STEPS.index(done.step) < STEPS.index(step)]
-
-
-def stamp_of(folder: RunFolder, done: list[StepDone]) -> RunStamp:
-    """What every snapshot says of the run."""
-    inputs = folder.inputs
-    return RunStamp(
-        run_id=inputs.run_id,
-        day=inputs.day,
-        manifest=inputs.manifest,
-        config=inputs.config,
-        state_in=inputs.state_in,
-        state_out=combine_states({each.step: each.state for each in done}),
-    )
+    topics = {target.topic for target in targets if target.topic is not None}
+    own = {target.name for target in targets if target.topic is None}
+    return list(leftover_targets(catalog, context.settings, inputs.day, topics, own))
 
 
 def put_run(folder: RunFolder, stamp: RunStamp, done: list[StepDone]) -> OutputFile:
@@ -96,53 +83,3 @@ def put_run(folder: RunFolder, stamp: RunStamp, done: list[StepDone]) -> OutputF
     schema = OWN_TABLES[RUNS.name].schema
     table = pa.Table.from_pylist([row], schema=schema)
     return put_table(folder.lake, folder.key(Step.PUBLISH), RUN_FILE, table)
-
-
-def table_targets(context: RunContext) -> Iterator[TableTarget]:
-    """All tables but `runs`, in order of their names."""
-    listed: dict[TableName, list[tuple[Step, TableEntry]]] = defaultdict(list)
-    for step in LISTED_BY:
-        for entry in read_listing(context.folder, step):
-            listed[entry.namespace, entry.table].append((step, entry))
-    next_offsets = read_next_offsets(context.folder)
-    for (namespace, _), entries in sorted(listed.items()):
-        topic = entries[0][1].topic
-        yield TableTarget(
-            namespace=namespace,
-            contract=contract_of(context.settings, entries[0][1]),
-            files=tuple(data_files(context.folder, entries)),
-            topic=topic,
-            next_offsets=next_offsets[topic] if topic is not None else {},
-        )
-
-
-def contract_of(settings: Settings, entry: TableEntry) -> Contract:
-    """What the table promises."""
-    return OWN_TABLES[entry.table] if entry.topic is None else topic_contract(settings, entry.topic)
-
-
-def data_files(folder: RunFolder, entries: list[tuple[Step, TableEntry]]) -> Iterator[DataFile]:
-    """The files by their address."""
-    for step, entry in entries:
-        if entry.file is not None:
-            yield DataFile(location=folder.lake.url_of(folder.key(step, entry.file)), rows=entry.rows)
-
-
-def run_target(context: RunContext, file: OutputFile) -> TableTarget:
-    """The table `runs` with this run in it."""
-    location = context.lake.url_of(context.folder.key(Step.PUBLISH, file.path))
-    return TableTarget(
-        namespace=context.settings.catalog.namespace,
-        contract=OWN_TABLES[RUNS.name],
-        files=(DataFile(location=location, rows=1),),
-    )
-
-
-def read_next_offsets(folder: RunFolder) -> dict[str, dict[int, int]]:
-    """For every topic and partition where the next night's records begin."""
-    table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
-    columns = (table.column(name).to_pylist() for name in ("topic", "partition", "end_offset"))
-    offsets: dict[str, dict[int, int]] = defaultdict(dict)
-    for topic, partition, end_offset in zip(*columns, strict=True):
-        offsets[topic][partition] = end_offset
-    return offsets

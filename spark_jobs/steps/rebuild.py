@@ -9,7 +9,7 @@ from spark_jobs.admitting.capture_judge import judge_night
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.topic_partition import TopicPartition, topic_of
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.snapshots import offset_of
 from spark_jobs.rebuilding.worker import rebuild_partitions
@@ -17,6 +17,7 @@ from spark_jobs.resolving.captures import mark_all
 from spark_jobs.resolving.coordinators import fold_coordinators
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import OffsetsByDirectory, read_by_directory
+from spark_jobs.storage.log_segments import first_segments
 from spark_jobs.storage.manifest import SEGMENT_ROLES, ObjectRole
 from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
@@ -24,6 +25,7 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
 from spark_jobs.tables.carried_objects import CARRIED_OBJECTS
 from spark_jobs.tables.state_origins import ORIGINS, STATE_ORIGINS
+from spark_jobs.tables.table_names import readable_name
 
 CARRIED = "carried_objects.parquet"
 PARTITIONS_PER_TASK = 64
@@ -57,7 +59,11 @@ def run(context: RunContext) -> StepResult:
             "coordinator_records": coordinators.records,
             "markers": captures.markers,
         },
-        messages=tuple(islice(chain(coordinators.messages, _messages(rebuilt)), MOST_MESSAGES)),
+        messages=tuple(
+            islice(
+                chain(_new_logs(context, before), coordinators.messages, _messages(rebuilt)), MOST_MESSAGES
+            )
+        ),
     )
 
 
@@ -108,6 +114,9 @@ def _job(
         log_start_offset=max(starts, default=0),
         seeds=tuple(copy for copy in found.others if context.settings.source(copy.source).seed),
         snapshots=tuple(entry for entry in found.entries if entry.role is ObjectRole.SNAPSHOT),
+        topic_id=next((entry.topic_id for entry in found.entries if entry.topic_id), ""),
+        first_segments=first_segments(found.entries),
+        checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
     )
 
 
@@ -152,6 +161,17 @@ def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
         for order, (partition, carried) in enumerate(found)
     ]
     return CARRIED_OBJECTS.cast(pa.Table.from_pylist(rows, schema=CARRIED_OBJECTS.schema))
+
+
+def _new_logs(context: RunContext, before: dict[TopicPartition, str]) -> Iterator[str]:
+    """Topics that were created anew: which log begins tonight, and where its records are."""
+    known = {partition.topic for partition in before}
+    for log, topic_id in sorted({(entry.topic, entry.topic_id) for entry in context.manifest.entries}):
+        if log != topic_of(log) and log not in known and topic_id:
+            yield (
+                f"{topic_of(log)} was deleted and created anew: its new log, topic id {topic_id}, is called "
+                f"{log} and has a table of its own ({readable_name(log)} if that name is free)"
+            )
 
 
 def _messages(rebuilt: Sequence[Rebuilt]) -> Iterator[str]:

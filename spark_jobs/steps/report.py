@@ -5,21 +5,37 @@ final without it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.metrics.publish import publish
 from spark_jobs.reporting.site import build_site
 from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
+from spark_jobs.reporting.table_queries import table_view
 from spark_jobs.steps.context import StepResult
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.storage.errors import StorageError
+from spark_jobs.storage.iceberg.published import topic_tables
+from spark_jobs.storage.identity import open_at_home
 
+TABLES = "tables"
 Tell = Callable[[str], None]
 
 
 def report(settings: Settings, *, run_id: str | None = None, tell: Tell = lambda _: None) -> StepResult:
     """Bring metrics and site of the lake up to date; with `run_id`, that run is read again in any case."""
-    lake = open_lake(settings)
+    lake = open_at_home(settings)
     publish(settings, lake, run_id=run_id)
     runs = build_site(lake, tell, anew=run_id)
+    with suppress(StorageError):  # a catalog that does not answer: the site shows what it showed before
+        show_tables(settings, SiteFiles(lake))
     page = lake.url_of(SiteFiles(lake).key(FIRST_PAGE))
     return StepResult(outputs=(), counts={"runs": runs}, messages=(f"the dashboard is at {page}",))
+
+
+def show_tables(settings: Settings, site: SiteFiles) -> None:
+    """Which table each topic has; those that the site shows already are not loaded again."""
+    shown: dict[str, Any] = site.read_data(TABLES) or {}
+    names = {each["name"] for each in shown.values()}
+    found = dict(table_view(settings, table) for table in topic_tables(settings, known=names))
+    site.put_data([(TABLES, {**shown, **found})])

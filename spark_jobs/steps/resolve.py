@@ -22,10 +22,11 @@ from spark_jobs.resolving.cuts import Numbers
 from spark_jobs.resolving.messages import messages
 from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
 from spark_jobs.resolving.partition_rows import partitions_table
-from spark_jobs.resolving.phases import CarryJobs, Phases
+from spark_jobs.resolving.phases import CarryJobs, Parts, Phases
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
+from spark_jobs.storage.copy_times import copied_partitions
 from spark_jobs.storage.folds import (
     FoldName,
     check_resolved,
@@ -59,7 +60,7 @@ def run(context: RunContext) -> StepResult:
     carried = phases.carry(bins, concluded, cut.cuts, _carry_jobs(context, before))
     folds = {**before, **phases.forget(concluded), **dict(_folds(carried))}
     phases.clear()
-    partitions = partitions_table(phases.night, carried, cut.decided, parts.marked_until)
+    partitions = partitions_table(phases.night, carried, cut.decided, parts.newest_markers)
     return StepResult(
         outputs=(
             put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
@@ -69,7 +70,22 @@ def run(context: RunContext) -> StepResult:
         ),
         counts=_counts(concluded, carried),
         state=digest_of_folds(folds),
-        messages=tuple(islice(messages(concluded, carried, phases.timelines.partitions), MOST_MESSAGES)),
+        messages=tuple(
+            islice(chain(phases.copied.problems, _messages(phases, parts, concluded, carried)), MOST_MESSAGES)
+        ),
+    )
+
+
+def _messages(
+    phases: Phases, parts: Parts, concluded: Sequence[Concluded], carried: Iterable[CarriedPartition]
+) -> Iterator[str]:
+    unmarked = dict.fromkeys(each.partition.topic for each in phases.night if not each.has_markers)
+    return messages(
+        concluded,
+        carried,
+        phases.timelines.partitions,
+        reach=phases.reach(parts),
+        unmarked_topics=tuple(unmarked),
     )
 
 
@@ -84,7 +100,13 @@ def _phases(context: RunContext) -> Phases:
         settings=context.settings,
     )
     timelines = read_timelines(context.folder)
-    return Phases(run=context, night=night, timelines=timelines, buckets=buckets_of(tonight))
+    return Phases(
+        run=context,
+        night=night,
+        timelines=timelines,
+        buckets=buckets_of(tonight),
+        copied=copied_partitions(context.manifest.entries, StagedObjects(context.settings)),
+    )
 
 
 def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:

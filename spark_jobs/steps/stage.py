@@ -1,38 +1,41 @@
 """`stage`: fixes the night's inputs in a manifest, and copies or references the objects that it names.
 
-A night's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
-What arrives later belongs to the next night. A backfill fixes a final night anew, and leaves it as it is if
-nothing has changed; `restage` lists anew while the night is not final.
+A run's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
+What arrives later belongs to the next run. A backfill fixes a final run's inputs anew, and leaves them as
+they are if nothing has changed; `restage` lists the sources again while the run is not final.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from spark_jobs.backfilling.assemble import assemble, same_inputs, with_kept_orders
-from spark_jobs.backfilling.copies import check_copies
-from spark_jobs.backfilling.inputs import day_inputs
+from spark_jobs.backfilling.copies import check_copies, check_no_longer_inherited
+from spark_jobs.backfilling.inputs import day_inputs, late_entries
 from spark_jobs.backfilling.replays import replays_of_day
 from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import digest_of
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import OnRecreate, Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.progress import byte_progress
 from spark_jobs.storage.chain import Chain
-from spark_jobs.storage.errors import OutOfTurn
+from spark_jobs.storage.errors import OutOfTurn, StorageError
 from spark_jobs.storage.fetch import Fetched, Fetcher, identity_of
+from spark_jobs.storage.inheritance import SegmentHistory
 from spark_jobs.storage.layout import staging_key
-from spark_jobs.storage.manifest import Manifest, StageProblem, read_manifest
-from spark_jobs.storage.night import build_manifest, list_night, new_content, not_taken
+from spark_jobs.storage.ledger import runs_of
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem, read_manifest
+from spark_jobs.storage.night import Drift, build_manifest, drift_of, list_night, new_content, not_taken
 from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import due_replays, with_replays
 from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
-from spark_jobs.storage.staged import read_run_manifest
+from spark_jobs.storage.staged import StagedObjects, read_run_manifest
 from spark_jobs.storage.stores import open_source
 from spark_jobs.storage.taken import Taken, read_taken, taken_by
+from spark_jobs.storage.topic_ids import with_logs, with_topic_ids
 from spark_jobs.storage.truncations import truncations
 
 KEY_DIGITS = 16
@@ -47,9 +50,10 @@ def stage(
     backfill: BackfillRequest | None = None,
     restage: bool = False,
 ) -> Manifest:
-    """The manifest of `day`, with all its objects in place; what had to be set aside stands in it, too."""
+    """The manifest of `day`, with all its objects in place; what had to be set aside is listed in it, too."""
     standing = chain.run_of(day)
     if standing is not None and backfill is None:
+        _check_restage(day, standing.run_id, restage=restage)
         return read_run_manifest(lake, standing.run_id)
     if backfill is None:
         chain.check_turn(day)
@@ -67,6 +71,60 @@ def stage(
     return read_manifest(lake.read(key), source=lake.url_of(key))
 
 
+def _check_restage(day: date, run_id: str, *, restage: bool) -> None:
+    if restage:
+        raise OutOfTurn(
+            f"{day}: run {run_id} is final, so its inputs are not listed again by restage; "
+            f"`onceover backfill --from {day} --to {day}` lists the sources again and replaces the run"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedInputs:
+    """Inputs that an earlier attempt has fixed: when, as far as the ledger knows, and what differs since.
+
+    `problem` says why the sources could not be compared; then `drift` is empty.
+    """
+
+    day: date
+    objects: int
+    fixed_at: str
+    drift: Drift
+    problem: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What a person has to know before the run continues with them."""
+        since = f" at {self.fixed_at}" if self.fixed_at else ""
+        fixed = f"the inputs of {self.day} were fixed{since} by an earlier attempt ({self.objects:,} objects)"
+        if self.problem:
+            return f"{fixed}; the sources cannot be listed for comparison: {self.problem}"
+        if not self.drift:
+            return f"{fixed}; the sources list the same objects now"
+        return (
+            f"{fixed}; since then {self.drift.new:,} objects are new, {self.drift.changed:,} have another "
+            f"size or time, {self.drift.vanished:,} have vanished at the sources. This run continues with "
+            "the fixed inputs and the next run takes what is new; to list the sources again for this date, "
+            "run with --restage (in Airflow: trigger with restage)"
+        )
+
+
+def fixed_inputs(settings: Settings, day: date, *, lake: ObjectStore, chain: Chain) -> FixedInputs | None:
+    """The inputs that a run of `day`, which is not final, finds fixed already; None if it will list anew."""
+    key = staging_key(day, _fixed_name(settings, day, chain))
+    if chain.run_of(day) is not None or lake.stat(key) is None:
+        return None
+    manifest = read_manifest(lake.read(key), source=lake.url_of(key))
+    lines = (line for line in runs_of(lake, day) if line.manifest == manifest.digest)
+    started = next((line.started_at for line in lines), "")
+    try:
+        placed = list_night(settings, day).placed
+        drift, problem = drift_of(manifest, placed, read_taken(lake, chain.before(day))), ""
+    except StorageError as error:
+        drift, problem = Drift(), str(error)
+    return FixedInputs(day=day, objects=len(manifest.entries), fixed_at=started, drift=drift, problem=problem)
+
+
 def _stage_night(settings: Settings, day: date, lake: ObjectStore, chain: Chain) -> Manifest:
     """Everything that no earlier night has taken, and what was decided to be taken up again."""
     taken = read_taken(lake, chain.before(day))
@@ -82,12 +140,22 @@ def _stage_backfill(
     entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
     standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
     night = list_night(settings, day) if request.covers(day) else None
-    inputs = day_inputs(settings, request, standing, taken, night)
+    late = late_entries(lake, chain, day) if night is not None else ()
+    inputs = day_inputs(settings, request, standing, taken, night, late=late)
+
+    def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
+        aside = (*inputs.problems, *problems)
+        found = assemble(settings, day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
+        return with_logs(found, settings, taken, accepted=standing)
+
     known = _known_versions(inputs.listed, taken_by([standing]))
-    fetched, problems = _fetch_known(settings, day, lake, inputs.listed, known)
-    aside = (*inputs.problems, *problems)
-    found = assemble(settings, day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
-    manifest = with_replays(found, replays_of_day(lake, chain, request, standing, taken))
+    found = _bring(
+        settings, day, lake, taken, candidates=inputs.listed, known=known, build=build, kept=inputs.kept
+    )
+    bare = tuple(each.bare(taken) for each in night.unrecognised) if night else standing.bare_sources
+    manifest = with_replays(
+        replace(found, bare_sources=bare), replays_of_day(lake, chain, request, standing, taken)
+    )
     if (
         entry is not None
         and same_inputs(manifest, standing)
@@ -96,24 +164,28 @@ def _stage_backfill(
         return standing
     if entry is not None:
         check_copies(lake, entry.run_id, inputs.kept)
+        check_no_longer_inherited(lake, entry.run_id, standing, manifest)
     return replace(with_kept_orders(manifest, standing), truncations=truncations(lake, chain, day))
 
 
 def fetch(
-    settings: Settings, day: date, *, source: str, lake: ObjectStore, chain: Chain
+    settings: Settings, day: date, *, source: str, lake: ObjectStore, chain: Chain, restage: bool = False
 ) -> Mapping[str, int]:
     """Brings one source's objects of `day` into the lake and notes them down; what was counted.
 
     The manifest stays open: `stage` fixes it over all sources, and finds there what was fetched and has not
-    changed since. Where a manifest is fixed already there is nothing to fetch.
+    changed since. Where a manifest is fixed already there is nothing to fetch, unless `stage` will restage.
     """
-    if chain.run_of(day) is not None or lake.stat(staging_key(day, _fixed_name(settings, day, chain))):
+    final = chain.run_of(day)
+    if final is not None:
+        _check_restage(day, final.run_id, restage=restage)
+    is_fixed = lake.stat(staging_key(day, _fixed_name(settings, day, chain))) is not None and not restage
+    if final is not None or is_fixed:
         return {"objects": 0, "bytes": 0, "set_aside": 0}
     chain.check_turn(day)
     alone = settings.model_copy(update={"sources": (settings.source(source),)})
-    fetched, problems = _fetch_night(alone, day, lake, read_taken(lake, chain.before(day)))
-    size = sum(each.placed.stat.size for each in fetched)
-    return {"objects": len(fetched), "bytes": size, "set_aside": len(problems)}
+    taken = read_taken(lake, chain.before(day))
+    return staged_counts(_stage_anew(alone, day, lake, taken, is_whole=False))
 
 
 def open_run(
@@ -144,13 +216,20 @@ def open_run(
 
 def _mark_staged(run: RunFolder, manifest: Manifest) -> None:
     run.begin(Step.STAGE)
-    counts = {
-        "objects": len(manifest.entries),
-        "bytes": sum(entry.size for entry in manifest.entries),
+    counts = staged_counts(manifest)
+    run.finish(Step.STAGE, outputs=[run.put(Step.STAGE, MANIFEST, manifest.to_bytes())], counts=counts)
+
+
+def staged_counts(manifest: Manifest) -> dict[str, int]:
+    """Objects and bytes that the run reads, objects that it inherits whole, and what else it has."""
+    inherited = sum(entry.inherited for entry in manifest.entries)
+    return {
+        "objects": len(manifest.entries) - inherited,
+        "bytes": manifest.bytes_read,
+        **({"inherited": inherited} if inherited else {}),
         "set_aside": len(manifest.problems),
         **({"replays": len(manifest.replays)} if manifest.replays else {}),
     }
-    run.finish(Step.STAGE, outputs=[run.put(Step.STAGE, MANIFEST, manifest.to_bytes())], counts=counts)
 
 
 def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillRequest | None = None) -> str:
@@ -161,6 +240,8 @@ def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillR
         [entry.run_id for entry in chain.before(day)],
         standing.run_id if standing else "",
     ]
+    if any(topic.on_recreate is not OnRecreate.STOP for topic in settings.topics.values()):
+        circumstances.append([[name, topic.on_recreate.value] for name, topic in settings.topics.items()])
     if backfill is not None:
         circumstances += [backfill.choice(day), settings.digest]
     elif chain.is_taken_back(day, settings.digest):
@@ -168,28 +249,64 @@ def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillR
     return f"manifest-{digest_of(circumstances)[:KEY_DIGITS]}.jsonl"
 
 
-def _stage_anew(settings: Settings, day: date, lake: ObjectStore, taken: Taken) -> Manifest:
-    fetched, problems = _fetch_night(settings, day, lake, taken)
-    return build_manifest(day, new_content(fetched, taken), problems, taken)
+Build = Callable[[Iterable[Fetched], Iterable[StageProblem]], Manifest]
+"""Makes a manifest of what was fetched and what was set aside."""
 
 
-def _fetch_night(
-    settings: Settings, day: date, lake: ObjectStore, taken: Taken
-) -> tuple[list[Fetched], list[StageProblem]]:
-    """Everything that the night may take, and what had to be set aside."""
+def _stage_anew(
+    settings: Settings, day: date, lake: ObjectStore, taken: Taken, *, is_whole: bool = True
+) -> Manifest:
+    """Everything that the run may take, listed now; what it has to read is in its place.
+
+    Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
+    """
     night = list_night(settings, day)
+
+    def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
+        aside = (*night.problems, *problems)
+        found = build_manifest(day, new_content(fetched, taken), aside, taken)
+        if not is_whole:
+            return with_topic_ids(found, settings, taken.by_version.values())
+        return with_logs(found, settings, taken)
+
     candidates = not_taken(night.placed, taken)
-    fetched, problems = _fetch_known(settings, day, lake, candidates, _known_versions(candidates, taken))
-    return fetched, [*night.problems, *problems]
+    known = _known_versions(candidates, taken)
+    manifest = _bring(settings, day, lake, taken, candidates=candidates, known=known, build=build)
+    return replace(manifest, bare_sources=tuple(each.bare(taken) for each in night.unrecognised))
 
 
-def _fetch_known(
-    settings: Settings, day: date, lake: ObjectStore, candidates: tuple[Placed, ...], known: dict[str, str]
-) -> tuple[list[Fetched], list[StageProblem]]:
-    """Reads what nobody has read yet: `known` and the notes of earlier attempts tell of the rest."""
-    notes = Notes(lake, day)
+def _bring(
+    settings: Settings,
+    day: date,
+    lake: ObjectStore,
+    taken: Taken,
+    *,
+    candidates: tuple[Placed, ...],
+    known: dict[str, str],
+    build: Build,
+    kept: tuple[ManifestEntry, ...] = (),
+) -> Manifest:
+    """The manifest of `candidates`, marked with what the run inherits; all else is copied or referenced.
+
+    Objects whose digests are `known` or noted by earlier attempts are not read for them. A segment that may
+    be the same as an earlier run's is read for its digest alone, and copied only if it is another one.
+    `kept` entries of a backfill are in their places already.
+    """
+    notes, history = Notes(lake, day), SegmentHistory(settings, lake, taken.runs)
     fetcher = Fetcher(lake=lake, notes=notes, known={**known, **notes.read()})
-    return _fetch_all(settings, candidates, fetcher)
+    results = _fetch_all(settings, candidates, fetcher, history)
+    of_kept = history.prefixes(kept, StagedObjects(settings))
+    while True:
+        fetched = [each for each in results if isinstance(each, Fetched)]
+        problems = [each for each in results if isinstance(each, StageProblem)]
+        prefixes = of_kept | {each.where: each.prefix_sha256 for each in fetched}
+        manifest = history.inherit(build(fetched, problems), prefixes)
+        read = {(entry.source, entry.path) for entry in manifest.entries if not entry.inherited}
+        away = {each.where: each.placed for each in fetched if not each.is_here and each.where in read}
+        if not away:
+            return manifest
+        others = [each for each in results if isinstance(each, StageProblem) or each.where not in away]
+        results = [*others, *_fetch_all(settings, tuple(away.values()), fetcher)]
 
 
 def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str]:
@@ -201,19 +318,31 @@ def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str
 
 
 def _fetch_all(
-    settings: Settings, candidates: tuple[Placed, ...], fetcher: Fetcher
-) -> tuple[list[Fetched], list[StageProblem]]:
-    """Fetches in parallel; the first error of a store stops the rest, an object's own fault does not."""
+    settings: Settings,
+    candidates: Sequence[Placed],
+    fetcher: Fetcher,
+    history: SegmentHistory | None = None,
+) -> list[Fetched | StageProblem]:
+    """Fetches in parallel; the first error of a store stops the rest, an object's own fault does not.
+
+    With a `history`, what an earlier run may have had is only identified.
+    """
+
+    def fetch_one(placed: Placed) -> Fetched | StageProblem:
+        origin = open_source(settings, placed.source)
+        if history is None:
+            return fetcher.fetch(placed, origin)
+        if history.is_alike(placed):
+            return fetcher.identify(placed, origin)
+        return fetcher.fetch(placed, origin, history.prefix_size(placed))
+
     results: list[Fetched | StageProblem] = []
     total = sum(each.stat.size for each in candidates)
     with (
         byte_progress("stage", total) as advance,
         ThreadPoolExecutor(settings.limits.stage_threads) as workers,
     ):
-        sizes = {
-            workers.submit(fetcher.fetch, each, open_source(settings, each.source)): each.stat.size
-            for each in candidates
-        }
+        sizes = {workers.submit(fetch_one, each): each.stat.size for each in candidates}
         try:
             for future in as_completed(sizes):
                 results.append(future.result())
@@ -221,5 +350,4 @@ def _fetch_all(
         finally:
             workers.shutdown(cancel_futures=True)
             fetcher.notes.write()
-    fetched = [result for result in results if isinstance(result, Fetched)]
-    return fetched, [result for result in results if isinstance(result, StageProblem)]
+    return results

@@ -5,23 +5,30 @@ canonical like a state file: magic "CARR", version int16, bytes of the objects' 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from struct import Struct
 
 import numpy as np
+import pyarrow as pa
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.index_rows import concatenate, values
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import get_content, put_content
+from spark_jobs.tables.index import INDEX
 
 MAGIC = b"CARR"
 VERSION = 1
 _PREAMBLE = Struct(">4shi")
+STRETCH_OFFSETS = 1 << 20
+"""Offsets of one stretch: at most as many batches."""
 
 CARRIED = np.dtype(
     [
@@ -139,3 +146,67 @@ def get_carried(lake: ObjectStore, digest: str) -> CarriedRows:
     if not digest:
         return CarriedRows()
     return read_carried(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+
+
+def by_stretch(parts: Iterable[CarriedRows]) -> Iterator[tuple[int, CarriedRows]]:
+    """Rows with offsets, by offset: those of each stretch together, with its number."""
+    together: list[CarriedRows] = []
+    current = -1
+    for carried in parts:
+        for number, part in _split(carried):
+            if number != current and together:
+                yield current, _together(together)
+                together = []
+            current = number
+            together.append(part)
+    if together:
+        yield current, _together(together)
+
+
+def _split(carried: CarriedRows) -> Iterator[tuple[int, CarriedRows]]:
+    numbers = carried.rows["offset"].astype(np.int64) // STRETCH_OFFSETS
+    edges = np.flatnonzero(np.diff(numbers)) + 1
+    for start, stop in pairwise([0, *edges.tolist(), len(numbers)]):
+        if start < stop:
+            yield int(numbers[start]), CarriedRows(objects=carried.objects, rows=carried.rows[start:stop])
+
+
+def _together(parts: Sequence[CarriedRows]) -> CarriedRows:
+    """The parts as one, with the objects that it takes, each once."""
+    objects: dict[CarriedObject, int] = {}
+    moved: list[Rows] = []
+    for part in parts:
+        numbers = np.array([objects.setdefault(each, len(objects)) for each in part.objects], dtype=np.int32)
+        rows = part.rows.copy()
+        rows["object"] = numbers[part.rows["object"]]
+        moved.append(rows)
+    return carry(tuple(objects), np.concatenate(moved, dtype=CARRIED))
+
+
+def carried_of(rows: pa.RecordBatch) -> Rows:
+    """Rows of the table `index` as rows of `CARRIED`; `object` is their object's order."""
+    carried = np.zeros(rows.num_rows, dtype=CARRIED)
+    carried["object"] = values(rows, "object_order")
+    carried["offset"] = carried["txn_first_offset"] = -1
+    for name in (CARRIED.names or ())[1:-2]:
+        carried[name] = values(rows, name)
+    return carried
+
+
+def index_rows_of(carried: Rows) -> pa.RecordBatch:
+    """Rows of `CARRIED`, of which `object` is an object's order, as rows of the table `index`."""
+    native = {name: np.ascontiguousarray(carried[name]) for name in CARRIED.names or ()}
+    columns = {
+        **native,
+        "object_order": native["object"],
+        "control_type": pa.array(native["control_type"], mask=native["control_type"] == NO_CONTROL_TYPE),
+        "coordinator_epoch": pa.array(
+            native["coordinator_epoch"], mask=native["coordinator_epoch"] == NO_COORDINATOR_EPOCH
+        ),
+        "problem": pa.nulls(len(carried), pa.string()),
+        "records_without_key": np.zeros(len(carried), dtype=np.int32),
+    }
+    table = INDEX.cast(pa.table(columns))
+    if not len(carried):
+        return pa.RecordBatch.from_pylist([], schema=INDEX.schema)
+    return concatenate(table.to_batches())

@@ -18,7 +18,7 @@ from typing import Any
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.storage.damage import understood
-from spark_jobs.storage.errors import BrokenChain, ChainConflict, OutOfTurn
+from spark_jobs.storage.errors import BrokenChain, ChainConflict, Damaged, OutOfTurn
 from spark_jobs.storage.layout import CHAIN, chain_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
@@ -60,6 +60,11 @@ class ChainEntry:
     @property
     def digest(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the run went as far as `publish`."""
+        return STEPS.index(self.last_step) >= STEPS.index(Step.PUBLISH)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,11 @@ class Chain:
         """Raises `OutOfTurn` where a night cannot simply run: it has none yet, but later dates have."""
         if self.run_of(day) is None and self.after(day):
             later = self.after(day)[0].run_id
-            raise OutOfTurn(f"{day}: run {later} of a later date is final already; a backfill can put it in")
+            raise OutOfTurn(
+                f"{day}: run {later} of a later date is final already. From sources with 'dates', "
+                f"onceover backfill --from {day} --to {day} can run the date; a source without 'dates' shows "
+                "only what it has now, which the next run takes"
+            )
 
     def check_last(self, day: date) -> None:
         """Raises `OutOfTurn` if runs of later dates have started from the state of `day`."""
@@ -143,6 +152,17 @@ def read_chain(lake: ObjectStore) -> Chain:
     for problem in _breaks(entries):
         raise BrokenChain(f"{lake.url}/{CHAIN}: {problem}")
     return Chain(entries)
+
+
+def read_entries(lake: ObjectStore) -> tuple[Chain, list[str]]:
+    """All entries that can be read, though some cannot or do not follow; and a sentence on each of those."""
+    entries, problems = list[ChainEntry](), list[str]()
+    for key in [found.key for found in lake.list(CHAIN)]:
+        try:
+            entries.append(_read_entry(lake.read(key), source=lake.url_of(key)))
+        except Damaged as error:
+            problems.append(str(error))
+    return Chain(tuple(entries)), [*problems, *_breaks(tuple(entries))]
 
 
 def make_final(

@@ -57,6 +57,10 @@ class OutOfTurn(StorageError):
     """A night that lies before final ones."""
 
 
+class TopicRecreated(StorageError):
+    """A topic was deleted and created anew, and its logs must not be merged: a person has to act."""
+
+
 class BrokenChain(StorageError):
     """The chain of final runs has a hole or an entry that does not follow from the one before."""
 
@@ -73,8 +77,16 @@ class Damaged(StorageError):
     """A file of the lake's own that does not hold what Onceover wrote: a person has to act."""
 
 
+class LakeMoved(StorageError):
+    """A copy of a lake, or a lake at another place than it was made at: it may only be read."""
+
+
 class CatalogUnfit(StorageError):
     """The catalog that the settings name cannot serve this lake: a person has to act."""
+
+
+class CatalogDiffers(StorageError):
+    """The catalog's tables lack what the chain lists as published: a person has to act."""
 
 
 class PublishFailed(StorageError):

@@ -36,48 +36,77 @@ class SourceFault(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """An object whose bytes are known and there to be read."""
+    """An object whose bytes are known; `is_here` if they can be read, copied or where they are.
+
+    `prefix_sha256` is the digest of as many leading bytes as were asked for.
+    """
 
     placed: Placed
     sha256: str
+    prefix_sha256: str = ""
+    is_here: bool = True
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Source and path."""
+        return self.placed.source.name, self.placed.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """Fetches the objects of one night into `lake`; threads may share it.
+    """Fetches the objects of one run into `lake`; threads may share it.
 
-    `known` tells digests of versions that were read before, by `identity_of`; `notes` takes those read now.
+    `known` has digests of versions that were read before, by `identity_of`; `notes` takes those read now.
     """
 
     lake: ObjectStore
     notes: Notes
     known: dict[str, str]
 
-    def fetch(self, placed: Placed, origin: ObjectStore) -> Fetched | StageProblem:
-        """The object with its digest, copied unless its source is immutable; or why it was set aside."""
+    def fetch(self, placed: Placed, origin: ObjectStore, prefix_size: int = 0) -> Fetched | StageProblem:
+        """The object with its digest, copied unless its source is immutable; or why it was set aside.
+
+        With a `prefix_size`, also the digest of so many leading bytes.
+        """
         sha256 = self.known.get(identity_of(placed), "")
-        if sha256 and (placed.source.immutable or self._is_here(sha256, placed.stat.size)):
-            return Fetched(placed=placed, sha256=sha256)
+        prefix = self.known.get(identity_of(placed, prefix_size), "") if prefix_size else ""
+        is_known = bool(sha256) and (bool(prefix) or not prefix_size)
+        if is_known and (placed.source.immutable or self._is_here(sha256, placed.stat.size)):
+            return Fetched(placed=placed, sha256=sha256, prefix_sha256=prefix)
+        return self._noted(placed, lambda: self._read(placed, origin, prefix_size), prefix_size, is_here=True)
+
+    def identify(self, placed: Placed, origin: ObjectStore) -> Fetched | StageProblem:
+        """The object with its digest, read if no one knows it, but not copied; or why it was set aside."""
+        is_here, sha256 = placed.source.immutable, self.known.get(identity_of(placed), "")
+        if sha256:
+            return Fetched(placed=placed, sha256=sha256, is_here=is_here)
+        return self._noted(placed, lambda: _digest(_pieces(origin, placed.stat), 0), 0, is_here=is_here)
+
+    def _noted(
+        self, placed: Placed, read: Callable[[], tuple[str, str]], prefix_size: int, *, is_here: bool
+    ) -> Fetched | StageProblem:
         try:
-            sha256 = self._read(placed, origin)
+            sha256, prefix = read()
         except SourceFault as fault:
             detail = f"{placed.source.name}: {printable(placed.path)}: set aside: {fault}"
             return StageProblem(
                 source=placed.source.name, path=placed.path, reason=fault.reason, detail=detail
             )
+        if prefix_size:
+            self.notes.add(identity_of(placed, prefix_size), prefix, 0)
         self.notes.add(identity_of(placed), sha256, placed.stat.size)
-        return Fetched(placed=placed, sha256=sha256)
+        return Fetched(placed=placed, sha256=sha256, prefix_sha256=prefix, is_here=is_here)
 
-    def _read(self, placed: Placed, origin: ObjectStore) -> str:
+    def _read(self, placed: Placed, origin: ObjectStore, prefix_size: int) -> tuple[str, str]:
         pieces = _pieces(origin, placed.stat)
         if placed.source.immutable:
-            return _digest(pieces)
+            return _digest(pieces, prefix_size)
         with self._scratch_file() as path:
             with translated(str(path)), path.open("wb") as file:
-                sha256 = _digest(_tee(pieces, file.write))
+                sha256, prefix = _digest(_tee(pieces, file.write), prefix_size)
             if not self._is_here(sha256, placed.stat.size):
                 self.lake.adopt(path, object_key(sha256))
-        return sha256
+        return sha256, prefix
 
     def _is_here(self, sha256: str, size: int) -> bool:
         """Whether the lake holds these bytes; they come in whole or not at all, so the size is proof."""
@@ -93,9 +122,10 @@ class Fetcher:
             path.unlink(missing_ok=True)
 
 
-def identity_of(placed: Placed) -> str:
-    """Names one version of one object."""
-    return digest_of([placed.source.name, placed.path, placed.stat.version])
+def identity_of(placed: Placed, prefix_size: int = 0) -> str:
+    """Names one version of one object, or so many leading bytes of it."""
+    named = [placed.source.name, placed.path, placed.stat.version]
+    return digest_of([*named, prefix_size] if prefix_size else named)
 
 
 def _pieces(origin: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
@@ -117,8 +147,14 @@ def _tee(pieces: Iterator[bytes], write: Callable[[bytes], object]) -> Iterator[
         yield piece
 
 
-def _digest(pieces: Iterator[bytes]) -> str:
-    total = hashlib.sha256()
+def _digest(pieces: Iterator[bytes], prefix_size: int) -> tuple[str, str]:
+    """SHA-256 of all bytes and of the first `prefix_size`; empty for a prefix of none."""
+    total, count, prefix = hashlib.sha256(), 0, ""
     for piece in pieces:
+        if count < prefix_size <= count + len(piece):
+            head = total.copy()
+            head.update(piece[: prefix_size - count])
+            prefix = head.hexdigest()
         total.update(piece)
-    return total.hexdigest()
+        count += len(piece)
+    return total.hexdigest(), prefix

@@ -188,7 +188,13 @@ def _sort_name(entry: os.DirEntry[str]) -> str:
 
 def _as_stat(key: str, found: os.stat_result) -> ObjectStat:
     problem = "" if modes.S_ISREG(found.st_mode) else "not a regular file"
-    return ObjectStat(key=key, size=found.st_size, version=_version(found), problem=problem)
+    return ObjectStat(
+        key=key,
+        size=found.st_size,
+        version=_version(found),
+        problem=problem,
+        modified_at=found.st_mtime_ns // 1_000_000,
+    )
 
 
 def _version(found: os.stat_result) -> str:

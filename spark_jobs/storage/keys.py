@@ -6,6 +6,8 @@ from spark_jobs.storage.errors import UnsafeKey
 
 MAX_KEY_BYTES = 1024
 """What S3 takes; file systems take more in total."""
+MOST_SHOWN = 10_000
+"""Characters of one line of a message; longer ones are cut, and say so."""
 _CLIMBING = frozenset(("", ".", ".."))
 _CONTROL, _SURROGATE = re.compile(r"[\x00-\x1f\x7f]"), re.compile(r"[\ud800-\udfff]")
 
@@ -41,6 +43,11 @@ def checked_prefix(prefix: str) -> str:
     if prefix:
         checked(prefix.removesuffix("/"))
     return prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+
+
+def legible(text: str) -> str:
+    """A text for people that may hold names of others: its lines, without control characters."""
+    return "\n".join(printable(line, shown=MOST_SHOWN) for line in text.splitlines())
 
 
 def printable(key: str, *, shown: int = 200) -> str:

@@ -1,5 +1,6 @@
 """Where things stand in a lake.
 
+lake.json                  the lake's id and the location that it was made at
 objects/ab/ab12…           staged bytes, named by their SHA-256
 staging/2024-05-01/        a night being staged: its journal, and its manifest once that is fixed
 runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
@@ -19,12 +20,14 @@ from spark_jobs.storage.keys import join_key
 
 CHAIN = "chain/"
 EXPIRY = "expiry/"
+LAKE_FILE = "lake.json"
 LEDGER = "ledger/"
 LOCKS = "locks/"
 OBJECTS = "objects/"
 REPLAYS = "replays/"
 RUNS = "runs/"
 STAGING = "staging/"
+STATE = "state/"
 
 
 def object_key(sha256: str) -> str:

@@ -69,6 +69,11 @@ class LedgerLine:
     message: str = ""
     reason: str = ""
 
+    @property
+    def is_held(self) -> bool:
+        """Whether partitions are held though the run went on: a critical expectation failed for them."""
+        return any(step.step is Step.AUDIT and step.counts.get("critical") for step in self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -125,18 +130,24 @@ class Ledger:
         """The run ended as it was asked to."""
         self._end(run_id, RunStatus.DONE, "")
 
+    def rolled_back(self, run_id: str) -> None:
+        """A run that never became final is not wanted; of those that did, the chain says so."""
+        line = self.read(run_id)
+        if line is not None:
+            self._write(replace(line, status=RunStatus.ROLLED_BACK, message=""))
+
     def read(self, run_id: str) -> LedgerLine | None:
         """The line of one run, as it was written."""
         if self.lake.stat(ledger_key(run_id)) is None:
             return None
-        return _read_line(self.lake, ledger_key(run_id))
+        return read_line(self.lake, ledger_key(run_id))
 
     def _end(self, run_id: str, status: RunStatus, message: str) -> None:
         line = self._line(run_id)
         self._write(replace(line, status=status, finished_at=self._now(), message=message))
 
     def _line(self, run_id: str) -> LedgerLine:
-        return _read_line(self.lake, ledger_key(run_id))
+        return read_line(self.lake, ledger_key(run_id))
 
     def _write(self, line: LedgerLine) -> None:
         plain = {**asdict(line), "day": line.day.isoformat()}
@@ -149,9 +160,16 @@ class Ledger:
 def list_runs(lake: ObjectStore) -> tuple[LedgerLine, ...]:
     """Every run of the lake by date, then start, with the status that chain and lock give it."""
     chain, is_held = read_chain(lake), current_holder(lake) is not None
-    lines = [_read_line(lake, found.key) for found in lake.list(LEDGER)]
+    lines = [read_line(lake, found.key) for found in lake.list(LEDGER)]
     judged = (replace(line, status=_status(line, chain, is_held=is_held)) for line in lines)
     return tuple(sorted(judged, key=lambda line: (line.day, line.started_at, line.run_id)))
+
+
+def runs_of(lake: ObjectStore, day: date) -> tuple[LedgerLine, ...]:
+    """The lines of the runs of one date, as they were written, by start."""
+    start = f"{LEDGER}{day}-"
+    lines = [read_line(lake, found.key) for found in lake.list(LEDGER) if found.key.startswith(start)]
+    return tuple(sorted(lines, key=lambda line: (line.started_at, line.run_id)))
 
 
 def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
@@ -167,7 +185,8 @@ def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
     return line.status
 
 
-def _read_line(lake: ObjectStore, key: str) -> LedgerLine:
+def read_line(lake: ObjectStore, key: str) -> LedgerLine:
+    """The line in the file `key`."""
     with understood(lake.url_of(key), "remove it: only the times of its run are lost"):
         plain = json.loads(lake.read(key))
         typed = {

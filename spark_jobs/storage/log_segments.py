@@ -23,24 +23,35 @@ class SegmentPlace:
 
 
 def segment_places(entries: Iterable[ManifestEntry], *, is_compacted: bool) -> tuple[SegmentPlace, ...]:
-    """The segments of one copy.
+    """The segments of one copy; one that is read from the middle on begins at the offset there.
 
     Where its broker's cleaner has been says nothing about a compacted one: a replica that began later has
     the holes of the leader that it was fetched from.
     """
-    named = sorted((_start_of(entry), entry.order, entry.role) for entry in entries)
-    following = [*(start for start, _, _ in named), MAX_OFFSET][1:]
+    named = sorted(((base_offset_of(entry), entry) for entry in entries), key=lambda each: each[0])
+    following = [*(start for start, _ in named), MAX_OFFSET][1:]
     return tuple(
         SegmentPlace(
-            object_order=order,
-            start=start,
+            object_order=entry.order,
+            start=max(start, entry.next_offset),
             end=min(after, start + OFFSETS_PER_SEGMENT),
-            is_dense=after == MAX_OFFSET and role is ObjectRole.LOG and not is_compacted,
+            is_dense=after == MAX_OFFSET and entry.role is ObjectRole.LOG and not is_compacted,
         )
-        for (start, order, role), after in zip(named, following, strict=True)
+        for (start, entry), after in zip(named, following, strict=True)
     )
 
 
-def _start_of(entry: ManifestEntry) -> int:
+def base_offset_of(entry: ManifestEntry) -> int:
+    """The offset in the name of a segment."""
     file = parse_file_name(entry.name)
     return 0 if file is None else file.offset
+
+
+def first_segments(entries: Iterable[ManifestEntry]) -> dict[tuple[str, str], int]:
+    """Where the first segment of each copy begins, by source and directory."""
+    found: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        if entry.role is ObjectRole.LOG:
+            place, offset = (entry.source, entry.directory), base_offset_of(entry)
+            found[place] = min(found.get(place, offset), offset)
+    return found

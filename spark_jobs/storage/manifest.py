@@ -19,7 +19,9 @@ from spark_jobs.storage.errors import BrokenRun
 
 FORMAT = 1
 NO_PARTITION = -1
-NOT_IN_DIGEST = ("version", "referenced", "detail", "why")
+NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from")
+LEFT_OUT_IF_EMPTY = ("topic_id", "inherited", "inherited_bytes", "inherited_from", "next_offset")
+"""Fields that earlier versions did not have: manifests without them keep their digests."""
 
 
 class ObjectRole(StrEnum):
@@ -39,6 +41,8 @@ class ObjectRole(StrEnum):
     PARTITION_METADATA = "partition_metadata"
     LOG_DIRECTORY = "log_directory"
     """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
+    COPY_TIMES = "copy_times"
+    """Says when what is in its directory was copied (`storage.copy_times`): it has no topic."""
 
 
 SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
@@ -67,7 +71,13 @@ class ManifestEntry:
     relative to the source's root. `day` is the date its directory spells, empty without such a layout.
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
     the lake. `seen`: a final run of an earlier date had the same path with the same bytes. `rewritten`: it
-    had other bytes there, though objects of this source are taken once.
+    had other bytes there, though objects of this source are taken once. `topic_id` is what the object's
+    directory has in `partition.metadata`, empty if unknown. `copied_at` is the store's own time of the
+    object, ms since 1970, 0 if unknown: it is shown, and decides nothing.
+
+    Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
+    judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is
+    `inherited`. `inherited_from` is the SHA-256 of the version that the earlier run had.
     """
 
     order: int
@@ -83,6 +93,12 @@ class ManifestEntry:
     referenced: bool = False
     seen: bool = False
     rewritten: bool = False
+    topic_id: str = ""
+    copied_at: int = 0
+    inherited: bool = False
+    inherited_bytes: int = 0
+    inherited_from: str = ""
+    next_offset: int = 0
 
     @property
     def name(self) -> str:
@@ -112,6 +128,20 @@ class StageProblem:
     source: str
     path: str
     reason: SetAside
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareSource:
+    """A source in which nothing was recognised; sources that have objects of partitions are not listed.
+
+    `bare` is its name, `objects` how many it has of any kind, and `is_known` says that an earlier run has
+    read objects of it. `detail` is the sentence for people.
+    """
+
+    bare: str
+    objects: int
+    is_known: bool
     detail: str
 
 
@@ -169,7 +199,8 @@ class Truncation:
 class Manifest:
     """Everything that a run reads, in arrival order, what it had to leave out, and what it takes up again.
 
-    `truncations` are the captured partitions whose log it may have to rewrite.
+    `truncations` are the captured partitions whose log it may have to rewrite, `bare_sources` those without
+    an object that could be taken.
     """
 
     day: date
@@ -177,6 +208,7 @@ class Manifest:
     problems: tuple[StageProblem, ...] = ()
     replays: tuple[Replay, ...] = ()
     truncations: tuple[Truncation, ...] = ()
+    bare_sources: tuple[BareSource, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -189,15 +221,20 @@ class Manifest:
 
     @property
     def batches(self) -> tuple[ManifestEntry, ...]:
-        """The objects that hold record batches."""
-        return tuple(entry for entry in self.entries if entry.role in BATCH_ROLES)
+        """The objects that hold record batches which the run reads."""
+        return tuple(entry for entry in self.entries if entry.role in BATCH_ROLES and not entry.inherited)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of all objects that the run has to read."""
+        return sum(entry.size - entry.inherited_bytes for entry in self.entries if not entry.inherited)
 
     def to_bytes(self) -> bytes:
         """JSON lines: a heading, the entries in order, what was set aside, what is taken up again, a seal."""
         return sealed(b"".join(canonical_json(line) + b"\n" for line in _lines(self)))
 
 
-_KINDS = {"order", "reason", "decision", "segments"}
+_KINDS = {"order", "reason", "decision", "segments", "bare"}
 """Fields by which lines are told apart."""
 
 
@@ -215,15 +252,22 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
             problems=tuple(_problem(line) for line in lines if "reason" in line),
             replays=tuple(read_replay(line) for line in lines if "decision" in line),
             truncations=tuple(_truncation(line) for line in lines if "segments" in line),
+            bare_sources=tuple(BareSource(**line) for line in lines if "bare" in line),
         )
 
 
 def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
     yield {"format": FORMAT, "day": manifest.day.isoformat()}
-    yield from (asdict(entry) for entry in manifest.entries)
+    yield from map(_entry_line, manifest.entries)
     yield from (asdict(problem) for problem in manifest.problems)
     yield from (asdict(replay) for replay in manifest.replays)
     yield from (asdict(truncation) for truncation in manifest.truncations)
+    yield from (asdict(source) for source in manifest.bare_sources)
+
+
+def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
+    line = asdict(entry)
+    return {key: value for key, value in line.items() if value or key not in LEFT_OUT_IF_EMPTY}
 
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:

@@ -3,24 +3,30 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from itertools import chain
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source, SourceKind
 from spark_jobs.storage.fetch import Fetched
-from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
+from spark_jobs.storage.manifest import NO_PARTITION, Manifest, ManifestEntry, StageProblem
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.placement import Placed, place
 from spark_jobs.storage.stores import open_source
 from spark_jobs.storage.taken import Taken
+from spark_jobs.storage.unrecognised import Unrecognised, first_paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """What was found: objects that may be taken, objects set aside, and how many are nobody's business."""
+    """What was found: objects that may be taken, objects set aside, and how many are of no use to a run.
+
+    `unrecognised` are sources without a single object of a partition, whatever its date.
+    """
 
     placed: tuple[Placed, ...]
     problems: tuple[StageProblem, ...]
     ignored: int
+    unrecognised: tuple[Unrecognised, ...] = ()
 
     def of(self, day: date) -> "Night":
         """What a night of that date may take, if the listing reached as far back as its sources do."""
@@ -29,19 +35,38 @@ class Night:
 
 def list_night(settings: Settings, day: date, *, first: date | None = None) -> Night:
     """Every object of a date up to `day`, from all sources; from `first` on, whatever a night may take."""
+    found = [_place_all(settings, source, first or day, day) for source in settings.sources]
+    return Night(
+        placed=tuple(chain.from_iterable(each.placed for each in found)),
+        problems=tuple(chain.from_iterable(each.problems for each in found)),
+        ignored=sum(each.ignored for each in found),
+        unrecognised=tuple(chain.from_iterable(each.unrecognised for each in found)),
+    )
+
+
+def _place_all(settings: Settings, source: Source, first: date, day: date) -> Night:
+    """The objects of one source."""
     placed: list[Placed] = []
     problems: list[StageProblem] = []
-    ignored = 0
-    for source in settings.sources:
-        for stat in _list_source(source, open_source(settings, source), first or day, day):
-            match place(source, stat):
-                case Placed(day=own) as found if own is None or own <= day:
-                    placed.append(found)
-                case StageProblem() as problem:
-                    problems.append(problem)
-                case _:
-                    ignored += 1
-    return Night(placed=tuple(placed), problems=tuple(problems), ignored=ignored)
+    examples: list[str] = []
+    objects, is_recognised = 0, False
+    for stat in _list_source(source, open_source(settings, source), first, day):
+        objects += 1
+        found = place(source, stat)
+        is_recognised = is_recognised or (isinstance(found, Placed) and found.partition != NO_PARTITION)
+        if not is_recognised:
+            examples = first_paths(examples, stat.key)
+        if isinstance(found, StageProblem):
+            problems.append(found)
+        elif found is not None and (found.day is None or found.day <= day):
+            placed.append(found)
+    bare = Unrecognised(source=source, objects=objects, examples=tuple(examples))
+    return Night(
+        placed=tuple(placed),
+        problems=tuple(problems),
+        ignored=objects - len(placed) - len(problems),
+        unrecognised=() if is_recognised else (bare,),
+    )
 
 
 def _list_source(source: Source, store: ObjectStore, first: date, last: date) -> Iterator[ObjectStat]:
@@ -84,6 +109,34 @@ def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """How the sources differ from a fixed manifest: counts of objects, by what a listing shows.
+
+    `changed` objects have another size, modification time or ETag; their bytes may still be the same.
+    """
+
+    new: int = 0
+    changed: int = 0
+    vanished: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.changed or self.vanished)
+
+
+def drift_of(manifest: Manifest, placed: Iterable[Placed], taken: Taken) -> Drift:
+    """What a new listing would change about `manifest`; no object is read."""
+    # Only a replayed batch has no version: it does not come from a source.
+    fixed = {(entry.source, entry.path): entry.version for entry in manifest.entries if entry.version}
+    listed = {(each.source.name, each.path): each for each in placed}
+    candidates = not_taken((each for where, each in listed.items() if where not in fixed), taken)
+    return Drift(
+        new=len(candidates),
+        changed=sum(where in listed and listed[where].stat.version != fixed[where] for where in fixed),
+        vanished=sum(where not in listed for where in fixed),
+    )
+
+
 def build_manifest(
     day: date, fetched: Iterable[Fetched], problems: Iterable[StageProblem], taken: Taken
 ) -> Manifest:
@@ -119,6 +172,7 @@ def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
         size=placed.stat.size,
         sha256=fetched.sha256,
         version=placed.stat.version,
+        copied_at=placed.stat.modified_at,
         referenced=placed.source.immutable,
         seen=taken.has(placed.source.name, placed.path, fetched.sha256),
         rewritten=not takes_whole(placed.source)

@@ -13,12 +13,15 @@ class ObjectStat:
 
     `version` changes whenever the bytes do (S3: the ETag; files: modification time and inode), but may also
     change without. `problem` says why it cannot be read as an object at all; empty for a proper one.
+    `modified_at` is when the store took these bytes (S3: LastModified; files: modification time), ms since
+    1970, 0 if it does not say.
     """
 
     key: str
     size: int
     version: str
     problem: str = ""
+    modified_at: int = 0
 
 
 class ObjectStore(Protocol):

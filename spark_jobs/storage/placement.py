@@ -27,6 +27,7 @@ from spark_jobs.storage.object_store import ObjectStat
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 HIDDEN = (".", "_")
 """How names begin that writers of data sets use for themselves, such as `_SUCCESS` or `.part`."""
+COPY_TIMES = "onceover-copy.json"
 LOG_DIRECTORY_FILES = frozenset(
     {
         RECOVERY_POINT_CHECKPOINT,
@@ -131,6 +132,8 @@ def _place_broker_log(source: Source, stat: ObjectStat, day: date | None, parts:
     """A broker's directory holds much that is derived or on its way out: that is left where it is."""
     if parts[-1] in LOG_DIRECTORY_FILES:  # by name first: a log directory may itself be called `broker-1`
         return Placed(source=source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day)
+    if parts[-1] == COPY_TIMES:
+        return Placed(source=source, stat=stat, role=ObjectRole.COPY_TIMES, day=day)
     found, role = _partition_of(parts), _role_in_partition(parts[-1])
     if found is None or role is None or found.suffix is not None or parts[-2] == CLUSTER_METADATA_DIR:
         return None

@@ -105,9 +105,13 @@ class RunFolder:
         self.lake.put(self.key(step, path), data, lasting=False)
         return OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest())
 
+    def unmark(self, step: Step) -> None:
+        """`step` is not done any more; what it wrote stays, because snapshots of tables may name it."""
+        self.lake.delete(self.key(step, DONE))
+
     def begin(self, step: Step) -> None:
         """Clears what an interrupted attempt at `step` left behind, its mark first."""
-        self.lake.delete(self.key(step, DONE))
+        self.unmark(step)
         for found in tuple(self.lake.list(self.key(step))):
             self.lake.delete(found.key)
 
@@ -135,7 +139,7 @@ class RunFolder:
 
         Until then a file that one has cut short undoes its step: its size is another than the mark says.
         """
-        marked = [done for step in steps if (done := self._marked(step)) is not None]
+        marked = [done for step in steps if (done := self.marked(step)) is not None]
         self.lake.settle(self.key(done.step, output.path) for done in marked for output in done.outputs)
 
     def done(self, step: Step) -> StepDone | None:
@@ -165,12 +169,13 @@ class RunFolder:
         return tuple(finished)
 
     def _done_after(self, before: str, step: Step) -> StepDone | None:
-        done = self._marked(step)
+        done = self.marked(step)
         if done is None or done.after != before:
             return None
         return done if self._stands(done) or self.is_expired else None
 
-    def _marked(self, step: Step) -> StepDone | None:
+    def marked(self, step: Step) -> StepDone | None:
+        """The step as its mark has it, whatever became of its outputs since; None without one."""
         if self.lake.stat(self.key(step, DONE)) is None:
             return None
         with understood(self.lake.url_of(self.key(step, DONE)), "remove it, and the step is done again"):
@@ -178,7 +183,7 @@ class RunFolder:
 
     def _digest_before(self, step: Step) -> str:
         position = STEPS.index(step)
-        before = self._marked(STEPS[position - 1]) if position else None
+        before = self.marked(STEPS[position - 1]) if position else None
         return before.digest if before else ""
 
     def _stands(self, done: StepDone) -> bool:

@@ -7,6 +7,7 @@ import weakref
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from hashlib import md5
 from pathlib import Path
@@ -74,7 +75,9 @@ class S3Store:
             ):
                 for found in page.get("Contents", []):
                     if not found["Key"].endswith("/"):  # a directory's placeholder
-                        yield self._as_stat(found["Key"], found["Size"], found.get("ETag"))
+                        yield self._as_stat(
+                            found["Key"], found["Size"], found.get("ETag"), found.get("LastModified")
+                        )
 
     def stat(self, key: str) -> ObjectStat | None:
         try:
@@ -82,7 +85,9 @@ class S3Store:
                 found = self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
         except ObjectMissing:
             return None
-        return self._as_stat(self._prefix + key, found["ContentLength"], found.get("ETag"))
+        return self._as_stat(
+            self._prefix + key, found["ContentLength"], found.get("ETag"), found.get("LastModified")
+        )
 
     def read(self, key: str) -> bytes:
         return b"".join(self.chunks(key))
@@ -160,14 +165,19 @@ class S3Store:
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         return Path(directory)
 
-    def _as_stat(self, key: str, size: int, etag: str | None) -> ObjectStat:
+    def _as_stat(self, key: str, size: int, etag: str | None, modified: datetime | None = None) -> ObjectStat:
         if etag is None:
             advice = "expected an ETag, which tells a replaced object from the one that was listed"
             raise StorageError(
                 f"{printable(f's3://{self._bucket}/{key}')}: {advice}, but the server sent none; "
                 "use a server, or a proxy before it, that passes ETags on"
             )
-        return ObjectStat(key=key.removeprefix(self._prefix), size=size, version=etag.strip('"'))
+        return ObjectStat(
+            key=key.removeprefix(self._prefix),
+            size=size,
+            version=etag.strip('"'),
+            modified_at=0 if modified is None else round(modified.timestamp() * 1000),
+        )
 
     def _put(self, key: str, data: bytes, **conditions: Any) -> None:
         checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()

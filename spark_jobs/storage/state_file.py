@@ -4,12 +4,14 @@ A file is named by its SHA-256 and never changes. All numbers are big-endian:
 
     magic "ONCE", version int16
     log_start_offset, end_offset, published_offset int64
-    parked, held: 32 bytes each, the SHA-256 of a file of carried rows, zeros if there is none
+    parked, gaps: 32 bytes each, the SHA-256 of a file of carried rows and of one of gaps, zeros for none
     leader epochs, producers, open transactions: int32 each, how many rows of each follow, in this order
 
-Version 2 says of each transaction which offsets are missing inside. Most states need only version 1.
+Version 2 says of each transaction which offsets are missing inside. Version 3 has the topic id, 16 bytes,
+behind these numbers, and transactions as version 2. A state is written in the oldest version that fits it.
 """
 
+import base64
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
@@ -32,9 +34,11 @@ from spark_jobs.storage.object_store import ObjectStore
 MAGIC = b"ONCE"
 VERSION = 1
 WITH_GAPS = 2
+WITH_TOPIC_ID = 3
 _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qqq32s32siii")
 _NOTHING = bytes(32)
+_TOPIC_ID_SIZE = 16
 MANY_PRODUCERS = 1 << 14
 """A state of more is never in memory as bytes: it is written, and meanwhile hashed, part by part."""
 
@@ -67,9 +71,11 @@ _TRANSACTION = np.dtype(
     ]
 )
 _GAPS = ("gap_first_offset", "gap_last_offset")
+_TRANSACTION_WITH_GAPS = np.dtype([*_TRANSACTION.descr, *((n, ">i8") for n in _GAPS)])
 _TRANSACTIONS = {
     VERSION: _TRANSACTION,
-    WITH_GAPS: np.dtype([*_TRANSACTION.descr, *((n, ">i8") for n in _GAPS)]),
+    WITH_GAPS: _TRANSACTION_WITH_GAPS,
+    WITH_TOPIC_ID: _TRANSACTION_WITH_GAPS,
 }
 
 
@@ -87,8 +93,9 @@ class PartitionState:
 
     `published_offset` is up to where records were published. `producers` are rows of `PRODUCER`, one for
     each, in any order; those of a file are canonical. `open_transactions`, rows of `TRANSACTION` by first
-    offset, are those that no marker of the partition has closed. `parked` and `held` name files of carried
-    rows, empty without any.
+    offset, are those that no marker of the partition has closed. `parked` names a file of carried rows,
+    `gaps` one of missing offsets and the batches held behind them; empty without any. `topic_id` is the
+    topic's, as `partition.metadata` spells it; empty if unknown.
     """
 
     log_start_offset: int = 0
@@ -98,7 +105,8 @@ class PartitionState:
     producers: Rows = field(default_factory=_no_producers)
     open_transactions: Rows = field(default_factory=_no_transactions)
     parked: str = ""
-    held: str = ""
+    gaps: str = ""
+    topic_id: str = ""
 
     @property
     def leader_epoch(self) -> int:
@@ -117,18 +125,19 @@ def write_state(state: PartitionState) -> bytes:
 
 def _pieces(state: PartitionState) -> Iterator[bytes]:
     """The file of `state` in pieces of bounded size, but for what is open and who has led."""
-    version = version_for(state.open_transactions)
+    version = WITH_TOPIC_ID if state.topic_id else version_for(state.open_transactions)
     yield _PREAMBLE.pack(MAGIC, version)
     yield _HEADING.pack(
         state.log_start_offset,
         state.end_offset,
         state.published_offset,
         bytes.fromhex(state.parked) or _NOTHING,
-        bytes.fromhex(state.held) or _NOTHING,
+        bytes.fromhex(state.gaps) or _NOTHING,
         len(state.leader_epochs),
         len(state.producers),
         len(state.open_transactions),
     )
+    yield base64.urlsafe_b64decode(state.topic_id + "==") if state.topic_id else b""
     yield np.array([(e.epoch, e.start_offset) for e in state.leader_epochs], dtype=_EPOCH).tobytes()
     for part in canonical_parts(state.producers):
         yield _packed(part, _PRODUCER).tobytes()
@@ -146,20 +155,20 @@ def read_state(data: bytes, *, source: str = "<bytes>", with_producers: bool = T
         raise BrokenState(f"{source}: {len(data)} bytes are no state file")
     magic, version = _PREAMBLE.unpack_from(data)
     if magic != MAGIC or version not in _TRANSACTIONS:
-        readable = " and ".join(map(str, _TRANSACTIONS))
+        readable = ", ".join(map(str, _TRANSACTIONS))
         raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {readable}")
-    return _read_rows(data, _TRANSACTIONS[version], source, with_producers=with_producers)
+    return _read_rows(data, version, source, with_producers=with_producers)
 
 
-def _read_rows(
-    data: bytes, transaction: np.dtype[Any], source: str, *, with_producers: bool
-) -> PartitionState:
-    start = _PREAMBLE.size + _HEADING.size
+def _read_rows(data: bytes, version: int, source: str, *, with_producers: bool) -> PartitionState:
+    end_of_heading = _PREAMBLE.size + _HEADING.size
+    start = end_of_heading + (_TOPIC_ID_SIZE if version == WITH_TOPIC_ID else 0)
     if len(data) < start:
         raise BrokenState(f"{source}: a state file of {len(data)} bytes ends before its rows")
-    log_start, end, published, parked, held, *counts = _HEADING.unpack_from(data, _PREAMBLE.size)
+    log_start, end, published, parked, gaps, *counts = _HEADING.unpack_from(data, _PREAMBLE.size)
+    topic_id = base64.urlsafe_b64encode(data[end_of_heading:start]).decode().rstrip("=")
     tables = []
-    for kind, count in zip((_EPOCH, _PRODUCER, transaction), counts, strict=True):
+    for kind, count in zip((_EPOCH, _PRODUCER, _TRANSACTIONS[version]), counts, strict=True):
         if count < 0 or start + count * kind.itemsize > len(data):
             raise BrokenState(f"{source}: a state file of {len(data)} bytes has no room for {count} rows")
         tables.append(np.frombuffer(data, dtype=kind, count=count, offset=start))
@@ -173,7 +182,8 @@ def _read_rows(
         producers=_unpacked(producers, PRODUCER) if with_producers else _no_producers(),
         open_transactions=_carried_on(without_gaps(_unpacked(transactions, TRANSACTION), transactions)),
         parked="" if parked == _NOTHING else parked.hex(),
-        held="" if held == _NOTHING else held.hex(),
+        gaps="" if gaps == _NOTHING else gaps.hex(),
+        topic_id=topic_id,
     )
 
 

@@ -15,10 +15,10 @@ VALUE_TYPES: dict[ValueType, pa.DataType] = {
 }
 
 
-def topic_contract(settings: Settings, topic: str) -> Contract:
-    """What the table of `topic` promises."""
+def topic_contract(settings: Settings, topic: str, name: str) -> Contract:
+    """What the table of `topic`, which is called `name`, promises."""
     fields = settings.topic(topic).fields
     columns = (
         Column(name, VALUE_TYPES[kind], f"field {name} of the value", True) for name, kind in fields.items()
     )
-    return records_contract(topic, tuple(columns))
+    return records_contract(topic, name, tuple(columns))

@@ -30,8 +30,6 @@ from spark_jobs.storage.state_file import (
 )
 
 MAGIC = b"WAIT"
-STRETCH_OFFSETS = 1 << 20
-"""Offsets of one stretch: at most as many batches."""
 _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qbii")
 

@@ -14,8 +14,10 @@ CONSUMER_OFFSETS = Contract(
         Column("offset", pa.int64(), "the next offset that the group will read"),
         Column("leader_epoch", pa.int32(), "leader epoch of the record before; -1 if unknown"),
         Column("metadata", pa.string(), "what the consumer noted with it"),
-        Column("commit_timestamp", pa.int64(), "when it was committed, ms since 1970"),
-        Column("expire_timestamp", pa.int64(), "when it expires, ms since 1970; -1 by the broker's own rule"),
+        Column("commit_timestamp", pa.int64(), "when it was committed", is_time=True),
+        Column(
+            "expire_timestamp", pa.int64(), "when it expires; none by the broker's own rule", is_time=True
+        ),
         Column("pending", pa.bool_(), "waits for the end of its transaction, so it does not count yet"),
         Column("producer_id", pa.int64(), "producer of the transaction; -1 outside of any"),
         Column("record_offset", pa.int64(), "offset of the record in __consumer_offsets"),

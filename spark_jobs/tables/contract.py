@@ -6,15 +6,24 @@ from functools import cached_property
 
 import pyarrow as pa
 
+TIMESTAMP = pa.timestamp("us", "UTC")
+"""Iceberg's `timestamptz`; Kafka's timestamps have milliseconds."""
+FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS = -62_135_596_800_000, 253_402_300_799_999
+"""From 0001-01-01 to the end of 9999-12-31, the range of timestamps that every engine can read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `meaning` is a sentence for the person who queries it, with the unit where there is one."""
+    """One column; `meaning` is a sentence for the person who queries it, with the unit where there is one.
+
+    A column that `is_time` holds ms since 1970, -1 for none; published tables have it as a timestamp.
+    """
 
     name: str
     type: pa.DataType
     meaning: str
     nullable: bool = False
+    is_time: bool = False
 
 
 LABEL = pa.dictionary(pa.int32(), pa.string())

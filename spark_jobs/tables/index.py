@@ -1,4 +1,7 @@
-"""`index`: one row per batch that staged objects hold, as its 61-byte header says (facts §1.3)."""
+"""`index`: one row per batch that staged objects hold, as its 61-byte header says (facts §1.3).
+
+Only for captures of compacted topics it also says something of the records (facts §2.11).
+"""
 
 from typing import Any
 
@@ -16,8 +19,8 @@ HEADER_COLUMNS: tuple[Column, ...] = (
     Column("crc", pa.uint32(), "checksum as written in the header"),
     Column("attributes", pa.int16(), "codec, timestamp type, transactional, control and delete-horizon bits"),
     Column("last_offset_delta", pa.int32(), "last offset and last sequence minus the first"),
-    Column("base_timestamp", pa.int64(), "timestamp that record deltas count from, in ms since 1970"),
-    Column("max_timestamp", pa.int64(), "largest record timestamp, or the log append time, in ms since 1970"),
+    Column("base_timestamp", pa.int64(), "timestamp that record deltas count from", is_time=True),
+    Column("max_timestamp", pa.int64(), "largest record timestamp, or the log append time", is_time=True),
     Column("producer_id", pa.int64(), "-1 without a producer id"),
     Column("producer_epoch", pa.int16(), "-1 without a producer id"),
     Column("base_sequence", pa.int32(), "sequence of the first record; -1 for none"),
@@ -51,6 +54,13 @@ is a quarter of the time, against dictionaries and zstd half of it, for a tenth 
 INDEX = Contract(
     name="index",
     meaning="Every batch of the staged objects, and every stretch of bytes that is none.",
-    columns=HEADER_COLUMNS,
+    columns=(
+        *HEADER_COLUMNS,
+        Column(
+            "records_without_key",
+            pa.int32(),
+            "records without a key; counted in captures of compacted topics, 0 elsewhere",
+        ),
+    ),
     key=("object_order", "position"),
 )

@@ -3,6 +3,7 @@
 from spark_jobs.tables.consumer_offsets import CONSUMER_OFFSETS
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.expectation_results import EXPECTATION_RESULTS
+from spark_jobs.tables.gaps import GAPS
 from spark_jobs.tables.judged_batches import JUDGED_BATCHES
 from spark_jobs.tables.producers import PRODUCERS
 from spark_jobs.tables.published import published
@@ -16,6 +17,7 @@ OWN_TABLES: dict[str, Contract] = {
         JUDGED_BATCHES,
         CONSUMER_OFFSETS,
         EXPECTATION_RESULTS,
+        GAPS,
         PRODUCERS,
         QUARANTINE,
         TRANSACTIONS,

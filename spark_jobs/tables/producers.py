@@ -14,7 +14,7 @@ PRODUCERS = Contract(
         Column("producer_epoch", pa.int32(), "its newest epoch on the partition"),
         Column("last_sequence", pa.int32(), "sequence of its last record; null before its first batch", True),
         Column("last_offset", pa.int64(), "offset of its last record; null before its first batch", True),
-        Column("last_timestamp", pa.int64(), "timestamp of its last batch or marker, in ms since 1970"),
+        Column("last_timestamp", pa.int64(), "timestamp of its last batch or marker", is_time=True),
         Column("coordinator_epoch", pa.int32(), "epoch of the coordinator of its last marker; -1 for none"),
         Column("txn_first_offset", pa.int64(), "where its open transaction begins; null for none", True),
     ),

@@ -2,9 +2,8 @@
 
 import pyarrow as pa
 
-from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.contract import TIMESTAMP, Column, Contract
 from spark_jobs.tables.published import RUN_DATE
-from spark_jobs.tables.table_names import table_name
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
@@ -12,9 +11,20 @@ HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
 RECORD_COLUMNS: tuple[Column, ...] = (
     Column("partition", pa.int32(), "partition of the topic"),
     Column("offset", pa.int64(), "offset in the partition"),
-    Column("timestamp", pa.int64(), "in ms since 1970; -1 for none"),
+    Column(
+        "timestamp",
+        TIMESTAMP,
+        "the record's timestamp, in whole milliseconds; null for none, or if timestamp_out_of_range has it",
+        True,
+    ),
     Column(
         "timestamp_type", pa.string(), "CreateTime, LogAppendTime, or NoTimestampType of the oldest format"
+    ),
+    Column(
+        "timestamp_out_of_range",
+        pa.int64(),
+        "the record's timestamp in ms since 1970 where it is outside the years 1 to 9999; else null",
+        True,
     ),
     Column("key", pa.binary(), "the key's bytes; null is not the same as empty", True),
     Column("value", pa.binary(), "the value's bytes; null marks a deleted key in a compacted topic", True),
@@ -31,10 +41,10 @@ RECORD_COLUMNS: tuple[Column, ...] = (
 RECORD_KEY = ("partition", "offset")
 
 
-def records_contract(topic: str, of_values: tuple[Column, ...] = ()) -> Contract:
-    """The table of `topic`; `of_values` are columns that its values are declared to hold."""
+def records_contract(topic: str, name: str, of_values: tuple[Column, ...] = ()) -> Contract:
+    """The table `name` of `topic`; `of_values` are columns that its values are declared to hold."""
     return Contract(
-        name=table_name(topic),
+        name=name,
         meaning=f"Committed records of the topic {topic}, each exactly once.",
         columns=(*RECORD_COLUMNS, *of_values),
         key=RECORD_KEY,

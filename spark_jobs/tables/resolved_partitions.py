@@ -32,6 +32,7 @@ RESOLVED_PARTITIONS = Contract(
         Column("held_batches", pa.int64(), "batches left for a later night"),
         Column("unsettled", pa.int64(), "transactions that something is still to come of"),
         Column("marked_until", pa.int64(), "time of the newest marker, ms since 1970", True),
+        Column("marked_offset", pa.int64(), "offset of the newest marker", True),
         Column("has_markers", pa.bool_(), "false for captures of producers alone, without a coordinator"),
         Column("waiting", pa.string(), "SHA-256 of the file that says what waits"),
     ),

@@ -13,7 +13,7 @@ TABLE_FILES = Contract(
     meaning="Every file that is to become part of a published table.",
     columns=(
         Column("namespace", pa.string(), "namespace of the table"),
-        Column("table", pa.string(), "name of the table"),
+        Column("table", pa.string(), "name of the table; of a topic's, which `publish` names, its folder"),
         Column(
             "topic", pa.string(), "topic whose records the table holds; null for Onceover's own tables", True
         ),

@@ -47,6 +47,7 @@ TIMELINE_FILES = Contract(
         Column("file", pa.string(), "file of the table `timelines`, below the folder of the step rebuild"),
         Column("fold", pa.string(), "SHA-256 of the whole fold, settled transactions included"),
         Column("rows", pa.int64(), "rows of the file"),
+        Column("newest_timestamp", pa.int64(), "time of its newest record, ms since 1970; -1 if not known"),
     ),
     key=("partition",),
 )

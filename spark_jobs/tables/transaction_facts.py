@@ -10,6 +10,8 @@ TRANSACTION_FACTS = Contract(
     columns=(
         Column("file", pa.string(), "path below the folder of the step resolve"),
         Column("transactions", pa.int64(), "transactions in the file"),
+        Column("batches", pa.int64(), "batches of the transactions"),
+        Column("undecided_batches", pa.int64(), "those whose outcome the sources do not tell"),
         Column("torn_transactions", pa.int64(), "those that are published on some of their partitions only"),
         Column("shared_producer_ids", pa.int64(), "producer ids that several transactional ids claim"),
         Column("examples", pa.string(), "some of both; empty without any"),

@@ -23,9 +23,9 @@ TRANSACTIONS = Contract(
         Column("transaction_version", pa.int16(), "2 if its client speaks TV2, else 0", True),
         Column("transaction_timeout_ms", pa.int32(), "its timeout", True),
         Column(
-            "start_timestamp", pa.int64(), "when the coordinator began it, else its first batch; ms", True
+            "start_timestamp", pa.int64(), "when the coordinator began it, else its first batch", True, True
         ),
-        Column("end_timestamp", pa.int64(), "when it was decided, ms since 1970; null while it is not", True),
+        Column("end_timestamp", pa.int64(), "when it was decided; null while it is not", True, True),
         Column(
             "partitions_expected", _NAMES, "partitions that the coordinator lists, as topic-partition", True
         ),
@@ -35,9 +35,26 @@ TRANSACTIONS = Contract(
         Column("records", pa.int64(), "records in them"),
         Column("first_offsets", pa.list_(pa.int64()), "where it begins on each of the partitions found"),
         Column("coordinator_epochs", pa.list_(pa.int32()), "epochs of the coordinators that worked on it"),
-        Column("age_ms", pa.int64(), "time since its last batch, while it is undecided", True),
+        Column(
+            "age_ms",
+            pa.int64(),
+            "time from its last batch to the newest time that the copies show, while it is undecided",
+            True,
+        ),
         Column("held_back", pa.int64(), "offsets that readers cannot reach because of it"),
-        Column("abort_commands", _NAMES, "what an operator would type to end a hanging one"),
+        Column(
+            "abort_commands",
+            _NAMES,
+            "how to end a hanging one: the check to run first, the command, and what it destroys",
+        ),
+        Column(
+            "coordinator_time",
+            pa.int64(),
+            "time that the copy of its coordinator's log reaches, while it is undecided",
+            True,
+            True,
+        ),
+        Column("data_time", pa.int64(), "time that the copies of its partitions reach; likewise", True, True),
     ),
     key=("producer_id", "producer_epoch", "start_timestamp"),
 )

@@ -1,4 +1,4 @@
-"""`unreadable`: committed batches whose header and checksum are right, and whose records are not."""
+"""`unreadable`: committed batches of which records are not published: undecodable, or with unfit values."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from spark_jobs.tables.contract import Column, Contract
 
 UNREADABLE = Contract(
     name="unreadable",
-    meaning="Batches that were accepted by their headers, but hold no records that can be decoded.",
+    meaning="Batches accepted by their headers, of which some or all records are not published.",
     columns=(
         Column("topic", pa.string(), "topic of the batch"),
         Column("partition", pa.int32(), "partition of the batch"),

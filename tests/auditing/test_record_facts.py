@@ -23,15 +23,21 @@ def _rows(*rows: dict[str, int]) -> RecordColumns:
     plain = {
         "partition": 0,
         "offset": 0,
-        "timestamp": 1500,
+        "timestamp": 1_500_000,
         "producer_id": -1,
         "producer_epoch": -1,
         "sequence": -1,
     }
     return RecordColumns._make(
-        read_only([(plain | row)[name] for row in rows], RECORDS.schema.field(name).type.to_pandas_dtype())
-        for name in RecordColumns._fields
+        read_only([(plain | row)[name] for row in rows], _types()[name]) for name in RecordColumns._fields
     )
+
+
+def _types() -> dict[str, Any]:
+    kinds = {field.name: field.type for field in RECORDS.schema}
+    return {name: kinds[name].to_pandas_dtype() for name in RecordColumns._fields if name != "timestamp"} | {
+        "timestamp": np.int64
+    }
 
 
 def _facts(*parts: RecordColumns) -> Any:
@@ -54,7 +60,8 @@ def test_an_offset_that_does_not_grow_is_disorder(offset: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "strange"), [(999, 1), (1000, 0), (2000, 0), (2001, 1), (-1, 0), (-2, 1)]
+    ("timestamp", "strange"),
+    [(999_000, 1), (1_000_000, 0), (2_000_000, 0), (2_001_000, 1), (-1, 0), (-2000, 1), (2**63 - 1, 1)],
 )
 def test_timestamps_are_within_bounds_or_absent(timestamp: int, strange: int) -> None:
     assert _facts(_rows({"timestamp": timestamp}))["strange_timestamps"] == strange

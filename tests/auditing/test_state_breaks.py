@@ -52,6 +52,25 @@ def test_a_log_does_not_shrink_and_ends_where_admit_says(lake: FileStore) -> Non
 
 
 @pytest.mark.parametrize(
+    ("handed_on", "taken_up", "after", "breaks"),
+    [
+        ("", "", "", 0),
+        ("", "B", "B", 0),
+        ("A", "A", "A", 0),
+        ("A", "B", "B", 1),
+        ("A", "A", "B", 1),
+        ("A", "", "", 1),
+    ],
+)
+def test_a_known_topic_id_stays(
+    lake: FileStore, handed_on: str, taken_up: str, after: str, breaks: int
+) -> None:
+    ids = {"": "", "A": "25SNuNZhRx2La2_fVdm_UQ", "B": "Q6qNlyVoRc-LPQhzkpBTGA"}
+    before, start = replace(BEFORE, topic_id=ids[handed_on]), replace(BEFORE, topic_id=ids[taken_up])
+    assert _breaks(lake, before, start, replace(AFTER, topic_id=ids[after])) == breaks
+
+
+@pytest.mark.parametrize(
     "states",
     [
         StateDigests(handed_on="ab" * 32),

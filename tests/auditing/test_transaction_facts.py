@@ -17,13 +17,21 @@ RANGES = (
 
 
 def _transaction(
-    places: dict[str, int], *, producer: int = 7, owner: str | None = "shop", outcome: str = "committed"
+    places: dict[str, int],
+    *,
+    producer: int = 7,
+    owner: str | None = "shop",
+    outcome: str = "committed",
+    evidence: tuple[str, ...] = ("marker",),
+    batches: int = 1,
 ) -> dict[str, Any]:
     return {
         "transactional_id": owner,
         "producer_id": producer,
         "producer_epoch": 0,
         "outcome": outcome,
+        "evidence": list(evidence),
+        "batches": batches,
         "partitions_found": list(places),
         "first_offsets": list(places.values()),
     }
@@ -41,6 +49,20 @@ def facts(tmp_path: Path) -> Any:
         )
 
     return count
+
+
+def test_batches_of_transactions_whose_end_the_sources_do_not_tell_are_counted(facts: Any) -> None:
+    found = facts(
+        _transaction({"orders-0": 10}, batches=1),
+        _transaction({"orders-0": 20}, batches=2, outcome="aborted"),
+        _transaction({"orders-0": 30}, batches=4, outcome="ongoing", evidence=("coordinator",)),
+        _transaction({"orders-0": 40}, batches=8, outcome="hanging", evidence=("no coordinator entry",)),
+        _transaction({"orders-0": 50}, batches=16, outcome="ambiguous", evidence=("several fit",)),
+        _transaction({"orders-0": 60}, batches=32, outcome="conflict", evidence=("contradiction", "marker")),
+        _transaction({"orders-0": 70}, batches=64, outcome="ongoing", evidence=("x", "no coordinator log")),
+        _transaction({"orders-0": 80}, batches=128, outcome="ongoing", evidence=()),
+    )
+    assert (found["batches"], found["undecided_batches"]) == (255, 16 + 32 + 64)
 
 
 def test_a_transaction_is_whole_if_all_or_none_of_its_partitions_are_published(facts: Any) -> None:

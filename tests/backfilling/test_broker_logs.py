@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.relocate import relocate
 from tests.backfilling.lakes import backfill, chain_of, night, plan, speaking, whys
 from tests.steps.admitted import ORDERS
 from tests.steps.batches import batch
@@ -31,7 +32,9 @@ def three_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lake(three_nights: Path, tmp_path: Path) -> Place:
-    return place_at(shutil.copytree(three_nights, tmp_path / "place"), CONFIG)
+    place = place_at(shutil.copytree(three_nights, tmp_path / "place"), CONFIG)
+    relocate(place.settings)
+    return place
 
 
 def _ends(place: Place) -> list[int]:

@@ -11,6 +11,7 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.relocate import relocate
 from spark_jobs.run import run_night
 from spark_jobs.storage.chain import take_back
 from spark_jobs.storage.ledger import RunStatus, list_runs
@@ -58,7 +59,9 @@ def four_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def lake(four_nights: Path, tmp_path: Path) -> Place:
     """A copy of the four nights; to a store its objects are other versions with the same bytes."""
-    return place_at(shutil.copytree(four_nights, tmp_path / "place"))
+    place = place_at(shutil.copytree(four_nights, tmp_path / "place"))
+    relocate(place.settings)
+    return place
 
 
 def _ids(place: Place) -> list[str]:

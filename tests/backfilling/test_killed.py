@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.flow import Step
+from spark_jobs.relocate import relocate
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from tests.backfilling.lakes import backfill, chain_of, night, tables
 from tests.steps.batches import batch
@@ -62,6 +63,8 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     original = _lake(directory / "original", Step.ADMIT, 3).directory
     names = ["undisturbed", *(f"lake-{number}" for number in range(len(DEATHS)))]
     files = {name: shutil.copytree(original, directory / name) / CONFIG for name in names}
+    for name in names:
+        relocate(place_at(directory / name, SHARED).settings)
     lines = [f"{files['undisturbed']} (?!) 0 -"]
     for number, (pattern, count, moment) in enumerate(DEATHS):
         file = files[f"lake-{number}"]

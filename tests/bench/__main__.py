@@ -22,6 +22,7 @@ from tests.bench.room import FULL, HOME, QUICK, Room, Row, Volume, save, saved
 SECTIONS = (
     "floor",
     "onceover",
+    "whole_runs",
     "verdicts",
     "growth",
     "knobs",

@@ -54,7 +54,7 @@ def _commit(room: Room, files: int) -> Row:
 
 
 def _target(folder: Path, files: int) -> TableTarget:
-    contract = records_contract("orders")
+    contract = records_contract("orders", "orders")
     paths = _link(folder, contract.schema, files)
     return TableTarget(
         namespace="topics",
@@ -67,6 +67,7 @@ def _link(folder: Path, schema: pa.Schema, files: int) -> list[Path]:
     folder.mkdir(parents=True)
     row = {
         "partition": 0, "offset": 0, "timestamp": 0, "timestamp_type": "CreateTime",
+        "timestamp_out_of_range": None,
         "key": b"k", "value": b"v", "headers": [], "producer_id": 1, "producer_epoch": 0, "sequence": 0,
         "transactional_id": None, "partition_leader_epoch": 0, "run_date": DAY,
     }  # fmt: skip

@@ -85,6 +85,12 @@ def own_cpu_seconds() -> float:
     return times.user + times.system
 
 
+def own_read_bytes() -> int:
+    """Asked for by reads of this process."""
+    found = usage_of(os.getpid())
+    return found.read_bytes if found else 0
+
+
 @dataclass
 class Watched:
     """Looks now and then at the processes below this one and remembers each, also after its end."""
@@ -92,10 +98,11 @@ class Watched:
     seen: dict[int, Usage] = field(default_factory=dict)
     before: dict[int, Usage] = field(default_factory=dict)
     own_seconds: float = 0.0
+    own_read: int = 0
 
     def __enter__(self) -> Self:
         self.before = {each.pid: each for each in descendants()}
-        self.own_seconds = own_cpu_seconds()
+        self.own_seconds, self.own_read = own_cpu_seconds(), own_read_bytes()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -106,6 +113,7 @@ class Watched:
         self._thread.join()
         self._look()
         self.own_seconds = own_cpu_seconds() - self.own_seconds
+        self.own_read = own_read_bytes() - self.own_read
 
     def cpu_seconds(self) -> float:
         """Of this process and all below it, while they were watched."""
@@ -117,9 +125,14 @@ class Watched:
         """Spark's Python workers."""
         return [each for each in self.seen.values() if "pyspark.daemon" in each.command]
 
-    def workers_read(self) -> int:
-        """Bytes that workers have read while they were watched."""
-        return int(sum(each.read_bytes - self._before(each, "read_bytes") for each in self.workers()))
+    def bytes_read(self) -> int:
+        """Bytes that this process and the workers have read while they were watched."""
+        workers = sum(each.read_bytes - self._before(each, "read_bytes") for each in self.workers())
+        return int(workers) + self.own_read
+
+    def workers_wrote(self) -> int:
+        """Bytes that workers have written to files and pipes while they were watched."""
+        return int(sum(each.written_bytes - self._before(each, "written_bytes") for each in self.workers()))
 
     def most_megabytes(self, word: str) -> int:
         """The most that one process with `word` in its command has held."""

@@ -2,20 +2,28 @@
 
 Batches of 16 to 64 KB (uncompressed) with values of 200 bytes, one transaction in ten aborted, one batch in
 twenty sent twice, markers in the capture, an epoch per transaction. The same bytes every time; the codecs
-differ in nothing but compression.
+differ in nothing but compression. Without markers, the coordinator's log beside the capture has the outcomes.
 """
 
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import google_crc32c
 
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.record_batch import CRC_OFFSET, CRC_START, Codec
+from spark_jobs.protocol.coordinator_log import (
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+    write_key,
+    write_value,
+)
+from spark_jobs.protocol.record_batch import CRC_OFFSET, CRC_START, Codec, assign_offset
 from spark_jobs.protocol.records import Record
 from tests.bench.night_data import NOON
 
@@ -27,6 +35,7 @@ POOL = 128
 PRODUCERS = 16
 """On every partition, in turn."""
 BATCHES_PER_TRANSACTION = 5
+TURN_MS = 20
 OBJECT_BYTES = 64 * 2**20
 _TIMES, _PRODUCER = struct.Struct(">qq"), struct.Struct(">qhi")
 _TIMES_AT, _PRODUCER_AT = 27, 43
@@ -39,10 +48,12 @@ class Mix:
     records: int = 10_000_000
     partitions: int = 8
     codec: Codec = Codec.LZ4
+    markers: bool = True
 
     @property
     def name(self) -> str:
-        return f"{self.codec.name.lower()}-{self.records}-{self.partitions}"
+        name = f"{self.codec.name.lower()}-{self.records}-{self.partitions}"
+        return name if self.markers else f"{name}-unmarked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +67,24 @@ def write_mix(root: Path, mix: Mix) -> Path:
     capture = root / mix.name / "capture"
     done = root / mix.name / "_written"
     if not done.exists():
-        pool = _pool(mix.codec)
+        pool, epochs = _pool(mix.codec), []
         for partition in range(mix.partitions):
             directory = capture / "dt=2024-05-01" / f"orders-{partition}"
             directory.mkdir(parents=True, exist_ok=True)
-            _write_objects(directory, _batches(pool, partition, mix.records // mix.partitions))
+            batches = _Batches(pool, partition, mix.records // mix.partitions, markers=mix.markers)
+            _write_objects(directory, iter(batches))
+            epochs.append(batches.epochs)
+        if not mix.markers:
+            directory = coordinator_of(capture) / "__transaction_state-0"
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / f"{0:020d}.log").write_bytes(b"".join(_coordinator(epochs)))
         done.touch()
     return capture
+
+
+def coordinator_of(capture: Path) -> Path:
+    """The log directory with the coordinator's log of a capture without markers."""
+    return capture.with_name("coordinator")
 
 
 def objects_of(capture: Path) -> list[Path]:
@@ -87,16 +109,75 @@ def _write_objects(directory: Path, batches: Iterator[bytes]) -> None:
         (directory / f"{number:04d}").write_bytes(b"".join(held))
 
 
-def _batches(pool: list[_Template], partition: int, records: int) -> Iterator[bytes]:
+class _Batches:
     """Transactions of all producers side by side, until there are enough records, all of them ended."""
-    chance, clock, epoch = random.Random(partition), NOON, 0
-    while records > 0:
-        for turn in range(BATCHES_PER_TRANSACTION):
-            yield from _turn(pool, chance, partition=partition, epoch=epoch, turn=turn, clock=clock)
-            clock += 20
-            records -= sum(_pick(pool, partition, epoch, turn, each).records for each in range(PRODUCERS))
-        yield from (_marker(partition, producer, epoch, clock) for producer in range(PRODUCERS))
-        epoch += 1
+
+    def __init__(self, pool: list[_Template], partition: int, records: int, *, markers: bool) -> None:
+        self._pool, self._partition, self._records, self._markers = pool, partition, records, markers
+        self.epochs = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        pool, partition, records = self._pool, self._partition, self._records
+        chance, clock = random.Random(partition), NOON
+        while records > 0:
+            epoch = self.epochs
+            for turn in range(BATCHES_PER_TRANSACTION):
+                yield from _turn(pool, chance, partition=partition, epoch=epoch, turn=turn, clock=clock)
+                clock += TURN_MS
+                records -= sum(_pick(pool, partition, epoch, turn, each).records for each in range(PRODUCERS))
+            if self._markers:
+                yield from (_marker(partition, producer, epoch, clock) for producer in range(PRODUCERS))
+            self.epochs += 1
+
+
+def _coordinator(epochs: list[int]) -> Iterator[bytes]:
+    """Three records for each transaction: it begins, is decided, is complete; `epochs` by partition."""
+    offset = 0
+    for epoch in range(max(epochs)):
+        own = [p for p, count in enumerate(epochs) if epoch < count]
+        states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        for state in states:
+            records = [
+                _entry(partition, producer, epoch, state)
+                for partition in own
+                for producer in range(PRODUCERS)
+            ]
+            numbered = [replace(record, offset_delta=delta) for delta, record in enumerate(records)]
+            batch = build_batch(records=numbered, base_timestamp=NOON)
+            yield assign_offset(batch, base_offset=offset, partition_leader_epoch=0)
+            offset += len(records)
+
+
+def _entry(partition: int, producer: int, epoch: int, state: TransactionState) -> Record:
+    """A record of the coordinator's log; from the decision on the epoch is the next one (facts §3)."""
+    is_open = state is TransactionState.ONGOING
+    start = NOON + epoch * BATCHES_PER_TRANSACTION * TURN_MS
+    end = start + BATCHES_PER_TRANSACTION * TURN_MS
+    listed = TopicPartitions(topic="orders", partition_ids=(partition,))
+    value = TransactionLogValue(
+        producer_id=_producer_id(partition, producer),
+        producer_epoch=epoch if is_open else epoch + 1,
+        transaction_timeout_ms=60_000,
+        transaction_status=state if is_open or not _is_aborted(epoch, producer) else _ABORTED[state],
+        transaction_partitions=() if state.is_complete else (listed,),
+        transaction_last_update_timestamp_ms=start if is_open else end,
+        transaction_start_timestamp_ms=start,
+        client_transaction_version=2,
+    )
+    transactional_id = f"orders-{_producer_id(partition, producer)}"
+    return Record(
+        key=write_key(TransactionLogKey(transactional_id=transactional_id)), value=write_value(value)
+    )
+
+
+_ABORTED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_COMMIT: TransactionState.COMPLETE_ABORT,
+}
+
+
+def _is_aborted(epoch: int, producer: int) -> bool:
+    return (epoch * PRODUCERS + producer) % 10 == 0
 
 
 def _turn(
@@ -136,7 +217,7 @@ def _stamp(template: bytes, producer_id: int, epoch: int, sequence: int, clock: 
 
 
 def _marker(partition: int, producer: int, epoch: int, clock: int) -> bytes:
-    aborted = (epoch * PRODUCERS + producer) % 10 == 0
+    aborted = _is_aborted(epoch, producer)
     return write_marker(
         base_offset=0,
         partition_leader_epoch=0,

@@ -1,4 +1,4 @@
-"""A night through Onceover's own steps in a fresh lake, watched from outside."""
+"""A run through Onceover's own steps in a fresh lake, watched from outside."""
 
 import tempfile
 import time
@@ -11,12 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from spark_jobs.config.load import parse_settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.accepted_logs import accepted_logs, write_log
 from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.ledger import Ledger, LedgerLine, StepLine
 from spark_jobs.storage.mapping import can_map
 from spark_jobs.storage.object_store import ObjectStore
@@ -38,14 +40,20 @@ sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightMeasured:
-    """One night from `index` to its end."""
+    """One run from `index` to its end; `whole_seconds` has `stage`, too.
+
+    `read_bytes` are all that driver and workers have read or mapped, `stage` included. `moved_bytes` are what
+    workers have written for others to read: all that they wrote but the files of tables and of the accepted
+    log, and what Spark has shuffled.
+    """
 
     seconds: float
+    whole_seconds: float
     cpu_seconds: float
     steps: dict[str, float]
     counts: dict[str, dict[str, int]]
     read_bytes: int
-    shuffled_bytes: int
+    moved_bytes: int
     worker_megabytes: int
     driver_megabytes: int
     jvm_megabytes: int
@@ -56,7 +64,8 @@ class NightMeasured:
         return {
             **{f"{step} s": seconds for step, seconds in self.steps.items()},
             "read bytes": self.read_bytes,
-            "shuffled bytes": self.shuffled_bytes,
+            "moved bytes": self.moved_bytes,
+            "whole s": self.whole_seconds,
             "worker MB": self.worker_megabytes,
             "driver MB": self.driver_megabytes,
             "JVM MB": self.jvm_megabytes,
@@ -72,29 +81,42 @@ def run_measured(
     scratch: Path,
     keep_log: Path | None = None,
 ) -> NightMeasured:
-    """Run the night whose objects lie below `source`; `keep_log` is where its accepted log is wanted."""
+    """Run the date whose objects lie below `source`; `keep_log` is where its accepted log is wanted."""
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lake-", dir=scratch) as lake:
         settings = parse_settings(config.format(lake=lake, source=source), name="bench.yaml", base=scratch)
-        shuffled = shuffled_bytes(spark)
-        with Watched() as watched:
-            outcome = run_night(settings, DAY, until=until, spark=spark, narrator=quiet_narrator())
-            ended = time.time()
-        line = Ledger(open_lake(settings)).read(outcome.run_id)
-        assert line is not None
-        if keep_log is not None:
-            _keep_log(open_lake(settings), keep_log)
-        return NightMeasured(
-            seconds=ended - _began(line),
-            cpu_seconds=watched.cpu_seconds(),
-            steps={str(step.step): seconds_of(step) for step in line.steps},
-            counts={str(step.step): step.counts for step in line.steps},
-            read_bytes=watched.workers_read() + _looked_at(line),
-            shuffled_bytes=shuffled_bytes(spark) - shuffled,
-            worker_megabytes=watched.most_megabytes("pyspark.daemon"),
-            driver_megabytes=own_peak_megabytes(),
-            jvm_megabytes=watched.most_megabytes("org.apache.spark"),
-        )
+        return measured_run(settings, spark, until=until, keep_log=keep_log)
+
+
+def measured_run(
+    settings: Settings,
+    spark: Spark,
+    *,
+    day: date = DAY,
+    until: Step = Step.PUBLISH,
+    keep_log: Path | None = None,
+) -> NightMeasured:
+    """Run `day` in the lake of `settings`, whatever is there already."""
+    shuffled = shuffled_bytes(spark)
+    with Watched() as watched:
+        outcome = run_night(settings, day, until=until, spark=spark, narrator=quiet_narrator())
+        ended = time.time()
+    line = Ledger(open_lake(settings)).read(outcome.run_id)
+    assert line is not None
+    if keep_log is not None:
+        _keep_log(open_lake(settings), keep_log)
+    return NightMeasured(
+        seconds=ended - _began(line, Step.INDEX),
+        whole_seconds=ended - _began(line, Step.STAGE),
+        cpu_seconds=watched.cpu_seconds(),
+        steps={str(step.step): seconds_of(step) for step in line.steps},
+        counts={str(step.step): step.counts for step in line.steps},
+        read_bytes=watched.bytes_read() + _looked_at(line),
+        moved_bytes=_moved(watched, open_lake(settings), line) + shuffled_bytes(spark) - shuffled,
+        worker_megabytes=watched.most_megabytes("pyspark.daemon"),
+        driver_megabytes=own_peak_megabytes(),
+        jvm_megabytes=watched.most_megabytes("org.apache.spark"),
+    )
 
 
 def quiet_narrator() -> Narrator:
@@ -106,9 +128,15 @@ def seconds_of(step: StepLine) -> float:
     return (finished - started).total_seconds()
 
 
-def _began(line: LedgerLine) -> float:
-    index = next(step for step in line.steps if step.step is Step.INDEX)
-    return datetime.fromisoformat(index.started_at).timestamp()
+def _began(line: LedgerLine, step: Step) -> float:
+    found = next(each for each in line.steps if each.step is step)
+    return datetime.fromisoformat(found.started_at).timestamp()
+
+
+def _moved(watched: Watched, lake: ObjectStore, line: LedgerLine) -> int:
+    """What workers wrote beside the tables and the accepted log, which `materialise` writes."""
+    kept = sum(found.size for found in lake.list(step_key(line.run_id, Step.MATERIALISE)))
+    return max(watched.workers_wrote() - kept, 0)
 
 
 def _looked_at(line: LedgerLine) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.spark_session import Spark
-from tests.bench import growth, knobs, onceover
+from tests.bench import growth, knobs, onceover, whole_runs
 from tests.bench.__main__ import SECTIONS, parse, volume_of
 from tests.bench.floor import run_floor
 from tests.bench.live_broker import consumer_row
@@ -44,6 +44,19 @@ def test_a_night_has_aborted_transactions_and_duplicates(room: Room, published: 
     log = onceover.broker_log_night(room, Codec.LZ4)
     assert log.records == published.records
     assert 0.9 < log.bytes / published.bytes < 0.99
+
+
+def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_on_s3(
+    room: Room, published: Row
+) -> None:
+    rows = {row.title.removeprefix("whole run, "): row for row in whole_runs.measure(room)}
+    again = rows.pop("files, broker-log, next copy")
+    log = rows.pop("files, broker-log")
+    assert {row.records for row in rows.values() if not row.note} == {published.records}
+    assert log.records + again.records == published.records
+    assert all(row.numbers["whole s"] > row.numbers["index s"] for row in rows.values() if not row.note)
+    on_s3 = [row for title, row in rows.items() if "S3" in title and not row.note]
+    assert all("network bytes" in row.numbers for row in on_s3)
 
 
 def test_others_come_to_the_same_records(room: Room, published: Row, spark: Spark) -> None:
@@ -110,7 +123,7 @@ def test_data_is_written_once(room: Room) -> None:
 
 def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None:
     floor = Row(title="floor", data="lz4", seconds=2.0, records=100)
-    numbers = {"read bytes": 190.0, "worker MB": 10.0, "shuffled bytes": 0.0, "index s": 1.0}
+    numbers = {"read bytes": 190.0, "worker MB": 10.0, "moved bytes": 1.0, "index s": 1.0}
     night = Row(title="onceover", data="lz4", seconds=2.5, records=100, bytes=100, numbers=numbers)
     nights = [Row(title="files", seconds=s, numbers={"amount": n}) for s, n in ((1.0, 10.0), (5.0, 40.0))]
     for section, rows in {"floor": [floor], "onceover": [night], "growth": nights}.items():

@@ -1,7 +1,7 @@
 """What Onceover believes about partitions, producers and transactions, beside what a broker says."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,11 @@ def differing_offsets(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
 def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
     """What is open and what hangs, against the undecided rows of the newest night's `transactions`."""
     theirs = {each.transactional_id: each for each in facts.transactions if each.state == OPEN_STATE}
-    ours = {row["transactional_id"]: _as_coordinated(row) for row in rows if row["outcome"] == "ongoing"}
+    ours = {
+        row["transactional_id"]: _as_coordinated(row)
+        for row in rows
+        if row["outcome"] == "ongoing" and row["state"] is not None
+    }
     for name in sorted({*theirs, *ours}, key=str):
         if theirs.get(name) != ours.get(name):
             yield f"{name}: broker {theirs.get(name)}, Onceover {ours.get(name)}"
@@ -115,7 +119,9 @@ def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[
         for each in active.values()
         if each.txn_first_offset >= 0 and each.producer_id not in coordinated
     }
-    for where in sorted(hanging ^ set(_hanging(rows))):
+    proven = set(_open(rows, "hanging"))
+    unproven = set(_open((row for row in rows if row["state"] is None), "ongoing"))
+    for where in sorted((hanging - proven - unproven) | (proven - hanging)):
         yield f"{where}: hanging at {'the broker' if where in hanging else 'Onceover'} only"
 
 
@@ -132,9 +138,9 @@ def differing_decisions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str
             yield f"{each.transactional_id}: broker {each}, Onceover {row.get('sentence')}"
 
 
-def _hanging(rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
+def _open(rows: Iterable[Row], outcome: str) -> Iterator[tuple[str, int, int]]:
     for row in rows:
-        if row["outcome"] == "hanging":
+        if row["outcome"] == outcome:
             for partition, offset in zip(row["partitions_found"], row["first_offsets"], strict=True):
                 yield partition, row["producer_id"], offset
 

@@ -1,25 +1,28 @@
 """Copies of a broker's log directory: while it lives, and cut where a snapshot allows it."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from spark_jobs.protocol.log_files import LogFileKind, parse_file_name
+from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
+from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, parse_file_name
 
 METADATA_LOG = "__cluster_metadata-0"
 
 
-def copy_live(data: Path, to: Path) -> Path:
+def copy_live(data: Path, to: Path, *, names: Callable[[str], bool] = bool) -> Path:
     """What a backup finds while the broker goes on: files may vanish, appear and grow meanwhile.
 
-    The coordinators' logs come last: then they know of every transaction that the others have data of.
+    The coordinators' logs come last: then they know of every transaction that the others have data of. With
+    `names` only those are copied, over what is there.
     """
-    to.mkdir(parents=True)
+    to.mkdir(parents=True, exist_ok=True)
     for path in sorted(data.iterdir(), key=lambda path: (path.name.startswith("__"), path.name)):
-        if path.name == METADATA_LOG:
+        if path.name == METADATA_LOG or not names(path.name):
             continue
         if path.is_dir():
-            (to / path.name).mkdir()
+            (to / path.name).mkdir(exist_ok=True)
             for file in sorted(path.iterdir()):
                 _copy_if_there(file, to / path.name / file.name)
         else:
@@ -66,6 +69,8 @@ def cut_behind(copy: Path, to: Path, ends: dict[str, int]) -> dict[str, int]:
 
 
 def _drop_before(directory: Path, start: int) -> None:
+    """As a broker deletes segments: it also moves its oldest leader epoch to where its log begins now."""
+    _begin_epochs_at(directory / LEADER_EPOCH_CHECKPOINT, start)
     for path in directory.iterdir():
         file = parse_file_name(path.name)
         if file is None:
@@ -73,3 +78,15 @@ def _drop_before(directory: Path, start: int) -> None:
         is_snapshot = file.kind is LogFileKind.SNAPSHOT
         if file.offset < start or (is_snapshot and file.offset > start):
             path.unlink()
+
+
+def _begin_epochs_at(checkpoint: Path, start: int) -> None:
+    if not checkpoint.exists():
+        return
+    entries = read_leader_epochs(checkpoint.read_bytes(), source=str(checkpoint))
+    kept = [entry for entry in entries if entry.start_offset > start]
+    before = [entry for entry in entries if entry.start_offset <= start]
+    if before:
+        kept.insert(0, EpochEntry(epoch=before[-1].epoch, start_offset=start))
+    lines = ["0", str(len(kept)), *(f"{entry.epoch} {entry.start_offset}" for entry in kept)]
+    checkpoint.write_text("\n".join(lines) + "\n")

@@ -17,6 +17,7 @@ from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.stores import open_lake
+from tests.broker.judge import INTERNAL_PARTITIONS
 from tests.e2e.tables import Records, by_pyiceberg, own_rows
 from tests.in_process import InProcess
 
@@ -74,11 +75,14 @@ class Lake:
         log(config=self.place / CONFIG, to=directory)
 
 
-def log_lake(place: Path, logs: Path, *, publish: str = "read_committed") -> Lake:
-    """For copies of a broker's log directory at `logs`."""
-    config = (
-        f"lake: lake\npublish: {publish}\nsources: [{{name: broker, kind: broker-log, root: '{logs}'}}]\n"
-    )
+def log_lake(place: Path, logs: Path, *, publish: str = "read_committed", more: str = "") -> Lake:
+    """For copies of a broker's log directory at `logs`; `more` are further lines of the configuration."""
+    config = f"""
+lake: lake
+publish: {publish}
+sources: [{{name: broker, kind: broker-log, root: '{logs}'}}]
+kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}}}
+{more}"""
     return _lake(place, config)
 
 

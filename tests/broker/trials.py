@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
+from tests.broker.judge_trial import judge_trial
+from tests.broker.skew_trial import skew_trial
 from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
 
@@ -20,8 +22,10 @@ Trial = Callable[[Path, int], dict[str, int]]
 TRIALS: dict[str, Trial] = {
     "capture": capture_trial,
     "alone": alone_trial,
+    "skew": skew_trial,
     "upkeep": upkeep_trial,
     "workload": workload_trial,
+    "judge": judge_trial,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.sample_lake import Shown, hostile_lake, sample_lake
+from tests.browser.sample_lake import Shown, copied_lake, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
 from tests.browser.visit import PATIENCE_MS
 
@@ -35,6 +35,11 @@ def sample(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
 @pytest.fixture(scope="session")
 def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return hostile_lake(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="session")
+def copied(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    return copied_lake(tmp_path_factory.mktemp("copied"))
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
 from spark_jobs.storage.stores import open_lake
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import TV2, Cluster, Producer
-from tests.resolving.night_lake import FIRST_DAY, NightLake, end_of_day
+from tests.resolving.night_lake import COPY_TIMES, FIRST_DAY, NightLake, end_of_day
 
 STRICT_AUDIT = """
 audit:
@@ -37,6 +37,12 @@ audit:
   severities: {timestamps_are_in_range: critical}
 """
 FAILED_NIGHT = NIGHTS[-1] + timedelta(days=1)
+COPIED = """
+lake: lake
+sources: [{name: broker, kind: broker-log, root: broker}]
+audit: {severities: {volume_is_as_usual: "off"}}
+"""
+BUSY_TOPIC, IDLE_TOPIC = "busy", "idle"
 PLAIN_TOPIC = "orders"
 HOSTILE_TOPIC = "\"'><script>hacked=1</script>\u202e注文&lt;../.."
 HOSTILE_KEY = "</script><img src=x onerror=hacked=1>\u2028'\""
@@ -72,6 +78,34 @@ def sample_lake(place: Path) -> Shown:
     except AuditFailed:
         return Shown(settings=settings, run_ids=tuple(run_ids))
     raise AssertionError("the third night passed its audit")
+
+
+def copied_lake(place: Path) -> Shown:
+    """Two replicas that are copied twice: between the copies only one of two topics gets a batch."""
+    settings = parse_settings(COPIED, name=CONFIG, base=place)
+    replicas = (place / "broker" / "one", place / "broker" / "two")
+    for replica in replicas:
+        _append(replica / f"{BUSY_TOPIC}-0", 0)
+        _append(replica / f"{IDLE_TOPIC}-0", 0)
+    run_ids = [_run(settings, FIRST_DAY)]
+    for replica in replicas:
+        _append(replica / f"{BUSY_TOPIC}-0", 1)
+    run_ids.append(_run(settings, FIRST_DAY + timedelta(days=1)))
+    return Shown(settings=settings, run_ids=tuple(run_ids))
+
+
+def _append(directory: Path, offset: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    records = [Record(key=b"k", value=b"v")]
+    with (directory / f"{0:020d}.log").open("ab") as log:
+        log.write(
+            build_batch(
+                records=records,
+                base_offset=offset,
+                base_timestamp=end_of_day(0) - 60_000,
+                partition_leader_epoch=0,
+            )
+        )
 
 
 def _one_more_batch(place: Path) -> None:
@@ -119,7 +153,7 @@ def _keyed_records(broker: Path) -> None:
 
 
 def _forgotten_transaction(broker: Path) -> None:
-    """Data in a transaction that the coordinator knows nothing of."""
+    """Data in a transaction that the coordinator knows nothing of, though its log was copied later."""
     data = build_batch(
         records=[Record(value=b"v")],
         base_timestamp=end_of_day(0) - 7_200_000,
@@ -132,6 +166,8 @@ def _forgotten_transaction(broker: Path) -> None:
     file = broker / f"{PLAIN_TOPIC}-2" / "00000000000000000000.log"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
+    times = COPY_TIMES.format(data=f"{FIRST_DAY}T23:59:58Z", coordinator=f"{FIRST_DAY}T23:59:59Z")
+    (broker / "onceover-copy.json").write_text(times)
 
 
 def _rename_topic(run_folder: Path) -> None:

@@ -1,16 +1,27 @@
 """What the pages say is what the published tables hold."""
 
 from collections import Counter
+from datetime import timedelta
 
 import duckdb
 import pytest
 from playwright.sync_api import Browser
 
+from spark_jobs.config.audit import ExpectationName
+from spark_jobs.reporting.table_queries import queries
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.browser.sample_lake import FAILED_NIGHT, FORGOTTEN_PRODUCER, Shown
+from spark_jobs.storage.iceberg.published import topic_tables
+from tests.browser.sample_lake import (
+    BUSY_TOPIC,
+    FAILED_NIGHT,
+    FORGOTTEN_PRODUCER,
+    IDLE_TOPIC,
+    Shown,
+)
 from tests.browser.visit import Visit, visit
 from tests.e2e.tables import Records, own_rows
+from tests.resolving.night_lake import FIRST_DAY
 
 LAST = NIGHTS[-1]
 
@@ -47,7 +58,8 @@ def test_the_overview_tells_of_the_last_published_night(browser: Browser, sample
         assert f"{verdicts['duplicate'] + verdicts['stale_duplicate']} retries" in card(
             seen, "Duplicates caught"
         )
-        assert f"{verdicts['overlap']} overlaps" in card(seen, "Duplicates caught")
+        assert f"{verdicts.total() - verdicts['overlap']:,} batches" in card(seen, "New batches")
+        assert f"{verdicts['overlap']} known from an earlier run" in card(seen, "New batches")
         assert f"{outcomes['committed']} committed, {outcomes['aborted']} aborted" in card(
             seen, "Transactions ended"
         )
@@ -131,8 +143,9 @@ def test_a_night_that_the_audit_stopped_says_why_and_publishes_nothing(
         assert "1 critical expectation failed" in seen.text(".hero pre")
         seen.page.click(".hero a")
         seen.page.wait_for_selector("h1:has-text('Night of')")
-        [failure] = seen.table("1 expectation failed")
+        stale, failure = seen.table("2 expectations failed")
         steps = {row["Step"]: row["Status"].split()[-1] for row in seen.table("The nine steps")}
+    assert "source backup, nothing that no earlier run has read" in stale["Found"]
     assert "topic visits, partition 0" in failure["Found"]
     assert failure["Result"].startswith("✕ failed, critical")
     assert list(steps.values()) == [*["done"] * 6, "failed", "reached", "done"]
@@ -145,6 +158,47 @@ def test_the_strip_names_every_night_with_its_status(browser: Browser, sample: S
         *(f"{night}: published" for night in NIGHTS),
         f"{FAILED_NIGHT}: failed",
     ]
+
+
+def test_overlap_of_copies_is_neither_new_nor_a_duplicate(browser: Browser, copied: Shown) -> None:
+    day = FIRST_DAY + timedelta(days=1)
+    rows = [row for row in own_rows(copied.settings, "batches") if row["run_date"] == day]
+    verdicts = Counter(row["verdict"] for row in rows)
+    assert verdicts["accepted"] == 1
+    assert verdicts["overlap"] > 0
+    with visit(browser, f"file://{copied.directory}/index.html") as seen:
+        assert "1 batches" in card(seen, "New batches")
+        assert f"100 % accepted, and {verdicts['overlap']} known from an earlier" in card(seen, "New batches")
+        assert "0 retries" in card(seen, "Duplicates caught")
+        assert {row["Topic"]: row["Duplicates"] for row in seen.table("Topics with their last")} == {
+            BUSY_TOPIC: "0",
+            IDLE_TOPIC: "0",
+        }
+        seen.go(f"file://{copied.directory}/topic.html")
+        topics = {row["Topic"]: row for row in seen.table("Topics of the last")}
+    assert {name: (row["New batches"], row["Duplicates"]) for name, row in topics.items()} == {
+        BUSY_TOPIC: ("1", "0"),
+        IDLE_TOPIC: ("0", "0"),
+    }
+
+
+def test_an_idle_topic_has_no_news(browser: Browser, copied: Shown) -> None:
+    with visit(browser, f"file://{copied.directory}/topic.html") as seen:
+        seen.page.click(f"text={IDLE_TOPIC}")
+        seen.page.wait_for_selector(f"h1:has-text('{IDLE_TOPIC}')")
+        assert f"new batches or records in 1, the last on {FIRST_DAY}." in seen.text("main")
+        seen.go(f"file://{copied.directory}/run.html#run={copied.run_ids[-1]}")
+        assert "Topics without new batches, which had some: idle" in seen.text("main")
+
+
+def test_an_expectation_that_is_off_is_shown_as_off(browser: Browser, copied: Shown) -> None:
+    with visit(browser, f"file://{copied.directory}/run.html#run={copied.run_ids[-1]}") as seen:
+        seen.page.click("summary:has-text('1 expectation off')")
+        [row] = seen.table("Not evaluated, because their severity is off")
+        assert row["Result"] == "○ off"
+        assert "about as many records" in row["Expectation"]
+        seen.go(f"file://{copied.directory}/index.html")
+        assert f"All {len(ExpectationName) - 1} expectations met." in seen.text(".hero")
 
 
 def test_data_docs_are_one_click_away(browser: Browser, sample: Shown) -> None:
@@ -165,3 +219,16 @@ def test_another_run_can_be_chosen_and_the_keyboard_stays_where_it_is(
         seen.page.wait_for_selector(f"h1:has-text('{NIGHTS[0]}')")
         assert sample.run_ids[0] in seen.page.url
         seen.expect("document.activeElement.id == 'chosen-run'")
+
+
+def test_a_topic_s_page_shows_its_table_and_how_to_query_it(browser: Browser, sample: Shown) -> None:
+    tables = {table.topic: table for table in topic_tables(sample.settings)}
+    with visit(browser, f"file://{sample.directory}/topic.html") as seen:
+        seen.page.get_by_role("link", name="orders", exact=True).first.click()
+        seen.page.wait_for_selector("#table")
+        shown = seen.text("section:has(#table)")
+    assert tables["orders"].name in shown
+    assert tables["orders"].location in shown
+    said = queries(sample.settings, tables["orders"])
+    assert said["python"] in shown
+    assert said["spark"] in shown

@@ -14,7 +14,8 @@ FORM = "form.search"
 
 
 def answers(sample: Shown, question: Question) -> list[Answer]:
-    return list(explain(open_lake(sample.settings), question, sample.run_ids[-1]))
+    found = explain(open_lake(sample.settings), question, sample.run_ids[-1])
+    return [answer for answer in found if isinstance(answer, Answer)]
 
 
 def find(seen: Visit, **wished: str) -> list[dict[str, str]]:
@@ -76,7 +77,7 @@ def test_without_a_wish_the_batches_that_were_not_simply_taken_come_first(
 ) -> None:
     with visit(browser, batches) as seen:
         verdicts = [row["Verdict"] for row in seen.table("The first")]
-        assert "All 1,682 batches of the night are here." in seen.text("main")
+        assert "All 1,638 batches of the night are here." in seen.text("main")
     assert verdicts.index("≡ overlap") >= 19
     assert all("accepted" not in verdict for verdict in verdicts[:19])
 

@@ -10,7 +10,7 @@ from spark_jobs.cli import app
 from spark_jobs.protocol.end_txn import TransactionResult
 from tests.protocol.txn_cluster import PARTITIONS, Cluster
 from tests.resolving.night_lake import NightLake
-from tests.resolving.test_resolve_cases import cluster_at, resolve, send, started
+from tests.resolving.test_resolve_cases import MINUTES, cluster_at, pass_time, resolve, send, started
 
 FIRST = PARTITIONS[0]
 
@@ -31,13 +31,17 @@ def call(lake: NightLake, *arguments: str) -> Result:
 
 
 def troubled() -> Cluster:
-    """One committed, one open, and one that its coordinator has forgotten."""
+    """One committed, one open, and one that its coordinator has forgotten; long before the copy."""
     cluster = cluster_at(0)
+    cluster.now -= 30 * MINUTES
     quick, slow, lost = (started(cluster, name) for name in ("quick", "slow\x1b[31m[red]", "lost"))
     send(cluster, quick, FIRST)
     cluster.end(quick, TransactionResult.COMMIT)
     send(cluster, slow, FIRST)
     send(cluster, lost, FIRST)
+    send(cluster, quick, FIRST)
+    cluster.end(quick, TransactionResult.COMMIT)
+    pass_time(cluster, quick, 20 * MINUTES)
     cluster.entries = [entry for entry in cluster.entries if entry.transactional_id != "lost"]
     return cluster
 
@@ -51,12 +55,33 @@ def test_what_is_undecided_is_shown_with_age_burden_and_remedy(lake: NightLake) 
     assert "quick" not in result.stdout
     (slow,) = (line for line in result.stdout.splitlines() if "ongoing" in line)
     assert slow.split()[:2] == ["slow\\x1b[31m[red]", "1000"]
-    assert "2 offsets" in slow
+    assert "4 offsets" in slow
     assert "t-0 from 2" in slow
     assert "the coordinator's log has it as Ongoing" in slow
     (hanging,) = (line for line in result.stdout.splitlines() if " hanging " in line)
-    assert "0:04:59" in hanging
-    assert "kafka-transactions.sh --bootstrap-server localhost:9092 abort --topic t" in result.stdout
+    assert "0:20:00" in hanging
+    (advice,) = (line for line in result.stdout.splitlines() if "abort --topic t" in line)
+    assert advice.startswith(
+        "check first: `kafka-transactions.sh --bootstrap-server localhost:9092 describe-producers --topic t"
+    )
+    assert advice.endswith("discards its records for good, even if a live producer commits them afterwards")
+
+
+def test_a_coordinators_copy_that_is_older_than_the_data_is_shown_with_the_skew(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    live = started(cluster, "live")
+    older = list(cluster.entries)
+    cluster.now += 4000
+    send(cluster, live, FIRST)
+    lake.copy_logs(cluster.logs, older)
+    lake.night(0)
+
+    result = call(lake)
+
+    (line,) = (line for line in result.stdout.splitlines() if "live" in line)
+    assert "coordinator 0:00:04 older" in line
+    assert "undecidable: the coordinator's copy is older than the data" in line
+    assert "kafka-transactions.sh" not in result.stdout
 
 
 def test_all_of_them_are_shown_on_request(lake: NightLake) -> None:

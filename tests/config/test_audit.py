@@ -7,8 +7,11 @@ from spark_jobs.config.yaml_file import InvalidConfig
 from tests.config.test_load import SMALLEST, parse
 
 
-def test_every_expectation_has_a_severity() -> None:
-    assert set(Severities.model_fields) == set(ExpectationName)
+def test_every_expectation_has_a_severity_and_a_sentence() -> None:
+    assert list(Severities.model_fields) == [each.value for each in ExpectationName]
+    for each in ExpectationName:
+        assert AuditSettings().severity(each) is each.default_severity is not Severity.OFF
+        assert each.sentence.endswith(".")
 
 
 def test_a_severity_is_set_by_name_and_the_others_stay() -> None:
@@ -22,7 +25,7 @@ def test_a_severity_is_set_by_name_and_the_others_stay() -> None:
     ("text", "message"),
     [
         ("severities: {volume_as_usual: critical}", "did you mean 'volume_is_as_usual'?"),
-        ("severities: {volume_is_as_usual: fatal}", "allowed: 'critical' or 'warning'"),
+        ("severities: {volume_is_as_usual: fatal}", "allowed: 'critical', 'warning' or 'off'"),
         ("volume_factor: 1", "audit.volume_factor: found 1"),
         ("keys_elsewhere: 2", "audit.keys_elsewhere: found 2"),
         ("history_runs: 0", "audit.history_runs: found 0"),

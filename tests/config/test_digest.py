@@ -22,14 +22,18 @@ def test_the_digest_changes_with_what_decides_verdicts() -> None:
     [
         SMALLEST.replace("lake: lake", "lake: s3://bucket/lake"),
         SMALLEST.replace("root: capture", "root: s3://bucket/capture, immutable: true"),
-        f"{SMALLEST}spark: {{master: 'spark://host:7077', shuffle_partitions: 400}}",
-        f"{SMALLEST}limits: {{range_bytes: 1MiB, worker_memory: 4GiB, stage_threads: 64}}",
+        f"{SMALLEST}spark: {{master: 'spark://host:7077', app_name: other}}",
+        f"{SMALLEST}limits: {{range_bytes: 1MiB, stage_threads: 64}}",
         f"{SMALLEST}audit: {{volume_factor: 9, severities: {{volume_is_as_usual: critical}}}}",
         f"{SMALLEST}s3: {{endpoint_url: 'http://localhost:9000'}}",
     ],
 )
 def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
     assert parse(text).digest == parse(SMALLEST).digest
+
+
+def test_how_many_partitions_the_coordinators_log_has_is_decisive() -> None:
+    assert parse(f"{SMALLEST}kafka: {{transaction_state_partitions: 1}}").digest != parse(SMALLEST).digest
 
 
 def test_the_digest_stays_what_it_was_when_this_was_written() -> None:

@@ -108,6 +108,21 @@ def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
         ),
         (f"{SMALLEST}lak: x\n", "o.yaml:4: lak: unknown key, did you mean 'lake'?"),
         (
+            f"{SMALLEST}limits: {{worker_memory: 1GiB}}\n",
+            (
+                "o.yaml:4: limits.worker_memory: removed in this version: nothing ever read it; remove the"
+                " key, and bound what a task holds by limits.range_bytes and by how many tasks run at once"
+                " (such as spark.master local[2])"
+            ),
+        ),
+        (
+            f"{SMALLEST}spark: {{shuffle_partitions: 16}}\n",
+            (
+                "o.yaml:4: spark.shuffle_partitions: removed in this version: no step shuffles by Spark SQL;"
+                " remove the key, or set spark.sql.shuffle.partitions below spark.conf"
+            ),
+        ),
+        (
             source("topics: {includ: [a]}"),
             "o.yaml:3: sources[0].topics.includ: unknown key, did you mean 'include'?",
         ),
@@ -115,7 +130,7 @@ def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
             f"{SMALLEST}topics: {{orders: {{nonsense: 1}}}}\n",
             (
                 "o.yaml:4: topics.orders.nonsense: unknown key, "
-                "allowed: message_timestamp_type, cleanup_policy, value, fields, required"
+                "allowed: message_timestamp_type, cleanup_policy, gaps, value, fields, required, on_recreate"
             ),
         ),
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dags.parts.backfill_words import as_markdown, backfill_of
+from spark_jobs.airflow.backfill_words import as_markdown, backfill_of
 from spark_jobs.backfilling.request import UnfitRequest
 
 FORM: dict[str, Any] = {

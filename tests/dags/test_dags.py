@@ -23,7 +23,7 @@ HEAVY = {
     "boto3",
     "pyiceberg",
 }
-LIGHT = {"airflow", "croniter", "packaging", "dags", "spark_jobs"}
+LIGHT = {"airflow", "croniter", "packaging", "spark_jobs"}
 
 
 def _census(home: Path, **variables: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_fai
 
 
 def test_a_night_can_be_chosen(nightly: dict[str, Any]) -> None:
-    assert nightly["params"] == ["date"]
+    assert nightly["params"] == ["date", "restage"]
 
 
 def test_a_backfill_is_triggered_by_hand_with_a_form(backfill: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ def test_a_master_that_needs_no_port_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def _spark(home: Path, **variables: str) -> Any:
     """What a task would ask for, in an environment with `variables`."""
-    code = "import json; from dags.parts.night import _spark; print(json.dumps(_spark()))"
+    code = "import json; from spark_jobs.airflow.night import _spark; print(json.dumps(_spark()))"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

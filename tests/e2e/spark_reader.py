@@ -6,6 +6,7 @@ Runs by itself in an environment that has only Spark, of a version that Iceberg'
 import base64
 import json
 import sys
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -41,6 +42,8 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, (bytes, bytearray)):
         return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
     return str(value) if hasattr(value, "isoformat") else value
 
 

@@ -1,5 +1,6 @@
 """The published tables as two engines read them, in the words of a recording's `truth.jsonl`."""
 
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -8,7 +9,7 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.materialising.truth import as_truth, in_order
+from tests.materialising.truth import as_truth, in_order, milliseconds
 
 Records = list[dict[str, Any]]
 
@@ -36,11 +37,16 @@ def by_duckdb(settings: Settings) -> Records:
 
 
 def own_rows(settings: Settings, name: str) -> Records:
-    """The rows of one of Onceover's own tables."""
+    """The rows of one of Onceover's own tables, times in ms since 1970."""
     with open_catalog(settings) as catalog:
         table = catalog.load_table((settings.catalog.namespace, name))
-        rows: Records = table.scan().to_arrow().to_pylist()
-        return rows
+        return [_in_ms(row) for row in table.scan().to_arrow().to_pylist()]
+
+
+def _in_ms(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: milliseconds(value) if isinstance(value, datetime) else value for name, value in row.items()
+    }
 
 
 def _tables(catalog: Catalog, namespace: str) -> list[Table]:

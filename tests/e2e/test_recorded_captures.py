@@ -34,11 +34,13 @@ sources:
   - {{name: gateway, kind: capture, root: capture, dates: dt=%Y-%m-%d, markers: {markers}}}
   - {{name: coordinator, kind: broker-log, root: '{logs}', topics: {{include: [none]}}}}
 kafka: {{transaction_version: {version}}}
+audit: {{severities: {{most_transactions_are_decided: warning}}}}
 """
 REWRITTEN = {"compacted", "trimmed"}
 """Topics whose logs no longer hold what was sent."""
 STAMPED = "lat"
 """The topic whose records got the broker's own time, which no producer has sent."""
+UNDECIDED = frozenset({"ambiguous", "ongoing"})
 
 
 def _run(
@@ -132,17 +134,17 @@ def _in_log_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _held(batches: Iterable[CapturedBatch], judged: dict[int, dict[str, Any]]) -> Counter[str]:
-    """The records of ambiguous transactions, and those of others that a consumer gets only after them."""
+    """The records of undecided transactions, and those of others that a consumer gets only after them."""
     unstable: dict[TopicPartition, int] = {}
     for row in judged.values():
-        if row["outcome"] == "ambiguous":
+        if row["outcome"] in UNDECIDED:
             place = TopicPartition(row["topic"], row["partition"])
             unstable[place] = min(unstable.get(place, row["offset"]), row["offset"])
     return _contents(
         record
         for number, batch in enumerate(batches)
         if judged[number]["verdict"] == "accepted"
-        and judged[number]["outcome"] in {"ambiguous", "committed", None}
+        and judged[number]["outcome"] in {*UNDECIDED, "committed", None}
         and judged[number]["offset"] >= unstable.get(batch.topic_partition, NO_BOUND)
         for record in _records(batch)
     )

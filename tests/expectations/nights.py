@@ -7,6 +7,7 @@ import pyarrow as pa
 from expectations.facts import Facts
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.partition_facts import PARTITION_FACTS
+from spark_jobs.tables.source_facts import SOURCE_FACTS
 from spark_jobs.tables.topic_volumes import TOPIC_VOLUMES
 from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
 
@@ -23,9 +24,18 @@ GOOD_PARTITION: dict[str, Any] = {
     "last_stable_before": 100,
     "last_stable_offset": 190,
 }
+GOOD_SOURCE: dict[str, Any] = {
+    **{column.name: 0 for column in SOURCE_FACTS.columns},
+    "source": "broker",
+    "objects": 12,
+    "new_objects": 3,
+    "remark": "",
+}
 GOOD_TRANSACTIONS = {
     "file": "transactions/00000.parquet",
     "transactions": 5,
+    "batches": 50,
+    "undecided_batches": 0,
     "torn_transactions": 0,
     "shared_producer_ids": 0,
     "examples": "",
@@ -34,6 +44,8 @@ GOOD_VOLUMES = {
     "topic": "orders",
     "batches": 1000,
     "duplicate": 20,
+    "overlap": 0,
+    "rejected": 0,
     "out_of_order": 0,
     "corrupt": 0,
     "records": 50_000,
@@ -50,13 +62,15 @@ def volumes(**changes: Any) -> pa.Table:
 
 def night(
     *,
+    source: dict[str, Any] | None = None,
     partition: dict[str, Any] | None = None,
     transactions: dict[str, Any] | None = None,
     tonight: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
-    """A good night of two partitions, the second of which is changed as told."""
+    """A good night of two sources and two partitions, the second of which is changed as told."""
     return Facts(
+        sources=table(SOURCE_FACTS, GOOD_SOURCE, GOOD_SOURCE | {"source": "gateway"} | (source or {})),
         partitions=table(
             PARTITION_FACTS, GOOD_PARTITION, GOOD_PARTITION | {"partition": 1} | (partition or {})
         ),

@@ -11,7 +11,8 @@ HOSTILE = "<script>alert(1)</script>"
 def test_there_is_a_page_for_every_suite_and_one_for_all(judged: Judge) -> None:
     pages = judged(night()).pages
     assert set(pages) == {
-        "index.html", "batches.html", "records.html", "transactions.html", "states.html", "runs.html",
+        "index.html", "sources.html", "batches.html", "records.html", "transactions.html", "states.html",
+        "runs.html",
     }  # fmt: skip
     assert set(re.findall(r'href="(\w+\.html)"', pages["index.html"])) == set(pages) - {"index.html"}
 
@@ -30,7 +31,7 @@ def test_the_same_night_gives_the_same_pages(judged: Judge) -> None:
 
 def test_a_page_shows_the_sentence_and_the_place_of_a_failure(judged: Judge) -> None:
     pages = judged(night(partition={"rows": 79, "topic": "payments"})).pages
-    sentence = "exactly as many rows as the committed batches of the night hold records"
+    sentence = "exactly as many rows as the committed batches of the run hold records"
     for name in ("index.html", "records.html"):
         assert sentence in pages[name]
         assert "payments" in pages[name]

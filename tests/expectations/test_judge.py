@@ -12,6 +12,7 @@ import pytest
 
 from expectations.facts import Facts
 from expectations.finding import Finding
+from expectations.gate import failed
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from tests.contacts import Contacts
 from tests.expectations.conftest import Judge
@@ -22,9 +23,14 @@ Failures = Callable[..., list[Finding]]
 OWN = Path(__file__).parents[2] / "expectations" / "own"
 
 FAILING: dict[ExpectationName, Facts] = {
+    ExpectationName.SOURCES_HAVE_OBJECTS: night(source={"is_empty": 1, "remark": "no objects below /data"}),
+    ExpectationName.SOURCES_ARE_RECOGNISED: night(source={"is_unrecognised": 1, "remark": "12 objects"}),
+    ExpectationName.SOURCES_BRING_NEW_OBJECTS: night(source={"is_stale": 1, "new_objects": 0}),
+    ExpectationName.PARTITIONS_ARE_STILL_THERE: night(source={"vanished_partitions": 2}),
     ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT: night(partition={"verdicts": 9}),
     ExpectationName.ACCEPTED_OFFSETS_INCREASE: night(partition={"disordered_batches": 1}),
     ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES: night(partition={"missing_offsets": 3}),
+    ExpectationName.NO_OFFSETS_ARE_MISSING: night(partition={"gap_offsets": 10}),
     ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS: night(partition={"sequence_gaps": 1}),
     ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS: night(partition={"rows": 79}),
     ExpectationName.RECORD_OFFSETS_INCREASE: night(partition={"disordered_rows": 1}),
@@ -35,9 +41,13 @@ FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.TRANSACTIONS_ARE_WHOLE: night(
         transactions={"torn_transactions": 1, "examples": "producer 7 is not published on orders-1"}
     ),
+    ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED: night(transactions={"undecided_batches": 26}),
     ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER: night(transactions={"shared_producer_ids": 1}),
     ExpectationName.STATE_CHAIN_IS_UNBROKEN: night(partition={"state_breaks": 1}),
     ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS: night(partition={"last_stable_offset": 99}),
+    ExpectationName.MOST_BATCHES_ARE_ACCEPTED: night(
+        tonight={"batches": 50_000, "overlap": 49_000, "rejected": 501}
+    ),
     ExpectationName.DUPLICATES_ARE_AS_USUAL: night(tonight={"duplicate": 200}),
     ExpectationName.OUT_OF_ORDER_IS_AS_USUAL: night(tonight={"out_of_order": 200}),
     ExpectationName.CORRUPT_IS_AS_USUAL: night(tonight={"corrupt": 200}),
@@ -48,7 +58,7 @@ FAILING: dict[ExpectationName, Facts] = {
 @pytest.fixture(scope="session")
 def failures(judged: Judge) -> Failures:
     def find(facts: Facts, **settings: Any) -> list[Finding]:
-        return [each for each in judged(facts, **settings).findings if not each.success]
+        return [each for each in judged(facts, **settings).findings if each.success is False]
 
     return find
 
@@ -116,6 +126,24 @@ def test_a_severity_can_be_configured(failures: Failures) -> None:
     assert failure.severity is Severity.CRITICAL
 
 
+@pytest.mark.parametrize("name", ExpectationName)
+def test_an_expectation_that_is_off_is_not_evaluated_and_shown_as_off(
+    judged: Judge, name: ExpectationName
+) -> None:
+    judgement = judged(FAILING[name], severities={name.value: "off"})
+    (off,) = [each for each in judgement.findings if each.success is None]
+    assert (off.expectation, off.severity, off.examples) == (name, Severity.OFF, ())
+    assert off.observed == "not evaluated: its severity is off"
+    assert {each.expectation for each in judgement.findings} == set(ExpectationName)
+    assert failed(judgement.findings, Severity.CRITICAL) == failed(judgement.findings, Severity.WARNING) == ()
+    assert '<span class="status">off</span>' in judgement.pages["index.html"]
+
+
+def test_all_expectations_can_be_off(judged: Judge) -> None:
+    judgement = judged(night(), severities=dict.fromkeys(map(str, ExpectationName), "off"))
+    assert {each.success for each in judgement.findings} == {None}
+
+
 @pytest.mark.parametrize(
     ("facts", "settings"),
     [
@@ -123,6 +151,10 @@ def test_a_severity_can_be_configured(failures: Failures) -> None:
         (FAILING[ExpectationName.DUPLICATES_ARE_AS_USUAL], {"share_above_usual": 0.2}),
         (FAILING[ExpectationName.VOLUME_IS_AS_USUAL], {"volume_factor": 10}),
         (FAILING[ExpectationName.VOLUME_IS_AS_USUAL], {"history_least": 29}),
+        (FAILING[ExpectationName.MOST_BATCHES_ARE_ACCEPTED], {"refused_share": 0.6}),
+        (FAILING[ExpectationName.MOST_BATCHES_ARE_ACCEPTED], {"share_least": 1001}),
+        (FAILING[ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED], {"undecided_share": 0.6}),
+        (FAILING[ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED], {"share_least": 51}),
     ],
 )
 def test_a_threshold_can_be_configured(failures: Failures, facts: Facts, settings: dict[str, Any]) -> None:
@@ -134,10 +166,11 @@ def test_a_threshold_can_be_configured(failures: Failures, facts: Facts, setting
     [
         {"rows": 78, "uncertain_records": 5},
         {"rows": 75, "unreadable_records": 5},
+        {"rows": 75, "unreadable_records": 2, "unfit_records": 3},
         {"rows": 90, "uncounted_batches": 1},
         {"keys_sampled": 0},
     ],
-    ids=["a batch across the log's start", "unreadable batches", "old formats", "no keys"],
+    ids=["a batch across the log's start", "unreadable batches", "unfit values", "old formats", "no keys"],
 )
 def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: dict[str, int]) -> None:
     assert failures(night(partition=partition)) == []
@@ -148,6 +181,7 @@ def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: d
     [
         {"rows": 74, "uncertain_records": 5},
         {"rows": 80, "unreadable_records": 5},
+        {"rows": 80, "unfit_records": 5},
         {"rows": 70, "uncounted_batches": 1},
     ],
 )
@@ -159,6 +193,7 @@ def test_and_excuses_no_more_than_that(failures: Failures, partition: dict[str, 
 def test_a_night_without_partitions_is_fine(failures: Failures) -> None:
     full = night()
     empty = Facts(
+        sources=full.sources,
         partitions=full.partitions.slice(0, 0),
         transactions=full.transactions.slice(0, 0),
         volumes=full.volumes.slice(0, 0),

@@ -27,6 +27,18 @@ def test_a_share_counts_only_above_the_usual() -> None:
     assert row["corrupt_above_usual"] < 0
 
 
+def test_overlaps_of_copies_count_neither_as_duplicates_nor_as_batches() -> None:
+    history = [volumes(batches=100, duplicate=10)] * 3
+    (row,) = compare(volumes(batches=50_100, duplicate=10, overlap=50_000), history, least=3).to_pylist()
+    assert row["duplicate_above_usual"] == pytest.approx(0)
+
+
+def test_runs_of_versions_without_a_column_for_overlaps_are_compared() -> None:
+    history = [volumes(batches=100, duplicate=10).drop_columns(["overlap"])] * 3
+    (row,) = compare(volumes(batches=100, duplicate=30), history, least=3).to_pylist()
+    assert row["duplicate_above_usual"] == pytest.approx(0.2)
+
+
 def test_a_topic_that_stays_away_is_there_with_nothing() -> None:
     (row,) = compare(volumes().slice(0, 0), [volumes(records=99)] * 3, least=3).to_pylist()
     assert (row["topic"], row["records"], row["volume_factor"]) == ("orders", 0, 100)

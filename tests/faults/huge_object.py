@@ -21,7 +21,7 @@ MIB = 1 << 20
 HUGE_BYTES, SPARE_BYTES = 768 * MIB, 320 * MIB
 THREADS = 2
 """However many cores there are: every thread has a stack, which counts."""
-CONFIG = CAPTURE + "    immutable: true\nlimits: {worker_memory: 64MiB, range_bytes: 16MiB}\n"
+CONFIG = CAPTURE + "    immutable: true\nlimits: {range_bytes: 16MiB}\n"
 
 
 def _night(place: Place, number: int) -> dict[str, dict[str, int]]:

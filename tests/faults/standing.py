@@ -10,8 +10,11 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 
-LEFT_OUT = ("locks/", "ledger/", "dashboard/", "metrics/", "catalog/", "tables/", ".scratch/")
-"""Who worked and when, pages about it, files of Iceberg with times in them; its tables are compared."""
+LEFT_OUT = ("lake.json", "locks/", "ledger/", "dashboard/", "metrics/", "catalog/", "tables/", ".scratch/")
+"""The lake's id, who worked and when, pages about it, files of Iceberg with times in them.
+
+Tables are compared.
+"""
 
 Standing = dict[str, str]
 """By key the digest of the bytes; by table the files that it names, its tags and how often it changed."""

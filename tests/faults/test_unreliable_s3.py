@@ -1,5 +1,6 @@
 """Whole nights whose sources and lake are a bucket on a server that is slow, errs, breaks off and dies."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,13 +48,18 @@ def proxy(s3_server: S3Server) -> Iterator[FaultyS3]:
         yield between
 
 
+UPLOADED = 1_772_409_600
+"""When objects were uploaded, in seconds since 1970: manifests note it."""
+
+
 def _sample_on(server: S3Server) -> str:
-    """A new bucket that holds what the gateway captured in the first night."""
+    """A new bucket that holds what the gateway captured in the first night, each time as old as the last."""
     bucket = server.new_bucket()
     store = S3Store(f"s3://{bucket}/sample", server.settings)
     for path, data in sample_files():
         if path.startswith(f"gateway/dt={NIGHTS[0]}"):
             store.put(path, data)
+            os.utime(server.files / bucket / "sample" / path, (UPLOADED, UPLOADED))
     return bucket
 
 

@@ -4,9 +4,12 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.indexing.walk import WalkLimits
+from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.legacy_builder import write_message
+from spark_jobs.protocol.limits import DEFAULT_LIMITS
 from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.segment import scan
 from tests.indexing.objects import batch, marker, plain_object
 from tests.indexing.reading import LIMITS, index_bytes, index_object, viewed_bytes
@@ -178,3 +181,14 @@ def test_no_claimed_length_makes_a_reader_hold_more_than_its_limits() -> None:
 
     assert longest <= 5000
     assert rows["size"].to_pylist() == [len(batch(0)), len(strange), size - len(batch(0)) - len(strange)]
+
+
+@pytest.mark.parametrize("window_bytes", [64, 300, 2**20])
+def test_records_without_key_are_counted_where_asked_for_whatever_the_windows(window_bytes: int) -> None:
+    keyless = build_batch(records=[Record(offset_delta=n, value=b"v") for n in range(3)], base_timestamp=0)
+    damaged = keyless[:-1] + bytes((keyless[-1] ^ 1,))
+    data = batch(0) + keyless + marker(1) + damaged + keyless
+    _, rows = index_bytes(data, limits=WalkLimits(window_bytes=window_bytes, record_limits=DEFAULT_LIMITS))
+    assert rows["records_without_key"].to_pylist() == [1, 3, 0, 0, 3]
+    _, rows = index_bytes(data)
+    assert rows["records_without_key"].to_pylist() == [0] * 5

@@ -10,6 +10,7 @@ from spark_jobs.inspection.progress import progress
 from spark_jobs.protocol.producer_state import BatchMetadata, ProducerStateEntry
 from spark_jobs.protocol.snapshot import write_snapshot
 from tests.inspection.conftest import Inspect, objects
+from tests.materialising.truth import DATA
 from tests.sample.partition_writer import PartitionWriter
 
 SNAPSHOT = write_snapshot(
@@ -157,3 +158,49 @@ def test_read_committed_of_a_lone_segment_is_refused_with_the_reason(inspect: In
     result = inspect(segment, "--records", "--isolation", "read_committed")
     assert result.exit_code == 1
     assert "needs the partition's directory" in result.stderr
+
+
+META_PROPERTIES = b"""#
+#Tue Nov 17 22:26:37 UTC 2026
+cluster.id=MkU3OEVBNTcwNTJENDM2Qg
+node.id=1
+version=1
+directory.id=6fS3ErZvRyq0xhdbHPzvVA
+"""
+QUORUM_STATE = b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"currentVoters":[{"voterId":1}],"data_version":0}'
+
+
+def test_a_log_directory_s_properties_are_shown(inspect: Inspect, tmp_path: Path) -> None:
+    [found] = objects(inspect(write(tmp_path, "meta.properties", META_PROPERTIES), "--json"))
+    assert found["kind"] == "meta_properties"
+    assert (found["cluster_id"], found["node_id"], found["version"]) == ("MkU3OEVBNTcwNTJENDM2Qg", "1", "1")
+
+
+def test_a_quorum_state_is_shown(inspect: Inspect, tmp_path: Path) -> None:
+    path = write(tmp_path, "quorum-state", QUORUM_STATE)
+    [found] = objects(inspect(path, "--json"))
+    assert (found["kind"], found["leaderId"], found["leaderEpoch"]) == ("quorum_state", 1, 3)
+    assert found["currentVoters"] == '[{"voterId": 1}]'
+    assert "leaderEpoch 3" in inspect(path).stdout
+
+
+@pytest.mark.parametrize("recording", ["oracle_A", "scenarios"])
+def test_a_mark_of_a_clean_shutdown_is_shown(inspect: Inspect, recording: str) -> None:
+    """As a real broker has left it."""
+    path = DATA / recording / "data" / ".kafka_cleanshutdown"
+    result = inspect(path, "--json")
+    [found] = objects(result)
+    assert result.exit_code == 0
+    assert found["kind"] == "clean_shutdown"
+    assert found["brokerEpoch"] >= 0
+
+
+@pytest.mark.parametrize("data", [b"{", b"[1]", b"\xff\xfe", b'"text"'])
+@pytest.mark.parametrize("name", ["quorum-state", ".kafka_cleanshutdown"])
+def test_what_is_no_json_object_is_said(inspect: Inspect, tmp_path: Path, name: str, data: bytes) -> None:
+    assert "error: expected a JSON object" in inspect(write(tmp_path, name, data)).stdout
+
+
+def test_an_empty_mark_of_a_clean_shutdown_is_one(inspect: Inspect, tmp_path: Path) -> None:
+    [found] = objects(inspect(write(tmp_path, ".kafka_cleanshutdown", b""), "--json"))
+    assert found["kind"] == "clean_shutdown"

@@ -32,6 +32,19 @@ def test_a_log_directory_shows_a_row_per_partition_in_order(inspect: Inspect, sa
     assert [row["high_watermark"] for row in rows] == [None, 8, 4, None]
 
 
+def test_topic_ids_are_shown_and_two_of_one_topic_remarked_upon(inspect: Inspect, sample: Path) -> None:
+    ids = {"orders-0": "25SNuNZhRx2La2_fVdm_UQ", "orders-1": "Q6qNlyVoRc-LPQhzkpBTGA", "payments-0": "short"}
+    for name, topic_id in ids.items():
+        (sample / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    rows = [entry for entry in objects(inspect(sample, "--json")) if entry["kind"] == "partition"]
+    assert [row["topic_id"] for row in rows] == [None, ids["orders-0"], ids["orders-1"], None]
+    assert any("orders: its partitions have 2 topic ids" in text for text in remarks(inspect, sample))
+    (partition,) = (
+        entry for entry in objects(inspect(sample / "orders-0", "--json")) if entry["kind"] == "partition"
+    )
+    assert partition["topic_id"] == ids["orders-0"]
+
+
 def test_a_segment_shows_a_line_per_batch(inspect: Inspect, sample: Path) -> None:
     found = objects(inspect(sample / "orders-0" / "00000000000000000000.log", "--json"))
     batches = [entry for entry in found if entry["kind"] == "batch"]

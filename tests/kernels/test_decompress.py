@@ -1,10 +1,12 @@
 """lz4 and zstd by compiled code and by the pure readers: one answer, or it is left to the latter."""
 
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import cramjam
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +15,11 @@ from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM
 from spark_jobs.kernels.zstd import ZstdCalls, zstd_calls, zstd_library
-from spark_jobs.protocol.batch_builder import build_batch
+from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.codecs.xxhash32 import xxhash32
 from spark_jobs.protocol.compression import DEFAULT_LIMIT, compress, decompress
 from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec
+from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, read_header
 from spark_jobs.protocol.records import Record
 
 TEXT = b"an order of three apples and a pear, " * 400
@@ -144,6 +146,56 @@ def test_a_block_that_points_outside_is_left_to_the_pure_reader(block: bytes) ->
     assert by_kernel(Codec.LZ4, lz4_frame(block)) is None
 
 
+def zstd_block(kind: int, size: int, content: bytes, *, last: bool = False) -> bytes:
+    return (size << 3 | kind << 1 | last).to_bytes(3, "little") + content
+
+
+def zstd_frame(window_log: int, *blocks: bytes) -> bytes:
+    return bytes.fromhex("28b52ffd") + bytes((0, window_log - 10 << 3)) + b"".join(blocks)
+
+
+def far_match(window_log: int) -> bytes:
+    """Small blocks, the last of which repeats the first from 20,000 bytes before; written for 256 KiB."""
+    noise = Random(1).randbytes(20_000)
+    settings = zstandard.ZstdCompressionParameters(window_log=18, write_content_size=0)
+    stream = zstandard.ZstdCompressor(compression_params=settings).compressobj()
+    parts = [noise[start : start + 500] for start in range(0, len(noise), 500)]
+    blocks = [stream.compress(part) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for part in parts]
+    frame = b"".join((*blocks, stream.compress(noise[:500]), stream.flush()))
+    return frame[:5] + bytes((window_log - 10 << 3,)) + frame[6:]
+
+
+REFUSED_FRAMES = {
+    "a match beyond the window": far_match(10),
+    "a raw block of more than 128 KiB": zstd_frame(20, zstd_block(0, 200_000, TEXT[:1] * 200_000, last=True)),
+    "a repeated byte of more than 128 KiB": zstd_frame(20, zstd_block(1, 200_000, b"x", last=True)),
+    "a raw block larger than the window": zstd_frame(10, zstd_block(0, 3000, TEXT[:3000], last=True)),
+    "a reserved block": zstd_frame(20, zstd_block(3, 5, TEXT[:5], last=True)),
+}
+"""Frames that Kafka's reader refuses (docs/kafka-facts.md §1.7)."""
+
+
+@pytest.mark.parametrize("frame", REFUSED_FRAMES.values(), ids=REFUSED_FRAMES)
+def test_a_frame_that_kafka_refuses_is_refused_by_both_readers(frame: bytes) -> None:
+    assert by_pure_reader(Codec.ZSTD, frame) is None
+    assert by_kernel(Codec.ZSTD, frame) is None
+
+
+def test_content_beyond_the_window_without_a_far_match_is_read() -> None:
+    small = zstd_frame(10, *(zstd_block(0, 1000, TEXT[:1000], last=number == 2) for number in range(3)))
+    for frame in (small, far_match(18)):
+        data = sealed_batch(frame)
+        found = decompress_batches(data, scan_headers(data).columns)
+        assert not found.problems
+        assert bytes(found.arena[found.start[0] : found.end[0]]) == by_pure_reader(Codec.ZSTD, frame)
+    assert by_kernel(Codec.ZSTD, far_match(18)) is not None
+
+
+def sealed_batch(payload: bytes) -> bytes:
+    header = read_header(build_batch(records=[Record(value=b"")], base_timestamp=0, codec=Codec.ZSTD))
+    return seal(header, payload)
+
+
 def wide_window(frame: bytes) -> bytes:
     return frame[:5] + bytes((18 << 3,)) + frame[6:]
 
@@ -176,7 +228,7 @@ def test_whatever_is_unusual_is_left_to_the_pure_reader(codec: Codec, data: byte
 
 def test_without_the_library_zstd_is_left_to_the_pure_reader() -> None:
     memory, edges = np.zeros(ROOM, dtype=np.uint8), np.zeros(2, dtype=np.int64)
-    batch, none = one_batch(ZSTD_TEXT, Codec.ZSTD), ZstdCalls(0, 0, 0)
+    batch, none = one_batch(ZSTD_TEXT, Codec.ZSTD), ZstdCalls(0, 0)
     done, _ = put_usual(none, memory, 0, as_bytes(ZSTD_TEXT), batch, 0, ROOM, DEFAULT_LIMIT, edges)
     assert done == 0
 

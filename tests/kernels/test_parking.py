@@ -1,25 +1,28 @@
 """Batches that wait for a gap to fill: the cases by hand, and the kernel as its pure twin."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import find, given
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
 from spark_jobs.kernels.producer_entries import states_of, table_of
 from spark_jobs.kernels.producers import ProducerTable
+from spark_jobs.protocol import admission
 from spark_jobs.protocol.decision import BatchRow, Decision, Rules
 from spark_jobs.protocol.parking import Judged, PatientFold, fold_patiently
-from spark_jobs.protocol.producer_state import ProducerStates, TransactionVersion
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
+from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from tests.cases.batch_rows import commit, data
 from tests.kernels.histories import columns_of, histories
 from tests.kernels.test_admission import decisions_of, starts
+from tests.protocol.admission_strategies import ANY_RULES
 
 ACCEPTED, DUPLICATE, PARK = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.PARKED
 STALE, OUT_OF_ORDER, FENCED = Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER, Verdict.FENCED
@@ -169,6 +172,17 @@ def test_case(case: ParkingCase) -> None:
     assert judged == case.expected
 
 
+def test_unknown_producers_that_may_not_begin_late_are_refused_with_all_their_batches() -> None:
+    """Under TV2 a transaction begins at sequence 0, so at the end of the run none of these can."""
+    rows = [data(pid=pid, seq=seq, txn=True) for pid, seq in ((1, 8), (2, 5), (1, 4), (1, 4), (2, 6))]
+    rules = Rules(transaction_version=TransactionVersion.TV2)
+    pure = fold_patiently(ProducerStates(), (), rows, rules=rules, most=MANY)
+    assert [(place, decision.verdict) for place, decision in pure.judged] == [
+        (place, OUT_OF_ORDER) for place in (2, 3, 0, 1, 4)
+    ]
+    assert fold_with_kernel(ProducerStates(), (), rows, rules=rules, most=MANY) == pure
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
     """A night, and what an earlier one left waiting."""
@@ -183,8 +197,7 @@ class Night:
 
 @st.composite
 def nights(draw: st.DrawFn) -> Night:
-    versions = st.sampled_from(list(TransactionVersion))
-    rules = Rules(transaction_version=draw(versions), marker_version=draw(st.none() | versions))
+    rules = draw(ANY_RULES)
     earlier = draw(histories())
     states = draw(st.just(ProducerStates()) | starts())
     before = fold_patiently(states, (), earlier, rules=rules, most=MANY)
@@ -204,6 +217,66 @@ def test_the_kernel_waits_as_its_pure_twin(night: Night, cuts: list[int]) -> Non
     expected = fold_patiently(night.states, night.waiting, night.rows, **conditions)
     found = fold_with_kernel(night.states, night.waiting, night.rows, **conditions, cuts=cuts)
     assert found == expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCase:
+    """Two values of one field of `Rules`, and rows whose last verdict depends on it."""
+
+    field: str
+    values: tuple[Any, Any]
+    rows: tuple[BatchRow, ...]
+    expected: tuple[Verdict, Verdict]
+
+
+TXN_STATE = Verdict.INVALID_TRANSACTION_STATE
+RULE_CASES = (
+    RuleCase(
+        field="origin",
+        values=(AppendOrigin.CLIENT, AppendOrigin.COORDINATOR),
+        rows=(data(seq=0), data(seq=2)),
+        expected=(OUT_OF_ORDER, ACCEPTED),
+    ),
+    RuleCase(
+        field="transaction_version",
+        values=(TransactionVersion.TV1, TransactionVersion.TV2),
+        rows=(data(seq=5, txn=True),),
+        expected=(ACCEPTED, OUT_OF_ORDER),
+    ),
+    RuleCase(
+        field="enforce_open_transaction",
+        values=(True, False),
+        rows=(data(seq=0, txn=True), data(seq=1)),
+        expected=(TXN_STATE, ACCEPTED),
+    ),
+    RuleCase(
+        field="marker_version",
+        values=(None, TransactionVersion.TV2),
+        rows=(data(seq=0, txn=True), commit()),
+        expected=(ACCEPTED, FENCED),
+    ),
+)
+
+
+def test_every_field_of_the_rules_has_a_case_and_is_varied() -> None:
+    names = [field.name for field in fields(Rules)]
+    assert [case.field for case in RULE_CASES] == names
+    for name in names:
+        usual = getattr(Rules(), name)
+        assert getattr(find(ANY_RULES, lambda rules: getattr(rules, name) != usual), name) != usual  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("case", RULE_CASES, ids=lambda case: case.field)
+def test_every_field_of_the_rules_decides_in_both_twins_of_both_ways_in(case: RuleCase) -> None:
+    never = frozenset(range(len(case.rows)))
+    for value, expected in zip(case.values, case.expected, strict=True):
+        rules = replace(Rules(), **{case.field: value})
+        folded = fold(columns_of(case.rows), ProducerTable(), rules=rules)
+        pure, _ = admission.fold(ProducerStates(), case.rows, rules=rules)
+        assert VERDICTS[folded.verdict[-1]] is pure[-1].verdict is expected
+        for way in (fold_patiently, fold_with_kernel):
+            night = way(ProducerStates(), (), case.rows, rules=rules, most=MANY, impatient=never)
+            assert night.judged[-1][1].verdict is expected
 
 
 def test_a_room_grows_and_keeps_everyone() -> None:

@@ -49,7 +49,8 @@ def test_an_offset_follows_the_row_before_and_the_first_one_all_parts_before(
 
 @given(ROWS, FEW, FEW | INT64)
 def test_a_timestamp_is_within_bounds_or_absent(rows: list[Row], earliest: int, latest: int) -> None:
-    expected = sum(at != -1 and not earliest <= at <= latest for _, at, *_ in rows)
+    """Bounds are in milliseconds, timestamps in microseconds."""
+    expected = sum(at != -1 and not earliest * 1000 <= at <= latest * 1000 for _, at, *_ in rows)
     assert _look_at(rows, earliest_ms=earliest, latest_ms=latest).strange == expected
 
 

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.arrow import RECORD_SCHEMA
-from spark_jobs.kernels.batches import DecodedBatches, decode_batches
+from spark_jobs.kernels.batches import DecodedBatches, count_without_key, decode_batches
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.errors import CorruptData, InvalidRecord, LimitExceeded
 from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
 from spark_jobs.protocol.records import Header, LogRecord, Record, read_records, write_records
+from spark_jobs.protocol.segment import read_batch_records, scan
 from tests.cases.golden import COMMIT_MARKER, TRANSACTIONAL_BATCH
 from tests.protocol.strategies import BATCHES, MARKERS
 
@@ -247,3 +248,18 @@ def test_a_problem_names_source_and_byte() -> None:
     (problem,) = piece.problems
     assert isinstance(problem.error, InvalidRecord)
     assert str(problem.error).startswith(f"0.log at byte {1000 + 78 + HEADER_SIZE + 1}: invalid record")
+
+
+@given(st.lists(BATCHES, max_size=6))
+def test_records_without_key_are_counted_as_the_pure_twin_reads_them(batches: list[bytes]) -> None:
+    data = b"".join(batches)
+    headers = scan_headers(data).columns
+    expected = [sum(record.key is None for record in read_batch_records(data, batch)) for batch in scan(data)]
+    assert count_without_key(data, headers).tolist() == expected
+
+
+def test_a_batch_that_cannot_be_read_counts_no_record_without_key() -> None:
+    whole = build_batch(records=[Record(value=b"v")], base_timestamp=0)
+    torn = seal(replace(read_header(whole), record_count=2), whole[HEADER_SIZE:])
+    data = whole + torn + whole
+    assert count_without_key(data, scan_headers(data).columns).tolist() == [1, 0, 1]

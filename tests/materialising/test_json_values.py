@@ -91,7 +91,7 @@ def test_unfit_records_leave_the_table_and_lie_in_quarantine(tmp_path: Path) -> 
     written = night.materialise()
     assert [(row["offset"], row["id"]) for row in night.rows(written)] == [(10, 1), (12, 3)]
     [each] = written
-    assert (each.unfit, each.hidden, each.unreadable_records) == (2, 0, 0)
+    assert (each.unfit, each.hidden, each.unreadable_batches, each.unreadable_records) == (2, 0, 0, 0)
     [file] = each.quarantine
     rows = read_table(night.lake, f"{FOLDER}/{file.output.path}").to_pylist()
     names = ("kind", "offset", "base_sequence", "position", "bytes")

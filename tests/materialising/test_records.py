@@ -1,5 +1,6 @@
 """Records come out exactly as they went in, whatever is special about their batch; damage costs one batch."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from spark_jobs.storage.carried_rows import CARRIED, CarriedObject, CarriedRows,
 from spark_jobs.storage.errors import ObjectChanged
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 from tests.materialising.logs import FOLDER, Night, night_of, with_partition
+from tests.materialising.truth import EPOCH, timestamp_ms
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -64,7 +67,7 @@ def test_every_codec_is_read(codec: Codec, tmp_path: Path) -> None:
 def test_log_append_time_is_the_time_of_every_record(tmp_path: Path) -> None:
     batch = _batch(0, b"a", b"b", timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=77)
     rows = _rows(_night(tmp_path, batch))
-    assert [(row["timestamp"], row["timestamp_type"]) for row in rows] == [(77, "LogAppendTime")] * 2
+    assert [(timestamp_ms(row), row["timestamp_type"]) for row in rows] == [(77, "LogAppendTime")] * 2
 
 
 def test_a_compacted_batch_keeps_offsets_sequences_and_timestamps_of_what_is_left(tmp_path: Path) -> None:
@@ -74,16 +77,16 @@ def test_a_compacted_batch_keeps_offsets_sequences_and_timestamps_of_what_is_lef
         producer_epoch=3, base_sequence=2**31 - 3, partition_leader_epoch=6,
     )  # fmt: skip
     rows = _rows(_night(tmp_path, batch))
-    names = ("offset", "sequence", "timestamp", "producer_id", "producer_epoch", "partition_leader_epoch")
-    assert [tuple(row[name] for name in names) for row in rows] == [
-        (42, 2**31 - 1, 102, 7, 3, 6),
-        (45, 2, 105, 7, 3, 6),
+    names = ("offset", "sequence", "producer_id", "producer_epoch", "partition_leader_epoch")
+    assert [(timestamp_ms(row), *(row[name] for name in names)) for row in rows] == [
+        (102, 42, 2**31 - 1, 7, 3, 6),
+        (105, 45, 2, 7, 3, 6),
     ]
 
 
 def test_a_delete_horizon_is_no_base_timestamp(tmp_path: Path) -> None:
     batch = _batch(0, b"a", has_delete_horizon=True, max_timestamp=1234)
-    found = [row["timestamp"] for row in _rows(_night(tmp_path, batch))]
+    found = [timestamp_ms(row) for row in _rows(_night(tmp_path, batch))]
     assert found == [record.timestamp for record in read_records(batch)]
 
 
@@ -122,13 +125,41 @@ def test_messages_of_the_older_formats_stand_between_newer_ones(tmp_path: Path) 
             _batch(3, b"new"),
         )
     )
-    names = ("offset", "timestamp", "timestamp_type", "key", "value")
-    assert [tuple(row[name] for name in names) for row in rows] == [
-        (0, -1, "NoTimestampType", b"k", None),
-        (1, 50, "CreateTime", None, b"w0"),
-        (2, 51, "CreateTime", None, b"w1"),
-        (3, 1000, "CreateTime", None, b"new"),
+    names = ("offset", "timestamp_type", "key", "value")
+    assert [(timestamp_ms(row), *(row[name] for name in names)) for row in rows] == [
+        (-1, 0, "NoTimestampType", b"k", None),
+        (50, 1, "CreateTime", None, b"w0"),
+        (51, 2, "CreateTime", None, b"w1"),
+        (1000, 3, "CreateTime", None, b"new"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored", "out_of_range"),
+    [
+        (1_700_000_000_123, datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC), None),
+        (0, EPOCH, None),
+        (-1, None, None),
+        (-2, EPOCH - timedelta(milliseconds=2), None),
+        (FIRST_TIMESTAMP_MS, datetime(1, 1, 1, tzinfo=UTC), None),
+        (FIRST_TIMESTAMP_MS - 1, None, FIRST_TIMESTAMP_MS - 1),
+        (LAST_TIMESTAMP_MS, datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC), None),
+        (LAST_TIMESTAMP_MS + 1, None, LAST_TIMESTAMP_MS + 1),
+        (2**63 - 1, None, 2**63 - 1),
+        (-(2**63), None, -(2**63)),
+    ],
+)
+def test_every_timestamp_is_kept_though_tables_cannot_store_it_as_one(
+    given: int, stored: datetime | None, out_of_range: int | None, tmp_path: Path
+) -> None:
+    batches = [
+        build_batch(records=[Record(value=b"v")], base_timestamp=timestamp, base_offset=offset)
+        for offset, timestamp in enumerate((5, given, 6))
+    ]
+    rows = _rows(_night(tmp_path, *batches))
+    assert [row["offset"] for row in rows] == [0, 1, 2]
+    assert [timestamp_ms(row) for row in rows] == [5, given, 6]
+    assert (rows[1]["timestamp"], rows[1]["timestamp_out_of_range"]) == (stored, out_of_range)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

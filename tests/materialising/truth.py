@@ -3,9 +3,11 @@
 import base64
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DATA = Path(__file__).parents[1] / "recordings" / "data"
 
 
@@ -29,11 +31,28 @@ def as_truth(topic: str, row: dict[str, Any]) -> dict[str, Any]:
     """A row as the recorder wrote the record down."""
     return {
         "topic": topic,
-        **{name: row[name] for name in ("partition", "offset", "timestamp", "timestamp_type")},
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "timestamp": timestamp_ms(row),
+        "timestamp_type": row["timestamp_type"],
         "key": _text(row["key"]),
         "value": _text(row["value"]),
         "headers": [[header["key"], _text(header["value"])] for header in row["headers"]],
     }
+
+
+def timestamp_ms(row: dict[str, Any]) -> int:
+    """The timestamp as Kafka has it, of a row or of a record: -1 for none."""
+    found = row["timestamp"]
+    if found is None:
+        outside = row["timestamp_out_of_range"]
+        return -1 if outside is None else outside
+    return found if isinstance(found, int) else milliseconds(found)
+
+
+def milliseconds(time: datetime) -> int:
+    """Since 1970."""
+    return (time - EPOCH) // timedelta(milliseconds=1)
 
 
 def _text(data: bytes | None) -> str | None:

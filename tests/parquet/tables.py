@@ -1,7 +1,7 @@
 """Tables of every type that the writer knows, and what becomes of them."""
 
 from collections.abc import Iterable
-from datetime import date
+from datetime import UTC, date
 from io import BytesIO
 from typing import Any
 
@@ -18,6 +18,7 @@ from spark_jobs.tables.records import HEADERS_TYPE
 from tests.protocol.strategies import INT32, INT64
 
 _BYTES = st.binary(max_size=20)
+_TIMES = st.datetimes(timezones=st.just(UTC))
 _TEXT = st.text(max_size=6)
 _FEW = st.sampled_from(("", "a", "ab", "é"))
 _COLUMNS: "dict[str, tuple[pa.DataType, bool, st.SearchStrategy[Any]]]" = {
@@ -25,6 +26,8 @@ _COLUMNS: "dict[str, tuple[pa.DataType, bool, st.SearchStrategy[Any]]]" = {
     "int64": (pa.int64(), False, INT64),
     "close": (pa.int64(), False, st.integers(10**12, 10**12 + 3)),
     "maybe_int64": (pa.int64(), True, st.none() | INT64),
+    "timestamp": (pa.timestamp("us", "UTC"), False, _TIMES),
+    "maybe_timestamp": (pa.timestamp("us", "UTC"), True, st.none() | _TIMES),
     "date": (pa.date32(), False, st.dates(date(1970, 1, 1))),
     "double": (pa.float64(), True, st.none() | st.floats(allow_nan=False)),
     "flag": (pa.bool_(), True, st.none() | st.booleans()),

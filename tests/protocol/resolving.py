@@ -1,10 +1,12 @@
 """Logs in, outcomes out: the steps around `resolve` that a run does on grouped rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from spark_jobs.protocol.coordinator_history import CoordinatorEntry
+from spark_jobs.protocol.coordinator_history import CoordinatorEntry, CoordinatorRecord
 from spark_jobs.protocol.coordinator_history import fold as fold_coordinator
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
+from spark_jobs.protocol.copy_reach import CopyReach, appended_by
 from spark_jobs.protocol.partition_transactions import LogBatch, PartitionTransaction, fold
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
@@ -17,8 +19,28 @@ def parts_of(logs: Mapping[TopicPartition, Sequence[LogBatch]]) -> list[Partitio
     parts: list[PartitionTransaction] = []
     for partition, log in logs.items():
         closed, still_open = fold(log, partition)
-        parts += (*closed, *still_open.values())
+        markers = [each.marker for each in closed if each.marker is not None]
+        known = (replace(each, appended_by=appended_by(each, markers)) for each in still_open.values())
+        parts += (*closed, *known)
     return parts
+
+
+def reach_of(
+    entries: Iterable[CoordinatorEntry],
+    logs: Mapping[TopicPartition, Sequence[LogBatch]],
+    *,
+    clock_skew_ms: int,
+) -> CopyReach:
+    """How far copies reach whose coordinator's log is one partition with these entries."""
+    values = (entry.value for entry in entries if isinstance(entry, CoordinatorRecord))
+    recorded = [value.transaction_last_update_timestamp_ms for value in values if value is not None]
+    marked = {p: [header.max_timestamp for header, marker in log if marker] for p, log in logs.items()}
+    return CopyReach(
+        recorded_until={0: max(recorded)} if recorded else {},
+        marked_until={partition: max(times) for partition, times in marked.items() if times},
+        state_partitions=1,
+        clock_skew_ms=clock_skew_ms,
+    )
 
 
 def batches_of(logs: Mapping[TopicPartition, Sequence[LogBatch]]) -> list[PartitionTransaction]:
@@ -35,7 +57,7 @@ def batches_of(logs: Mapping[TopicPartition, Sequence[LogBatch]]) -> list[Partit
 def resolve_all(
     entries: Iterable[CoordinatorEntry], parts: Iterable[PartitionTransaction], context: ResolveContext
 ) -> list[ResolvedTransaction]:
-    """Every transaction of every producer id."""
+    """Every transaction of every producer id; the coordinator's log is partition 0."""
     coordinator: dict[int, list[CoordinatorTransaction]] = {}
     owners: dict[int, str] = {}
     unreadable: set[int] = set()
@@ -54,6 +76,7 @@ def resolve_all(
             ProducerTransactions(
                 producer_id=producer_id,
                 transactional_id=owners.get(producer_id),
+                coordinator_partition=0 if producer_id in owners else None,
                 parts=tuple(found.get(producer_id, ())),
                 coordinator=tuple(coordinator.get(producer_id, ())),
                 is_unreadable=producer_id in unreadable,

@@ -178,11 +178,46 @@ def test_a_stream_that_is_cut_off_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1])
-def test_a_snappy_framing_older_than_version_1_is_refused(version: int) -> None:
+def test_the_version_of_a_snappy_framing_is_checked_in_later_headers_only(version: int) -> None:
     header = XERIAL_HEADER[:8] + version.to_bytes(4, "big", signed=True) + XERIAL_HEADER[12:]
-    for data in (header, XERIAL_HEADER + header):
-        with pytest.raises(BadCompression):
-            decompress(Codec.SNAPPY, data + snappy_block(TEXT))
+    assert decompress(Codec.SNAPPY, header + snappy_block(TEXT)) == TEXT
+    with pytest.raises(BadCompression):
+        decompress(Codec.SNAPPY, XERIAL_HEADER + header + snappy_block(TEXT))
+
+
+def gzip_with_flags(flags: int, fields: bytes = b"") -> bytes:
+    member = compress(Codec.GZIP, TEXT)
+    return member[:3] + bytes((flags,)) + member[4:10] + fields + member[10:]
+
+
+def test_reserved_gzip_flags_are_ignored() -> None:
+    fields = b"\x03\0abc" + b"name\0" + b"comment\0"
+    with_crc = gzip_with_flags(0xE0 | 0x1E, fields)[: 10 + len(fields)]
+    crc = (zlib.crc32(with_crc) & 0xFFFF).to_bytes(2, "little")
+    for member in (
+        gzip_with_flags(0x20),
+        gzip_with_flags(0xE0),
+        gzip_with_flags(0x80 | 0x1C, fields),
+        gzip_with_flags(0xE0 | 0x1E, fields + crc),
+    ):
+        assert decompress(Codec.GZIP, member) == TEXT
+        assert decompress(Codec.GZIP, compress(Codec.GZIP, b"first ") + member) == b"first " + TEXT
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(gzip_with_flags(0x20)[:9], id="no header"),
+        pytest.param(b"\x1f\x8c" + gzip_with_flags(0x20)[2:], id="another format"),
+        pytest.param(gzip_with_flags(0xE0 | 0x02, b"\0\1"), id="a wrong header checksum"),
+        pytest.param(gzip_with_flags(0x24)[:11], id="a torn length"),
+        pytest.param(gzip_with_flags(0x28)[:10] + b"name", id="a name without an end"),
+        pytest.param(gzip_with_flags(0x24, b"\xff\xff"), id="more extra bytes than there are"),
+    ],
+)
+def test_a_damaged_header_with_reserved_gzip_flags_is_refused(damaged: bytes) -> None:
+    with pytest.raises(BadCompression):
+        decompress(Codec.GZIP, damaged)
 
 
 def test_a_failure_names_source_and_byte() -> None:

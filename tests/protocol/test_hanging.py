@@ -44,21 +44,29 @@ def test_a_young_transaction_is_not_reported() -> None:
 
 
 def hanging(part: PartitionTransaction, last_stable_offset: int) -> HangingTransaction:
-    return hanging_transaction(part, last_stable_offset=last_stable_offset, high_watermark=100, now=NOW)
+    return hanging_transaction(part, last_stable_offset=last_stable_offset, high_watermark=100)
 
 
-def test_the_operator_is_told_age_impact_and_command() -> None:
-    told = hanging(open_part(16 * MINUTE), last_stable_offset=20)
-    assert (told.age_ms, told.held_back, told.is_late) == (16 * MINUTE, 80, True)
-    assert told.abort_command("broker:9092") == (
-        "kafka-transactions.sh --bootstrap-server broker:9092 abort"
-        " --topic orders --partition 0 --start-offset 20"
+def test_the_operator_sees_what_it_holds_back() -> None:
+    assert hanging(open_part(16 * MINUTE), last_stable_offset=20).held_back == 80
+
+
+def test_the_command_comes_with_the_check_to_run_first_and_its_risk_in_one_sentence() -> None:
+    advice = hanging(open_part(16 * MINUTE), last_stable_offset=20).advice(None, "broker:9092")
+    tool = "kafka-transactions.sh --bootstrap-server broker:9092"
+    assert advice == (
+        f"check first: `{tool} describe-producers --topic orders --partition 0` must still show producer "
+        "4000, epoch 4, with CurrentTransactionStartOffset 20; only then run "
+        f"`{tool} abort --topic orders --partition 0 --start-offset 20`, which discards its records for "
+        "good, even if a live producer commits them afterwards"
     )
+
+
+def test_a_known_transactional_id_is_checked_too_and_quoted_for_the_shell() -> None:
+    advice = hanging(open_part(0), last_stable_offset=20).advice("it's; rm -rf")
+    assert """ describe --transactional-id 'it'"'"'s; rm -rf'` must not show it as Ongoing with """ in advice
+    assert advice.index("describe-producers") < advice.index(" describe ") < advice.index(" abort ")
 
 
 def test_a_transaction_behind_an_older_one_holds_nothing_back_by_itself() -> None:
     assert hanging(open_part(0), last_stable_offset=10).held_back == 0
-
-
-def test_a_timestamp_of_the_future_is_no_negative_age() -> None:
-    assert hanging(open_part(-5), last_stable_offset=20).age_ms == 0

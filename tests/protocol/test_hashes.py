@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.hashes import coordinator_partition, java_string_hash, murmur2, partition_for_key
+from spark_jobs.protocol.hashes import (
+    coordinator_partition,
+    fnv1a,
+    java_string_hash,
+    murmur2,
+    partition_for_key,
+)
 
 
 @pytest.mark.parametrize(
@@ -13,6 +19,14 @@ from spark_jobs.protocol.hashes import coordinator_partition, java_string_hash, 
 )
 def test_murmur2_equals_the_java_client(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [(b"kafka", 0xD33C4E1), (b"giberish123456789", 0x77A58295), (b"1234", 0x23BDD03), (b"", 0x7EE3623B)],
+)
+def test_fnv1a_equals_sarama_and_librdkafka(key: bytes, expected: int) -> None:
+    assert fnv1a(key) == expected
 
 
 def test_a_keyed_record_goes_to_its_hash_without_sign_modulo_the_partitions() -> None:

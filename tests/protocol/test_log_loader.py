@@ -361,3 +361,19 @@ def test_an_aborted_transaction_reaches_back_over_a_recovered_segment() -> None:
     log.append_as_follower(abort_batch(at=1), now=NOW)
     loaded = load(without(log.files(), LogFileKind.TXN_INDEX), clean=False, now=NOW, recovery_point=1)
     assert [(txn.first_offset, txn.last_offset) for txn in loaded.aborted] == [(0, 1)]
+
+
+def test_after_an_unclean_start_the_distance_to_the_next_index_entry_is_counted_anew() -> None:
+    config = PartitionConfig(index_interval_bytes=200, transaction_partition_verification_enable=False)
+    writer = Writer(config)
+    for _ in range(3):
+        writer.data(txn=False)
+    size = writer.log.segments[0].batches[0].header.size
+    assert size < 200 < 3 * size
+    log = load(writer.log.files(), clean=False, now=NOW, config=config)
+    before = len(log.segments[0].offset_index)
+    for sequence in (3, 4, 5):
+        log.append(data_batch(seq=sequence), now=NOW)
+    assert len(log.segments[0].offset_index) == before
+    log.append(data_batch(seq=6), now=NOW)
+    assert log.segments[0].offset_index[-1].offset == 6

@@ -203,10 +203,18 @@ def test_a_batch_over_the_limit_is_refused_before_the_log_is_asked() -> None:
     assert (result.kafka_error, result.log_start_offset) == (KafkaError.MESSAGE_TOO_LARGE, -1)
 
 
-def test_less_than_a_batch_after_a_batch_is_ignored() -> None:
+@pytest.mark.parametrize("length", [1, 11])
+def test_less_than_a_size_after_a_batch_is_ignored(length: int) -> None:
     log = PartitionLog(now=NOW)
-    assert log.append(data_batch() + b"12345", now=NOW).base_offset == 0
+    assert log.append(data_batch() + bytes(length), now=NOW).base_offset == 0
     assert log_bytes(log) == data_batch()
+
+
+@pytest.mark.parametrize("length", [12, 13, 16, 17, 40])
+def test_a_size_after_a_batch_must_be_possible(length: int) -> None:
+    assert appended(data_batch() + bytes(length)).kafka_error is KafkaError.CORRUPT_MESSAGE
+    torn = (bytes(8) + (1000).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(40))[:length]
+    assert appended(data_batch() + torn).kafka_error is KafkaError.NONE
 
 
 def test_a_request_is_refused_for_what_follows_its_batch() -> None:
@@ -218,7 +226,9 @@ def test_a_request_is_refused_for_what_follows_its_batch() -> None:
 def test_offsets_inside_a_compressed_batch_must_count_up() -> None:
     records = [Record(offset_delta=0), Record(offset_delta=2)]
     gap = build_batch(records=records, base_timestamp=T0, last_offset_delta=1, codec=Codec.LZ4)
-    assert appended(gap).kafka_error is KafkaError.INVALID_RECORD
+    assert appended(gap).kafka_error is KafkaError.UNKNOWN_SERVER_ERROR
+    recompressing = PartitionConfig(compression_codec=Codec.ZSTD)
+    assert appended(gap, recompressing).kafka_error is KafkaError.INVALID_RECORD
 
 
 def test_a_coordinators_batch_is_not_held_to_a_clients_header() -> None:

@@ -10,7 +10,7 @@ from spark_jobs.protocol.producer_state import (
     ActiveProducer,
     active_producer,
 )
-from spark_jobs.protocol.record_batch import TimestampType, check_batch
+from spark_jobs.protocol.record_batch import TimestampType, assign_offset, check_batch
 from spark_jobs.protocol.snapshot import read_snapshot
 from spark_jobs.protocol.verdict import Verdict
 from tests.cases.batch_rows import T0
@@ -309,3 +309,48 @@ def test_delete_records_goes_no_further_than_the_high_watermark() -> None:
     writer.replicate()
     writer.log.delete_records(-1)
     assert (writer.log.log_start_offset, writer.log.last_stable_offset) == (3, 3)
+
+
+def test_a_followers_append_of_more_offsets_than_a_segment_can_name_fails_and_writes_nothing() -> None:
+    log = PartitionLog(now=NOW)
+    first, far = data_batch(seq=0, at=0), data_batch(seq=1, at=2**31)
+    result = log.append_as_follower(first + far, now=NOW)
+    assert (result.decision.verdict, result.kafka_error) == (
+        Verdict.CORRUPT,
+        KafkaError.UNKNOWN_SERVER_ERROR,
+    )
+    assert (log.log_end_offset, log_bytes(log), log.manager.producers) == (0, b"", {})
+    assert log.append_as_follower(first, now=NOW).decision.verdict is Verdict.ACCEPTED
+    assert log.append_as_follower(far, now=NOW).decision.verdict is Verdict.ACCEPTED
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+    assert log.files()
+
+
+def test_a_follower_does_not_look_into_batches_of_a_newer_leader_epoch() -> None:
+    ours, newer = data_batch(seq=0, at=0), data_batch(seq=1, at=1)
+    newer = assign_offset(newer, base_offset=1, partition_leader_epoch=3)
+    damaged = newer[:-1] + bytes((newer[-1] ^ 1,))
+    log = PartitionLog(now=NOW, leader_epoch=2)
+    assert log.append_as_follower(ours + damaged, now=NOW).decision.verdict is Verdict.ACCEPTED
+    assert log.log_end_offset == 1
+    log.leader_epoch = 3
+    assert log.append_as_follower(damaged, now=NOW).kafka_error is KafkaError.CORRUPT_MESSAGE
+
+
+def test_truncation_remembers_the_largest_timestamp_that_is_left() -> None:
+    log = PartitionLog(now=NOW)
+    for sequence, timestamp in enumerate((T0, T0 + 50, T0 + 20, T0 + 90)):
+        log.append(data_batch(seq=sequence, ts=timestamp), now=NOW)
+    log.truncate_to(3, now=NOW)
+    log.close()
+    assert [(entry.timestamp, entry.offset) for entry in log.segments[0].time_index] == [(T0 + 50, 1)]
+
+
+def test_a_segment_that_truncation_empties_begins_at_the_time_of_it() -> None:
+    log = PartitionLog(PartitionConfig(segment_ms=1000), now=NOW)
+    log.append(data_batch(seq=0, ts=-1), now=NOW)
+    log.truncate_to(0, now=NOW + 5000)
+    assert log.segments[0].created == NOW + 5000
+    log.append(data_batch(seq=0, ts=-1), now=NOW + 5000)
+    log.append(data_batch(seq=1, ts=-1), now=NOW + 5001)
+    assert len(log.segments) == 1

@@ -80,3 +80,25 @@ def test_a_stale_epoch_is_fenced_before_verification_is_asked(tv2: bool) -> None
         producer_id=1, sequence=0, producer_epoch=1, supports_epoch_bump=tv2, now=NOW
     )
     assert answer.is_fenced
+
+
+def test_a_replay_clears_the_guards_of_producers_that_it_finds_in_a_transaction() -> None:
+    log = PartitionLog(VERIFIED, now=NOW)
+    assert verdict_of(log, data_batch(txn=True), guard=guard_for(log)) is Verdict.ACCEPTED
+    Writer(log=log).commit()
+    assert verdict_of(log, data_batch(seq=1)) is Verdict.ACCEPTED
+    guard_for(log, seq=2)
+    assert log.manager.verification_states
+    log.truncate_to(2, now=NOW)
+    assert not log.manager.verification_states
+
+
+def test_a_followers_append_clears_guards_up_to_the_batch_that_is_refused() -> None:
+    log = PartitionLog(VERIFIED, now=NOW)
+    guard_for(log)
+    refused = data_batch(pid=2, seq=0, txn=True, at=1) + data_batch(pid=2, seq=1, at=2)
+    assert log.append_as_follower(data_batch(txn=True, at=0) + refused, now=NOW).decision.verdict is (
+        Verdict.INVALID_TRANSACTION_STATE
+    )
+    assert log.log_end_offset == 0
+    assert not log.manager.verification_states

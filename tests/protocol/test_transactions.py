@@ -1,11 +1,12 @@
 """One outcome per transaction, rule by rule (facts §3.8; the property tests draw the rest)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, UnreadableRecord
 from spark_jobs.protocol.coordinator_log import TransactionLogValue, TransactionState
+from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, WrittenMarker
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
@@ -19,6 +20,8 @@ COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionS
 COMMITTED, ABORTED, HELD = Outcome.COMMITTED, Outcome.ABORTED, Outcome.ONGOING
 HANGING, CONFLICT, AMBIGUOUS = Outcome.HANGING, Outcome.CONFLICT, Outcome.AMBIGUOUS
 SKEW = 1000
+FAR = CopyReach(recorded_until={0: NOW + 10 * 86_400_000}, state_partitions=1, clock_skew_ms=SKEW)
+"""A coordinator's log that was copied long after everything else."""
 Values = tuple[TransactionLogValue | None, ...]
 
 
@@ -43,6 +46,11 @@ def part(
         last_timestamp=ts,
         marker=marker,
     )
+
+
+def followed(part: PartitionTransaction) -> PartitionTransaction:
+    """A part behind which another producer's marker was written at once."""
+    return replace(part, appended_by=part.last_timestamp)
 
 
 def commit(epoch: int = 4, ts: int = NOW + 11, coordinator_epoch: int = 0) -> WrittenMarker:
@@ -392,8 +400,9 @@ def resolved(case: Case) -> list[ResolvedTransaction]:
         clock_skew_ms=SKEW,
         has_coordinator_log=case.has_log,
         has_markers=case.has_markers,
+        reach=FAR,
     )
-    return resolve_all(history(*case.log), case.parts, context)
+    return resolve_all(history(*case.log), map(followed, case.parts), context)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)

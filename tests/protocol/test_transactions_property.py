@@ -5,9 +5,9 @@ compacted or cut, or markers are missing altogether. Whatever is left, no aborte
 committed and no committed one aborted.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.coordinator import TransactionCoordinator
@@ -15,10 +15,11 @@ from spark_jobs.protocol.coordinator_history import CoordinatorRecord
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import LogBatch
 from spark_jobs.protocol.producer_state import TransactionVersion
+from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.protocol.transactions import ResolveContext
-from tests.protocol.resolving import batches_of, outcome_of_batches, parts_of, resolve_all
+from tests.protocol.resolving import batches_of, outcome_of_batches, parts_of, reach_of, resolve_all
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
 
 Logs = dict[TopicPartition, list[LogBatch]]
@@ -57,10 +58,12 @@ def run(
     steps: list[Step],
     clients: tuple[TransactionVersion, ...],
     version: TransactionVersion = TransactionVersion.TV2,
+    *,
+    timeout_ms: int = 900_000,
 ) -> Cluster:
     """A cluster of that feature level after `steps`: what, by whom, where, how long after the one before."""
     coordinator = TransactionCoordinator(transaction_version=version, max_timeout_ms=2**31 - 1)
-    cluster = Cluster(coordinator=coordinator)
+    cluster = Cluster(coordinator=coordinator, timeout_ms=timeout_ms)
     producers = [Producer(f"id-{number}", client) for number, client in enumerate(clients)]
     for producer in producers:
         cluster.init(producer)
@@ -92,7 +95,9 @@ def context(cluster: Cluster, skew: int) -> ResolveContext:
 def outcomes(entries: list[CoordinatorRecord], logs: Logs, known: ResolveContext) -> Outcomes:
     """The outcome of each data batch in `logs`; that there is exactly one is checked here."""
     parts = parts_of(logs) if known.has_markers else batches_of(logs)
-    found = outcome_of_batches(resolve_all(entries, parts, known), logs)
+    marked = logs if known.has_markers else {}
+    reach = reach_of(entries, marked, clock_skew_ms=known.clock_skew_ms)
+    found = outcome_of_batches(resolve_all(entries, parts, replace(known, reach=reach)), logs)
     data = {(p, header.last_offset) for p, log in logs.items() for header, marker in log if marker is None}
     assert found.keys() == data
     return found
@@ -104,6 +109,7 @@ def wrong(found: Outcomes, cluster: Cluster) -> Outcomes:
         batch: outcome
         for batch, outcome in found.items()
         if outcome is Outcome.CONFLICT
+        or (outcome is Outcome.HANGING and cluster.truth[batch] is None)
         or (outcome.is_decided and outcome is not EXPECTED[cluster.truth[batch]])
     }
 
@@ -117,6 +123,17 @@ def compacted(entries: list[CoordinatorRecord], end: int) -> list[CoordinatorRec
     last = {entry.transactional_id: entry.offset for entry in entries[:end]}
     return [entry for entry in entries if entry.offset >= end or last[entry.transactional_id] == entry.offset]
 
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """By how much producers backdate their records, and how long transactions may last; ms."""
+
+    backdated: int
+    timeout: int
+
+
+LIVE = [("produce", 0, 0, 900), ("produce", 1, 0, 1), ("commit", 1, 0, 1)]
+"""A transaction that began after the first records of the coordinator, behind which a marker was written."""
 
 CUTS = st.lists(st.integers(0, 60), min_size=len(PARTITIONS), max_size=len(PARTITIONS))
 
@@ -177,6 +194,47 @@ def test_a_coordinator_log_that_ends_early_gives_no_wrong_outcome(
     known = replace(context(cluster, skew), now=cluster.written_at[len(entries) - 1])
     for logs in (cluster.logs, torn(cluster, cuts)):
         assert not wrong(outcomes(entries, logs, known), cluster)
+
+
+@random_histories
+@given(
+    steps=STEPS,
+    clients=CLIENTS,
+    cuts=CUTS,
+    end=st.integers(1, 120),
+    copy=st.builds(
+        Copy,
+        backdated=st.sampled_from((0, 1, 100, 10**6, 10**11)),
+        timeout=st.sampled_from((1, 10, 900_000)),
+    ),
+)
+@example(steps=LIVE, clients=NEW, cuts=[9] * 3, end=1, copy=Copy(backdated=10**11, timeout=10))
+@example(steps=LIVE, clients=NEW, cuts=[9] * 3, end=1, copy=Copy(backdated=0, timeout=1))
+def test_no_live_transaction_is_hanging_however_old_the_coordinators_copy_is(
+    steps: list[Step],
+    clients: tuple[TransactionVersion, ...],
+    cuts: list[int],
+    end: int,
+    copy: Copy,
+) -> None:
+    cluster = run(steps, clients, timeout_ms=copy.timeout)
+    known = replace(context(cluster, 0), past=0, max_timeout_ms=copy.timeout)
+    for copied in (cluster.logs, torn(cluster, cuts)):
+        logs = {name: [_backdated(batch, copy.backdated) for batch in log] for name, log in copied.items()}
+        found = outcomes(cluster.entries[: 1 + end % len(cluster.entries)], logs, known)
+        assert not [
+            batch
+            for batch, outcome in found.items()
+            if outcome is Outcome.HANGING and cluster.truth[batch] is None
+        ]
+
+
+def _backdated(batch: LogBatch, by: int) -> LogBatch:
+    """A producer's batch with the time of an event; markers have the broker's."""
+    header, marker = batch
+    if marker is not None or not isinstance(header, RecordBatchHeader):
+        return batch
+    return replace(header, max_timestamp=max(header.max_timestamp - by, 0)), marker
 
 
 @random_histories

@@ -40,9 +40,15 @@ SEGMENT = "00000000000000000000.log"
 BROKER_LOG = """
 lake: lake
 publish: whole_transactions
+kafka: {transaction_state_partitions: 1}
 sources:
   - {name: broker, kind: broker-log, root: broker}
 """
+
+COPY_TIMES = """{{"format": 1, "copied": [
+  {{"path": "", "started_at": "{data}", "finished_at": "{data}"}},
+  {{"path": "__transaction_state-", "started_at": "{coordinator}", "finished_at": "{coordinator}"}}]}}"""
+"""A file `onceover-copy.json`, for two times as ISO 8601."""
 
 Batch = tuple[TopicPartition, int]
 """A batch by its partition and first offset."""

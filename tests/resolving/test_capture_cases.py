@@ -103,9 +103,55 @@ def test_older_clients_transactions_within_the_clock_skew_are_ambiguous_and_held
     assert row["evidence"] == ["several fit"]
     assert row["transactional_id"] == "a"
     assert found.partitions[FIRST]["held_batches"] == 2
-    assert found.messages == (
-        "the records of 1 ambiguous transactions are held: what became of them cannot be told",
+    advice, count = found.messages
+    assert advice == (
+        "the outcomes of 1 transactions cannot be known from captures without markers (t): producers send no "
+        "markers, and clients before transaction.version 2 use one epoch for many transactions; their "
+        "records are held. Add one of: the markers (capture what coordinators write, too, and set markers: "
+        "true); a broker's log of these topics (a source of kind broker-log instead of the capture)"
     )
+    assert count == "the records of 1 ambiguous transactions are held: the logs do not show how they ended"
+
+
+def test_a_capture_of_transactions_alone_says_on_its_first_run_what_to_add(lake: CaptureLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster, version=TV0)
+    for _ in range(3):
+        send(cluster, producer, FIRST)
+        cluster.end(producer, COMMIT)
+    Path(lake.nights.settings.source("coordinator").root).mkdir()
+
+    found, published = lake.night(0, cluster.logs, [])
+
+    assert published == []
+    _, advice = found.messages
+    assert advice.startswith(
+        "the outcomes of 1 transactions cannot be known from captures without markers (t)"
+    )
+    remedies = advice.partition("Add one of: ")[2].split("; ")
+    assert [remedy.partition(" (")[0] for remedy in remedies] == [
+        "the coordinator's log",
+        "the markers",
+        "a broker's log of these topics",
+    ]
+
+
+def test_a_capture_that_is_newer_than_the_coordinators_copy_waits_for_the_next_one(lake: CaptureLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+    older = list(cluster.entries)
+    cluster.now += 10_000
+    send(cluster, producer, FIRST)
+    cluster.end(producer, COMMIT)
+
+    found, published = lake.night(0, cluster.logs, older)
+
+    assert published == [(FIRST, 0)]
+    (row,) = (row for row in found.transactions if row["outcome"] != "committed")
+    assert (row["outcome"], row["evidence"]) == ("ongoing", ["coordinator copy is older", "not listed"])
+    assert night(lake, cluster, 1)[1] == [(FIRST, 2)]
 
 
 def test_what_follows_something_ambiguous_waits_with_it_night_after_night(lake: CaptureLake) -> None:

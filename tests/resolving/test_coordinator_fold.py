@@ -199,6 +199,35 @@ def test_a_missing_partition_of_the_log_is_reported(lake: NightLake) -> None:
     assert message.startswith("partitions 0, 1 of __transaction_state are missing")
 
 
+def test_a_copy_reaches_as_far_as_its_records_before_any_damage(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    producer = started(cluster)
+    for _ in range(3):
+        cluster.now += 1000
+        send(cluster, producer, FIRST)
+        cluster.end(producer, COMMIT)
+    lake.copy_logs(cluster.logs)
+    whole = v1(cluster.entries)
+    times = [
+        entry.value.transaction_last_update_timestamp_ms
+        for entry in cluster.entries
+        if entry.value is not None
+    ]
+    damaged = bytes((*whole[4][:-1], whole[4][-1] ^ 1))
+
+    write_log(lake, [*whole[:4], damaged, *whole[5:]])
+    assert fold_of(lake, lake.night(0)).newest_timestamp == times[3]
+    write_log(lake, whole)
+    assert fold_of(lake, lake.night(1)).newest_timestamp == times[-1]
+
+
+def test_a_fold_of_the_first_format_does_not_know_how_far_it_reaches() -> None:
+    fold = CoordinatorFold(end_offset=7, newest_timestamp=5)
+    assert read_fold(write_fold(fold)) == fold
+    old = b'{"end_offset":7,"format":1,"leader_epochs":[]}\n'
+    assert read_fold(old) == CoordinatorFold(end_offset=7)
+
+
 def test_a_fold_survives_its_bytes(lake: NightLake) -> None:
     cluster = cluster_at(0)
     prepared(cluster)

@@ -1,4 +1,4 @@
-"""Nights whose logs lack a marker in the middle: what it may have ended is set aside, the rest goes on."""
+"""Runs past missing markers: what they may have ended is set aside, the rest goes on."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.protocol.txn_cluster import TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import SEGMENT, NightLake, Resolved
+from tests.resolving.night_lake import BROKER_LOG, SEGMENT, NightLake, Resolved
 from tests.resolving.test_resolve_cases import (
     ABORT,
     COMMIT,
@@ -19,12 +19,13 @@ from tests.resolving.test_resolve_cases import (
     started,
 )
 
-COMPACTED = "topics: {t: {cleanup_policy: compact}}\n"
+PAST = "topics: {t: {gaps: publish_past}}\n"
+COMPACTED = PAST.replace("}}", ", cleanup_policy: compact}}")
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> NightLake:
-    return NightLake(tmp_path)
+    return NightLake(tmp_path, BROKER_LOG + PAST)
 
 
 def without_offset(cluster: Cluster, offset: int, partition: TopicPartition = FIRST) -> Logs:
@@ -132,7 +133,7 @@ def test_a_tv2_transaction_is_decided_across_a_gap(lake: NightLake) -> None:
 
 
 def test_the_holes_of_a_compacted_topic_are_no_gaps(lake: NightLake) -> None:
-    lake.config += COMPACTED
+    lake.config = BROKER_LOG + COMPACTED
     cluster = cluster_at(0)
     ended_twice(cluster, commits=(False, True))
     lake.copy_logs(without_offset(cluster, 1))
@@ -141,7 +142,7 @@ def test_the_holes_of_a_compacted_topic_are_no_gaps(lake: NightLake) -> None:
 
 
 def test_damage_in_a_hole_of_a_compacted_topic_may_be_a_marker(lake: NightLake) -> None:
-    lake.config += COMPACTED
+    lake.config = BROKER_LOG + COMPACTED
     cluster = cluster_at(0)
     ended_twice(cluster, commits=(False, True))
     lake.copy_logs(cluster.logs)

@@ -11,11 +11,11 @@ import pytest
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG
 from spark_jobs.resolving.held_rows import Holding, NightBatches, hold
-from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.carried_rows import STRETCH_OFFSETS, get_carried
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.storage.waiting_file import STRETCH, STRETCH_OFFSETS
+from spark_jobs.storage.waiting_file import STRETCH
 from spark_jobs.tables.batches import BATCHES
 
 NO_STRETCHES = np.empty(0, dtype=STRETCH)

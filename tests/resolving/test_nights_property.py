@@ -6,7 +6,7 @@ by the night that publishes all of its transaction; nothing else ever is.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -21,7 +21,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import ResolveContext
 from spark_jobs.resolving.patience import LATE_MS
-from tests.protocol.resolving import outcome_of_batches, parts_of, resolve_all
+from tests.protocol.resolving import outcome_of_batches, parts_of, reach_of, resolve_all
 from tests.protocol.txn_cluster import PARTITIONS
 from tests.resolving.night_lake import Batch, NightLake, Resolved, end_of_day
 from tests.resolving.worlds import PLANS, VERSIONS, Plan, World, finish, play, wake
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 def check_outcomes(
     found: Resolved,
     copied: Mapping[TopicPartition, list[LogBatch]],
-    entries: Iterable[CoordinatorRecord],
+    entries: Sequence[CoordinatorRecord],
     number: int,
 ) -> None:
     """Outcomes are those that the rules give for all that was ever copied, taken together."""
@@ -41,7 +41,7 @@ def check_outcomes(
         now=end_of_day(number),
         past=end_of_day(number - 1),
         clock_skew_ms=CLOCK_SKEW_MS,
-        marked_until=marked_until(copied),
+        reach=reach_of(entries, copied, clock_skew_ms=CLOCK_SKEW_MS),
     )
     resolved = resolve_all(entries, parts_of(copied), context)
     expected = outcome_of_batches(resolved, copied)
@@ -60,12 +60,6 @@ def _may_be_forgotten(txn: ResolvedTransaction, context: ResolveContext) -> bool
     if known is None or not known.state.is_complete:
         return False
     return context.now - known.last_update_timestamp_ms >= LATE_MS
-
-
-def marked_until(copied: Mapping[TopicPartition, list[LogBatch]]) -> dict[TopicPartition, int]:
-    """The time of each partition's newest marker."""
-    marked = {p: [header.max_timestamp for header, marker in log if marker] for p, log in copied.items()}
-    return {partition: max(times) for partition, times in marked.items() if times}
 
 
 def _data(partition: TopicPartition, log: Iterable[LogBatch]) -> Iterable[Batch]:

@@ -15,7 +15,7 @@ from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import NightLake, Resolved, end_of_day
+from tests.resolving.night_lake import COPY_TIMES, NightLake, Resolved, end_of_day
 
 COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
 FIRST, SECOND, THIRD = PARTITIONS
@@ -53,6 +53,13 @@ def at_night(cluster: Cluster, night: int) -> None:
 def _moved_up(header: RecordBatchHeader | LegacyHeader) -> RecordBatchHeader:
     assert isinstance(header, RecordBatchHeader)
     return replace(header, base_offset=header.base_offset - 1)
+
+
+def pass_time(cluster: Cluster, producer: Producer, duration_ms: int) -> None:
+    """Time goes by, and then the coordinator's log has a newer record, of a transaction without data."""
+    cluster.now += duration_ms
+    cluster.join(producer, THIRD)
+    cluster.end(producer, COMMIT)
 
 
 def without_markers(logs: Logs, *partitions: TopicPartition) -> Logs:
@@ -105,6 +112,7 @@ def test_where_a_partition_goes_on_without_the_marker_of_what_is_complete_its_co
     cluster.now += 2 * MINUTES
     send(cluster, other, SECOND)
     cluster.end(other, COMMIT)
+    pass_time(cluster, other, MINUTES)
     data, _, *behind = cluster.logs[SECOND]
     moved = [(_moved_up(header), marker) for header, marker in behind]
 
@@ -218,14 +226,29 @@ def test_a_marker_against_the_coordinators_word_is_a_conflict_and_holds_the_reco
     assert found.partitions[FIRST]["undecided"] == found.partitions[SECOND]["undecided"] == 1
 
 
-def test_open_without_a_coordinators_entry_is_hanging_with_the_command_that_ends_it(lake: NightLake) -> None:
+def forgotten(*, waits_ms: int) -> tuple[Cluster, int]:
+    """A transaction that the coordinator has no record of, and when its batch was appended.
+
+    Another producer's marker follows it, and the coordinator's log goes on for a while.
+    """
     cluster = cluster_at(0)
+    cluster.now -= 30 * MINUTES
     lost, known = started(cluster, "lost"), started(cluster, "known")
     send(cluster, known, FIRST)
     cluster.end(known, COMMIT)
     send(cluster, lost, FIRST)
+    appended = cluster.now
+    send(cluster, known, FIRST)
+    cluster.end(known, COMMIT)
+    pass_time(cluster, known, waits_ms)
     cluster.entries = [entry for entry in cluster.entries if entry.transactional_id == "known"]
-    send_later = cluster.now
+    return cluster, appended
+
+
+def test_open_without_a_coordinators_entry_for_longer_than_any_timeout_is_hanging_with_check_and_command(
+    lake: NightLake,
+) -> None:
+    cluster, appended = forgotten(waits_ms=16 * MINUTES)
 
     found = resolve(lake, cluster)
 
@@ -233,12 +256,135 @@ def test_open_without_a_coordinators_entry_is_hanging_with_the_command_that_ends
     row = next(row for row in found.transactions if row["outcome"] == "hanging")
     assert row["transactional_id"] is None
     assert row["evidence"] == ["no coordinator entry"]
-    assert row["age_ms"] == end_of_day(0) - send_later
-    assert row["held_back"] == 1
-    (command,) = row["abort_commands"]
-    assert command.startswith("kafka-transactions.sh --bootstrap-server localhost:9092 abort")
-    assert command.endswith("--topic t --partition 0 --start-offset 2")
-    assert found.partitions[FIRST]["lag"] == 1
+    assert row["age_ms"] == row["coordinator_time"] - appended
+    assert 16 * MINUTES < row["age_ms"] < 17 * MINUTES
+    assert row["held_back"] == 3
+    (advice,) = row["abort_commands"]
+    assert advice.startswith(
+        "check first: `kafka-transactions.sh --bootstrap-server localhost:9092 describe-producers --topic t"
+    )
+    assert "abort --topic t --partition 0 --start-offset 2`, which discards" in advice
+    assert found.partitions[FIRST]["lag"] == 3
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "state_partitions", "why"),
+    [
+        pytest.param(14 * MINUTES, 1, "not proven", id="its timeout may not have passed"),
+        pytest.param(
+            16 * MINUTES, 2, "coordinator copy is older", id="a partition of the coordinator's log is missing"
+        ),
+    ],
+)
+def test_open_without_a_coordinators_entry_is_ongoing_until_it_is_proven_to_hang(
+    lake: NightLake, waits_ms: int, state_partitions: int, why: str
+) -> None:
+    lake.config = lake.config.replace("partitions: 1", f"partitions: {state_partitions}")
+    cluster, _ = forgotten(waits_ms=waits_ms)
+
+    found = resolve(lake, cluster)
+
+    row = next(row for row in found.transactions if row["outcome"] == "ongoing")
+    assert row["evidence"] == [why, "no coordinator entry"]
+    assert row["abort_commands"] == []
+    assert found.counts["hanging"] == 0
+    assert found.partitions[FIRST]["end_offset"] == 2
+
+
+def test_the_longest_timeout_of_transactions_that_no_coordinator_knows_is_a_setting(lake: NightLake) -> None:
+    lake.config = lake.config.replace("partitions: 1", "partitions: 1, transaction_max_timeout_ms: 60000")
+    cluster, _ = forgotten(waits_ms=2 * MINUTES)
+    assert resolve(lake, cluster).counts["hanging"] == 1
+
+
+@pytest.mark.parametrize("version", [TV0, TV2])
+@pytest.mark.parametrize("backdated_ms", [0, 10**10])
+def test_a_live_transaction_is_never_hanging_where_the_coordinators_copy_is_older_than_the_data(
+    lake: NightLake, version: TransactionVersion, backdated_ms: int
+) -> None:
+    """As `rsync -a` of a running broker does it: __transaction_state first, the data later."""
+    cluster = cluster_at(0)
+    live, other = started(cluster, "live", version), started(cluster, "other", version)
+    for producer in (live, other):
+        send(cluster, producer, FIRST, SECOND)
+        cluster.end(producer, COMMIT)
+    older = list(cluster.entries)
+    cluster.now += 4000
+    send(cluster, live, FIRST)
+    send(cluster, other, FIRST, SECOND)
+    cluster.end(other, COMMIT)
+    begun = cluster.logs[FIRST][-3]
+    cluster.logs[FIRST][-3] = (_backdated(begun[0], backdated_ms), begun[1])
+
+    lake.copy_logs(cluster.logs, older)
+    first = lake.night(0)
+
+    row = next(row for row in first.transactions if not row["published"] and row["outcome"] != "committed")
+    assert (row["outcome"], row["transactional_id"]) == ("ongoing", "live")
+    assert row["evidence"] == ["coordinator copy is older", "not listed"]
+    assert row["sentence"].startswith("ongoing: undecidable: the coordinator's copy is older than the data; ")
+    assert row["abort_commands"] == []
+    assert row["data_time"] - row["coordinator_time"] > 4000
+    assert backdated_ms or row["age_ms"] < 1000
+    assert first.counts["hanging"] == 0
+    assert first.partitions[FIRST]["held_batches"] == 2
+    by_records, by_transactions = first.messages
+    assert by_records.startswith("the copy of __transaction_state is older than the data: its newest record")
+    assert by_transactions.startswith("1 open transactions cannot be decided, because the coordinator's copy")
+
+    at_night(cluster, 1)
+    cluster.end(live, COMMIT)
+    second = resolve(lake, cluster, 1)
+
+    everything = [(FIRST, 0), (FIRST, 2), (FIRST, 4), (FIRST, 5), (SECOND, 0), (SECOND, 2), (SECOND, 4)]
+    assert {(FIRST, 4), (FIRST, 5)} <= set(second.published)
+    assert sorted((*first.published, *second.published)) == everything
+    assert not second.messages
+
+
+def _backdated(header: RecordBatchHeader | LegacyHeader, by_ms: int) -> RecordBatchHeader:
+    assert isinstance(header, RecordBatchHeader)
+    return replace(header, max_timestamp=header.max_timestamp - by_ms)
+
+
+@pytest.mark.parametrize(
+    ("data", "coordinator", "outcome"),
+    [
+        pytest.param("23:58:00", "23:59:00", "hanging", id="data first"),
+        pytest.param("23:59:00", "23:58:00", "ongoing", id="coordinator first"),
+        pytest.param("23:00:00", "23:59:00", "ongoing", id="times of another copy"),
+    ],
+)
+def test_copy_times_prove_what_an_idle_coordinators_log_cannot(
+    lake: NightLake, data: str, coordinator: str, outcome: str
+) -> None:
+    cluster = cluster_at(0)
+    cluster.now -= 30 * MINUTES
+    lost, known = started(cluster, "lost"), started(cluster, "known")
+    send(cluster, known, FIRST)
+    cluster.end(known, COMMIT)
+    send(cluster, lost, FIRST)
+    cluster.entries = [entry for entry in cluster.entries if entry.transactional_id == "known"]
+    lake.copy_logs(cluster.logs, cluster.entries)
+    times = COPY_TIMES.format(data=f"2024-05-01T{data}Z", coordinator=f"2024-05-01T{coordinator}Z")
+    (lake.directory / "broker" / "onceover-copy.json").write_text(times)
+
+    found = lake.night(0)
+
+    row = next(row for row in found.transactions if row["outcome"] != "committed")
+    assert row["outcome"] == outcome
+    assert bool(row["abort_commands"]) == (outcome == "hanging")
+
+
+def test_copy_times_that_cannot_be_read_prove_nothing_and_are_named(lake: NightLake) -> None:
+    cluster, _ = forgotten(waits_ms=16 * MINUTES)
+    lake.copy_logs(cluster.logs, cluster.entries)
+    (lake.directory / "broker" / "onceover-copy.json").write_text('{"format": 1, "copied": [{"path": ""}]}')
+    (problem, *_) = lake.night(0).messages
+    assert problem == (
+        "broker: onceover-copy.json: not readable as copy times, so it proves nothing: "
+        "copied.0.started_at: Field required"
+    )
 
 
 def test_without_a_coordinators_log_markers_alone_decide_and_the_report_says_so(lake: NightLake) -> None:
@@ -338,6 +484,8 @@ def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_
     send(cluster, plain, FIRST)
     cluster.end(plain, COMMIT)
     assert resolve(lake, cluster).published == ()
+    at_night(cluster, 1)
+    pass_time(cluster, plain, 0)
 
     found = resolve(lake, cluster, 1)
 
@@ -346,20 +494,34 @@ def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_
     assert (row["outcome"], row["evidence"]) == ("aborted", ["coordinator", "timeout"])
     assert row["sentence"] == (
         "aborted: the coordinator's log has it as Ongoing; "
-        "its timeout of 60000 ms had passed at the run's time"
+        "its timeout of 60000 ms had passed when the coordinator's log was copied"
     )
-    assert found.messages == (
-        "1 transactions were taken for aborted: their timeout had passed at the run's time",
-    )
+    (message,) = found.messages
+    assert message.startswith("1 transactions are taken for aborted: their timeout had passed when ")
+
+
+def test_a_timeout_counts_only_as_far_as_the_copy_of_the_coordinators_log_reaches(lake: NightLake) -> None:
+    cluster = cluster_at(0)
+    cluster.timeout_ms = MINUTES
+    producer, plain = started(cluster), started(cluster, "b")
+    send(cluster, producer, FIRST)
+    send(cluster, plain, FIRST)
+    cluster.end(plain, COMMIT)
+    for night in range(3):  # the same old copy every time
+        found = resolve(lake, cluster, night)
+        assert found.published == ()
+        assert found.counts["ongoing"] == 1
 
 
 def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_all(lake: NightLake) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = MINUTES
-    producer = started(cluster)
+    producer, other = started(cluster), started(cluster, "other")
     send(cluster, producer, FIRST, SECOND)
-    for night in range(2):
-        assert resolve(lake, cluster, night).published == ()
+    assert resolve(lake, cluster, 0).published == ()
+    at_night(cluster, 1)
+    pass_time(cluster, other, 0)
+    assert resolve(lake, cluster, 1).published == ()
     at_night(cluster, 2)
     send(cluster, producer, SECOND)
     cluster.end(producer, COMMIT)

@@ -77,10 +77,12 @@ class AdmittedNight:
         tables = [self.table(Step.ADMIT, name).to_pylist() for name in sorted(found)]
         return [row for rows in tables for row in rows]
 
+    def gap_rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table(Step.ADMIT, "gaps.parquet").to_pylist()
+        return rows
+
     def gaps(self) -> list[tuple[int, int]]:
-        keys = [found.key for found in self.lake.list(self.key(Step.ADMIT, "gaps"))]
-        rows = [row for key in keys for row in read_table(self.lake, key).to_pylist()]
-        return [(row["first_offset"], row["last_offset"]) for row in rows]
+        return [(row["first_offset"], row["last_offset"]) for row in self.gap_rows()]
 
     def states(self) -> dict[TopicPartition, str]:
         return read_states(self.lake, self.run_id, Step.ADMIT)

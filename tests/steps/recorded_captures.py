@@ -65,7 +65,7 @@ def with_markers(recording: str, batches: list[CapturedBatch]) -> Iterator[Captu
 
     Left out is what a broker refused for its coordinator's sake, since a capture knows nothing of that.
     """
-    markers = {each: list(_markers(recording, each)) for each in {b.topic_partition for b in batches}}
+    markers = {each: list(_markers(recording, each)) for each in sorted({b.topic_partition for b in batches})}
     epochs: dict[tuple[TopicPartition, int], int] = {}
     for batch in batches:
         waiting = markers[batch.topic_partition]

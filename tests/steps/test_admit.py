@@ -1,16 +1,26 @@
 """`admit` on nights made by hand: verdicts, offsets, transactions, state and what adds up."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.flow import Step
-from spark_jobs.protocol.batch_builder import seal
+from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
+from spark_jobs.protocol.partition_config import PartitionConfig
+from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
-from spark_jobs.protocol.record_batch import HEADER_SIZE, TimestampType, read_header, set_max_timestamp
+from spark_jobs.protocol.record_batch import (
+    HEADER_SIZE,
+    Codec,
+    TimestampType,
+    read_header,
+    set_max_timestamp,
+)
+from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF
 from tests.cases.admission import CASES, AdmissionCase
@@ -146,6 +156,51 @@ def test_a_topic_that_stamps_its_own_time_refuses_that_of_producers(tmp_path: Pa
 
     assert night.verdicts() == ["invalid_record", "accepted"]
     assert [row["kafka_error"] for row in night.batches()] == ["INVALID_TIMESTAMP", "NONE"]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("on_gap", ["reject", "park"])
+def test_a_compacted_topic_refuses_batches_with_a_record_without_key_as_a_broker_does(
+    tmp_path: Path, codec: Codec, on_gap: str
+) -> None:
+    keys: tuple[list[str | None], ...] = (["a"], ["a", None, "b"], ["c"], ["a", "b", "c"], [None], ["d"])
+    sequences = (0, 1, 4, 1, 4, 4)
+    batches = [_keyed(found, seq, codec) for found, seq in zip(keys, sequences, strict=True)]
+    config = f"{MARKERS}    on_gap: {on_gap}\ntopics: {{orders: {{cleanup_policy: compact}}}}\n"
+    place = capture(tmp_path, config, a=b"".join(batches[:2]), b=b"".join(batches[2:]))
+
+    rows = admit(place, 1).batches()
+
+    broker = PartitionLog(PartitionConfig(is_compacted=True), now=NOON)
+    answers = [broker.append(each, now=NOON) for each in batches]
+    found = {(row["object_order"], row["position"]): row for row in rows}
+    in_order = [found[at] for at in sorted(found)]
+    if on_gap == "reject":
+        assert [row["verdict"] for row in in_order] == [answer.decision.verdict for answer in answers]
+        assert [row["kafka_error"] for row in in_order] == [answer.kafka_error.name for answer in answers]
+    assert [row["verdict"] for row in in_order][1] == "invalid_record"
+    assert in_order[1]["reason"] == "1 of 3 records without a key, in a compacted topic"
+    assert in_order[4]["reason"] == "1 of 1 records without a key, in a compacted topic"
+    assert [row["offset"] for row in in_order][3:] == [1, None, 4]
+
+
+def test_a_topic_that_is_not_compacted_takes_records_without_key(tmp_path: Path) -> None:
+    night = admit(capture(tmp_path, a=_keyed([None, "a"], 0, Codec.NONE)), 1)
+    assert night.verdicts() == ["accepted"]
+
+
+def _keyed(keys: Sequence[str | None], seq: int, codec: Codec) -> bytes:
+    return build_batch(
+        records=[
+            Record(offset_delta=number, key=None if key is None else key.encode(), value=b"v")
+            for number, key in enumerate(keys)
+        ],
+        base_timestamp=NOON,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=seq,
+        codec=codec,
+    )
 
 
 def test_a_codec_that_kafka_does_not_have_is_refused_before_it_gets_an_offset(tmp_path: Path) -> None:
@@ -374,7 +429,7 @@ def test_a_log_directory_that_grew_over_night_brings_only_its_tail(tmp_path: Pat
 
     second = admit(place, 2)
 
-    assert second.verdicts() == ["overlap", "overlap", "accepted", "accepted"]
+    assert second.verdicts() == ["accepted", "accepted"]
     assert first.state().end_offset == 2
     assert second.state().end_offset == 4
 
@@ -384,7 +439,7 @@ def test_a_log_directory_without_news_keeps_its_digest(tmp_path: Path) -> None:
 
     first, second = admit(place, 1), admit(place, 5)
 
-    assert second.verdicts() == ["overlap", "overlap"]
+    assert second.partitions() == {}
     assert first.states() == second.states()
 
 

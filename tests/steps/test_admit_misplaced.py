@@ -13,8 +13,9 @@ from tests.steps.admitted import AdmittedNight, admit
 from tests.steps.batches import batch, marker
 from tests.steps.nights import CAPTURE, place_at
 
-LOGS = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
-COMPACTED = LOGS + "topics: {orders: {cleanup_policy: compact}}\n"
+HELD = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
+LOGS = HELD + "topics: {orders: {gaps: publish_past}}\n"
+COMPACTED = HELD + "topics: {orders: {cleanup_policy: compact, gaps: publish_past}}\n"
 FIRST_LOG = "00000000000000000000.log"
 FAR = 2**40
 
@@ -38,6 +39,12 @@ def test_a_batch_out_of_place_is_corrupt_and_those_behind_it_are_taken(tmp_path:
     assert night.offsets() == [0, None, 3]
     assert night.gaps() == [(2, 2)]
     assert night.state().end_offset == 6
+
+
+def test_those_behind_it_are_held_until_a_copy_has_it_in_its_place(tmp_path: Path) -> None:
+    night = night_of(tmp_path, batch(0, at=0) + batch(1, at=1 + FAR) + batch(2, at=2), config=HELD)
+    assert night.verdicts() == ["accepted", "corrupt", "behind_gap"]
+    assert night.state().end_offset == 1
 
 
 def test_where_it_stands_and_what_there_is_room_for_is_told(tmp_path: Path) -> None:

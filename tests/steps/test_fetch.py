@@ -58,9 +58,11 @@ def test_what_was_fetched_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     read: list[str] = []
     really_read = Fetcher._read
 
-    def note_and_read(self: Fetcher, placed: Placed, origin: ObjectStore) -> str:
+    def note_and_read(
+        self: Fetcher, placed: Placed, origin: ObjectStore, prefix_size: int
+    ) -> tuple[str, str]:
         read.append(placed.source.name)
-        return really_read(self, placed, origin)
+        return really_read(self, placed, origin, prefix_size)
 
     monkeypatch.setattr(Fetcher, "_read", note_and_read)
 

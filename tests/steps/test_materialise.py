@@ -24,9 +24,11 @@ from tests.steps.resolved import do, resolved_run
 DAY = date(2024, 5, 1)
 
 
-def _run(place: Path, source: Path, directories: list[Path], spark: Spark | None = None) -> RunContext:
+def _run(
+    place: Path, source: Path, directories: list[Path], spark: Spark | None = None, more: str = ""
+) -> RunContext:
     config = f"lake: lake\nsources: [{{name: broker, kind: broker-log, root: '{source}', immutable: true}}]\n"
-    settings = parse_settings(config, name="test.yaml", base=place)
+    settings = parse_settings(config + more, name="test.yaml", base=place)
     return resolved_run(settings, directories, day=DAY, spark=spark)
 
 
@@ -35,12 +37,12 @@ def _recorded(place: Path, recording: str, spark: Spark | None = None) -> RunCon
     return _run(place, directories[0].parent, directories, spark)
 
 
-def _written(place: Path, *batches: bytes) -> RunContext:
+def _written(place: Path, *batches: bytes, more: str = "") -> RunContext:
     """A run of one partition whose one segment holds `batches`."""
     directory = place / "source" / "t-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
-    return _run(place, place / "source", [directory])
+    return _run(place, place / "source", [directory], more=more)
 
 
 def _rows(context: RunContext, table: str) -> list[dict[str, Any]]:
@@ -81,6 +83,18 @@ def test_what_waits_for_its_transaction_lies_in_quarantine_with_its_bytes(tmp_pa
     assert set(waiting) <= {(row["topic"], row["partition"], row["offset"]) for row in held}
 
 
+def test_a_batch_with_unfit_values_is_readable(tmp_path: Path) -> None:
+    more = "topics: {t: {value: json, fields: {id: long}}}\n"
+    context = _written(tmp_path, _batch(0, b'{"id": 1}'), _batch(1, b"junk"), more=more)
+    result = do(context, Step.MATERIALISE, materialise.run)
+    counts = result.counts
+    assert (counts["records"], counts["unfit"]) == (1, 1)
+    assert (counts["unreadable"], counts["unreadable_records"]) == (0, 0)
+    assert result.messages == (
+        "t: of the committed records 1 do not fit the topic's schema; they are in quarantine",
+    )
+
+
 def test_a_batch_without_readable_records_is_corrupt_in_every_account(tmp_path: Path) -> None:
     junk = seal(read_header(_batch(1, b"x")), b"\x7fjunk")
     context = _written(tmp_path, _batch(0, b"before"), junk, _batch(2, b"after"))
@@ -90,7 +104,7 @@ def test_a_batch_without_readable_records_is_corrupt_in_every_account(tmp_path: 
     assert counts["claimed"] + counts["legacy"] == (
         counts["records"] + counts["hidden"] + counts["unreadable_records"]
     )
-    assert result.messages == ("t: 1 committed records cannot be read or do not fit; they are in quarantine",)
+    assert result.messages == ("t: of the committed records 1 cannot be decoded; they are in quarantine",)
     assert [row["verdict"] for row in _rows(context, "batches")] == ["accepted", "corrupt", "accepted"]
     [row] = _rows(context, "quarantine")
     assert (row["kind"], row["kafka_error"], row["offset"], row["bytes"]) == (

@@ -20,6 +20,7 @@ from spark_jobs.flow import Step
 from spark_jobs.steps import materialise, publish
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
+from spark_jobs.storage.ledger import Ledger
 from tests.materialising.truth import DATA, as_truth, in_order, recorded_partitions, truth_of
 from tests.steps.resolved import do, do_until_published, resolved_run
 
@@ -167,3 +168,17 @@ def test_another_run_of_the_night_replaces_the_first(tmp_path: Path) -> None:
         tags = catalog.load_table(("topics", "orc")).refs().keys()
     assert runs == [other.folder.run_id]
     assert {context.folder.run_id, other.folder.run_id} <= tags
+
+
+def test_a_restaged_run_takes_away_what_a_failed_run_of_the_date_left_in_other_tables(tmp_path: Path) -> None:
+    """The failed run published `lat` and never became final; the restaged one has nothing of that topic."""
+    settings, failed = _made(tmp_path)
+    Ledger(failed.lake).started(failed.folder.inputs)
+    do(failed, Step.PUBLISH, publish.run)
+    orc = [path for path in recorded_partitions("oracle_E") if path.name == "orc-1"]
+    restaged = resolved_run(settings, orc, day=DAY)
+    Ledger(restaged.lake).started(restaged.folder.inputs)
+    do_until_published(restaged)
+    with open_catalog(settings) as catalog:
+        assert catalog.load_table(("topics", "lat")).scan().to_arrow().num_rows == 0
+        assert catalog.load_table(("topics", "orc")).scan().to_arrow().num_rows > 0

@@ -122,20 +122,72 @@ def test_a_corrupt_snapshot_at_the_beginning_is_passed_over_and_named(tmp_path: 
     assert len(messages(night)) == 2
 
 
-def test_a_log_whose_middle_is_gone_goes_on_from_the_snapshot_behind_the_gap(tmp_path: Path) -> None:
-    place = place_at(tmp_path, LOGS)
+def _without_middle(directory: Path) -> Place:
+    """A run took offset 0; now the log begins at 50."""
+    place = place_at(directory, LOGS)
     put(place, log_file(0), batch(0, txn=True, at=0))
     admit(place, 1)
     (place.directory / "logs/one/orders-0" / log_file(0)).unlink()
     put(place, log_file(50), log(7, start=50))
     put(place, log_file(50, "snapshot"), snapshot(6, at=50))
+    return place
+
+
+def test_a_log_whose_middle_is_missing_keeps_the_state_of_its_chain(tmp_path: Path) -> None:
+    night = admit(_without_middle(tmp_path), 2)
+
+    assert origin(night)["origin"] == "chain"
+    assert night.verdicts() == ["behind_gap"]
+    assert (night.state().end_offset, len(night.state().open_transactions)) == (1, 1)
+
+
+def test_a_log_whose_middle_is_deleted_goes_on_from_the_snapshot_behind_it(tmp_path: Path) -> None:
+    place = _without_middle(tmp_path)
+    put(place, "leader-epoch-checkpoint", b"0\n1\n0 50\n")
 
     night = admit(place, 2)
 
     assert origin(night)["origin"] == "snapshot"
     assert messages(night) == ["orders-0: offsets 1 to 49 are in no staged log"]
-    assert night.gaps() == [(1, 49)]
+    assert [(*gap, night.gap_rows()[0]["status"]) for gap in night.gaps()] == [(1, 49, "deleted")]
     assert len(night.state().open_transactions) == 0
+
+
+def _positions(night: AdmittedNight) -> tuple[int, int]:
+    """(last stable offset, end of what is published)."""
+    [row] = night.table(Step.RESOLVE, "partitions.parquet").to_pylist()
+    return row["last_stable_offset"], row["end_offset"]
+
+
+@pytest.mark.parametrize("at", [50, 52])
+def test_an_open_transaction_whose_batches_were_all_deleted_holds_readers_at_the_log_start(
+    tmp_path: Path, at: int
+) -> None:
+    place = place_at(tmp_path, LOGS)
+    put(place, log_file(50), b"".join(batch(seq, pid=2, at=50 + seq) for seq in range(4)))
+    put(place, log_file(at, "snapshot"), snapshot(6, at=40, txn=20))
+
+    first = admit(place, 1, until=Step.RESOLVE)
+
+    assert _positions(first) == (50, 50)
+    assert first.state().producers["producer_id"].tolist() == [1, 2]
+
+    put(place, log_file(54), marker(ControlType.ABORT, at=54, epoch=1))
+    assert _positions(admit(place, 2, until=Step.RESOLVE)) == (55, 55)
+
+
+def test_a_transaction_that_only_the_newest_snapshot_knows_counts_for_a_partition_with_a_past(
+    tmp_path: Path,
+) -> None:
+    place = _without_middle(tmp_path)
+    put(place, "leader-epoch-checkpoint", b"0\n1\n0 50\n")
+    (place.directory / "logs/one/orders-0" / log_file(50, "snapshot")).unlink()
+    put(place, log_file(51, "snapshot"), snapshot(0, 6, at=40, txn=20))
+
+    night = admit(place, 2)
+
+    opened = night.state().open_transactions
+    assert [(int(row["producer_id"]), int(row["first_offset"])) for row in opened] == [(1, 20), (2, 20)]
 
 
 def test_the_checkpointed_log_start_is_what_the_log_still_promises(tmp_path: Path) -> None:
@@ -244,3 +296,18 @@ def test_later_nights_follow_the_chain_and_not_the_seed(tmp_path: Path) -> None:
 
     assert origin(second)["origin"] == "chain"
     assert second.state().end_offset == 7
+
+
+def test_a_state_keeps_its_topic_id_and_adopts_one_that_was_unknown(tmp_path: Path) -> None:
+    place = place_at(tmp_path, LOGS)
+    put(place, log_file(0), log(0, 1))
+    assert admit(place, 1).state().topic_id == ""
+    topic_id = "25SNuNZhRx2La2_fVdm_UQ"
+    put(place, "partition.metadata", f"version: 0\ntopic_id: {topic_id}".encode())
+    put(place, log_file(0), log(0, 1, 2))
+    second = admit(place, 2)
+    assert (second.state().topic_id, second.verdicts()) == (topic_id, ["accepted"])
+    (tmp_path / "logs/one/orders-0/partition.metadata").unlink()
+    put(place, log_file(0), log(0, 1, 2, 3))
+    third = admit(place, 3)
+    assert (third.state().topic_id, third.state().end_offset) == (topic_id, 4)

@@ -1,7 +1,8 @@
 """Recordings through the steps until `resolve`: what a consumer got, and the broker's own offsets."""
 
+import shutil
 from collections.abc import Iterator, Mapping
-from datetime import date
+from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from spark_jobs.storage.parquet_file import read_table
 from tests.protocol.resolving import parts_of, resolve_all
 from tests.recordings.log_directory import RecordedPartition
 from tests.recordings.recording import Recording, read_recording, truth_of
-from tests.resolving.night_lake import FIRST_DAY, NightLake, Resolved, end_of_day
+from tests.resolving.night_lake import COPY_TIMES, FIRST_DAY, NightLake, Resolved, end_of_day
 from tests.steps.recorded_captures import DATA
 
 BROKER = """
@@ -136,20 +137,23 @@ def test_whole_transactions_are_never_more_than_a_consumer_got(tmp_path: Path, s
     assert whole < by_partition
 
 
-def test_what_is_open_is_held_in_its_night_and_has_timed_out_in_the_next(
+def test_what_is_open_is_held_until_a_copy_of_a_later_day_shows_that_it_has_timed_out(
     tmp_path: Path, spark: Spark
 ) -> None:
-    config = BROKER.format(root=DATA / "oracle_D" / "data", publish="read_committed")
-    lake = NightLake(tmp_path, config, spark)
+    source = shutil.copytree(DATA / "oracle_D" / "data", tmp_path / "source")
+    lake = NightLake(tmp_path, BROKER.format(root=source, publish="read_committed"), spark)
     day = (RECORDED - FIRST_DAY).days
 
     assert lake.night(day).counts["ongoing"] == 3
-    found = lake.night(day + 1)
+    assert lake.night(day + 1).counts["ongoing"] == 3  # the same copy again
+    later = (RECORDED + timedelta(days=2)).isoformat()
+    times = COPY_TIMES.format(data=f"{later}T01:00:00Z", coordinator=f"{later}T01:10:00Z")
+    (source / "onceover-copy.json").write_text(times)
+    found = lake.night(day + 2)
 
     assert found.counts["ongoing"] == 0
     timed_out = [row for row in found.transactions if "timeout" in row["evidence"]]
     assert [row["outcome"] for row in timed_out] == ["aborted"] * 3
-    assert found.messages == (
-        "3 transactions were taken for aborted: their timeout had passed at the run's time",
-    )
+    (message,) = found.messages
+    assert message.startswith("3 transactions are taken for aborted: their timeout had passed when ")
     assert all(own["end_offset"] == own["log_end_offset"] for own in found.partitions.values())

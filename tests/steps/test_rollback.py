@@ -117,3 +117,24 @@ def test_a_lost_answer_is_settled_by_what_the_table_says(
                 roll_back(settings, run_id)
     roll_back(settings, run_id)
     assert all(rows == [] and run_id not in tags for rows, tags in _cuts(settings).values())
+
+
+def test_an_unfinished_run_is_taken_back_and_what_it_replaced_is_published_again(settings: Settings) -> None:
+    _publish(settings, "orc-1", 1)
+    second = _publish(settings, "orc-2", 2)
+    before = _cuts(settings)
+    directories = [path for path in recorded_partitions("oracle_E") if path.name == "orc-0"]
+    unfinished = resolved_run(
+        settings, directories, day=date(2024, 5, 1), state_in=_state_before(settings, 1)
+    )
+    do_until_published(unfinished)
+    assert _rows(_cuts(settings)) != _rows(before)
+    assert roll_back(settings, unfinished.folder.run_id) > 0
+    assert _rows(_cuts(settings)) == _rows(before)
+    assert all(unfinished.folder.run_id not in tags for _, tags in _cuts(settings).values())
+    assert read_chain(second.lake).run_of(date(2024, 5, 2)) is not None
+
+
+def _rows(cuts: dict[str, Any]) -> dict[str, list[str]]:
+    """Of the tables that have any."""
+    return {name: rows for name, (rows, _) in cuts.items() if rows}

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.flow import Step
-from spark_jobs.steps.stage import open_run
-from spark_jobs.storage.chain import read_chain
+from spark_jobs.steps.stage import fixed_inputs, open_run
+from spark_jobs.storage.chain import read_chain, take_back
 from spark_jobs.storage.errors import ObjectChanged, OutOfTurn
 from spark_jobs.storage.manifest import ObjectRole
+from spark_jobs.storage.night import Drift
 from spark_jobs.storage.run_folder import EMPTY_STATE
 from spark_jobs.storage.staged import StagedObjects, read_run_manifest
 from tests.steps.nights import BROKER_LOG, CAPTURE, UNDATED, Place, day, paths, place_at
@@ -257,3 +258,32 @@ def test_every_object_is_taken_by_exactly_one_night(arrivals: list[tuple[int, in
             taken += [(entry.name, number) for entry in place.finish(number).entries]
     expected = [(f"{name:03d}", max(own, arrival)) for name, (own, arrival, _) in enumerate(arrivals)]
     assert sorted(taken) == sorted(expected)
+
+
+def test_a_final_night_is_not_restaged_but_backfilled(night: Place) -> None:
+    night.arrive("dt=2024-05-01/orders-0/1")
+    night.finish(1)
+    with pytest.raises(OutOfTurn, match="onceover backfill --from 2024-05-01 --to 2024-05-01"):
+        night.stage(1, restage=True)
+
+
+def test_a_night_taken_back_finds_its_inputs_fixed_and_can_be_restaged(night: Place) -> None:
+    night.arrive("dt=2024-05-01/orders-0/1")
+    run = open_run(night.settings, night.finish(1), lake=night.lake, chain=read_chain(night.lake))
+    take_back(night.lake, read_chain(night.lake), run.run_id)
+    night.arrive("dt=2024-05-01/orders-0/2")
+    found = fixed_inputs(night.settings, day(1), lake=night.lake, chain=read_chain(night.lake))
+    assert found is not None
+    assert (found.objects, found.drift) == (1, Drift(new=1))
+    assert "--restage" in found.sentence
+    assert paths(night.stage(1)) == ["2024-05-01/orders-0/1"]
+    assert paths(night.stage(1, restage=True)) == ["2024-05-01/orders-0/1", "2024-05-01/orders-0/2"]
+
+
+def test_what_earlier_nights_took_is_not_new(night: Place) -> None:
+    night.arrive("dt=2024-05-01/orders-0/1")
+    night.finish(1)
+    night.stage(2)
+    found = fixed_inputs(night.settings, day(2), lake=night.lake, chain=read_chain(night.lake))
+    assert found is not None
+    assert not found.drift

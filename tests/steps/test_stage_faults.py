@@ -156,7 +156,7 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
         "import os, signal, sys; from pathlib import Path;"
         "from spark_jobs.storage.fetch import Fetcher; from tests.steps.nights import place_at;"
         "left = iter(range(int(sys.argv[2]))); whole = Fetcher.fetch\n"
-        "def fetch(self, placed, origin):\n"
+        "def fetch(self, placed, origin, prefix_size=0):\n"
         "    if next(left, None) is None: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return whole(self, placed, origin)\n"
         "Fetcher.fetch = fetch; place_at(Path(sys.argv[1])).stage(1)"

@@ -108,7 +108,7 @@ def test_a_night_before_final_ones_does_not_simply_run(lake: FileStore) -> None:
     chain = read_chain(lake)
     chain.check_turn(day(3))
     chain.check_turn(day(4))
-    with pytest.raises(OutOfTurn, match="a backfill can put it in"):
+    with pytest.raises(OutOfTurn, match="From sources with 'dates', onceover backfill --from"):
         chain.check_turn(day(2))
 
 

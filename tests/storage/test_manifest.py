@@ -51,6 +51,7 @@ ENTRIES = st.builds(
     referenced=st.booleans(),
     seen=st.booleans(),
     rewritten=st.booleans(),
+    topic_id=st.text(),
 )
 MANIFESTS = st.builds(
     Manifest, day=st.dates(), entries=st.lists(ENTRIES).map(tuple), problems=st.lists(PROBLEMS).map(tuple)
@@ -77,6 +78,7 @@ DECISIVE = [
     replace(ENTRY, size=43),
     replace(ENTRY, sha256="cd" * 32),
     replace(ENTRY, seen=True),
+    replace(ENTRY, topic_id="25SNuNZhRx2La2_fVdm_UQ"),
 ]
 
 

@@ -40,6 +40,7 @@ from tests.kernels.histories import columns_of, histories
 
 KEPT = Path(__file__).parent / "states"
 OFFSETS = st.integers(0, 2**62)
+TOPIC_ID = "25SNuNZhRx2La2_fVdm_UQ"
 
 
 @st.composite
@@ -57,7 +58,8 @@ def states(draw: st.DrawFn) -> PartitionState:
         producers=producers.rows,
         open_transactions=transactions.open_transactions(),
         parked=draw(st.sampled_from(("", "ab" * 32))),
-        held=draw(st.sampled_from(("", "cd" * 32))),
+        gaps=draw(st.sampled_from(("", "cd" * 32))),
+        topic_id=draw(st.sampled_from(("", TOPIC_ID))),
     )
 
 
@@ -66,10 +68,11 @@ def test_a_state_survives_its_file(state: PartitionState) -> None:
     found = read_state(write_state(state))
     assert write_state(found) == write_state(state)
     assert (found.end_offset, found.leader_epochs) == (state.end_offset, state.leader_epochs)
-    assert (found.parked, found.held, found.published_offset) == (
+    assert (found.parked, found.gaps, found.published_offset, found.topic_id) == (
         state.parked,
-        state.held,
+        state.gaps,
         state.published_offset,
+        state.topic_id,
     )
     assert found.producers.tobytes() == ProducerTable(state.producers).canonical().tobytes()
     for name in ("producer_id", "first_offset", "batches", "records", "producer_epoch", "first_epoch"):
@@ -156,6 +159,16 @@ def test_a_gap_inside_an_open_transaction_is_told_by_version_2() -> None:
     assert write_state(read_state(data)) == data
 
 
+def test_a_topic_id_is_kept_by_version_3_and_earlier_versions_have_none() -> None:
+    state = read_state((KEPT / "version_1.state").read_bytes())
+    assert state.topic_id == ""
+    data = write_state(replace(state, topic_id=TOPIC_ID))
+    assert data == (KEPT / "version_3.state").read_bytes()
+    found = read_state(data)
+    assert found.topic_id == TOPIC_ID
+    assert write_state(replace(found, topic_id="")) == write_state(state)
+
+
 def test_carried_rows_of_version_1_are_still_read() -> None:
     data = (KEPT / "version_1.carried").read_bytes()
     carried = read_carried(data)
@@ -170,6 +183,7 @@ def test_carried_rows_of_version_1_are_still_read() -> None:
         b"",
         b"ONCE",
         b"ONCE\0\3" + bytes(100),
+        b"ONCE\0\4" + bytes(200),
         b"JUNK\0\1" + bytes(100),
         b"ONCE\0\1" + bytes(50),
         write_state(PartitionState())[:-1] + b"\7",

@@ -20,7 +20,7 @@ def decompress(data: memoryview, bounds: Bounds) -> bytes:
     """Framed blocks if the framing's header stands in front, else one block."""
     if len(data) < _HEADER.size or data[: len(_MAGIC)] != _MAGIC:
         return _read_block(data, 0, bounds, 0)
-    out, total, position = [], 0, _after_header(data, 0, bounds)
+    out, total, position = [], 0, _HEADER.size  # Java's reader checks the version of later headers only
     while len(data) - position >= _BLOCK_LENGTH.size:
         (length,) = _BLOCK_LENGTH.unpack_from(data, position)
         if length == _MAGIC_AS_LENGTH:  # streams may be concatenated, each with its header

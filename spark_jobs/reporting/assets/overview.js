@@ -5,7 +5,8 @@
   const { el, words, charts, parts, time, link, runLink, topicLink } = onceover;
   const TREND = 28;
   const DAYS = 92;
-  const BENIGN = ["accepted", "duplicate", "overlap"];
+  const GONE = ["replaced", "rolled back"];
+  const BENIGN = ["accepted", "duplicate", "overlap", "behind_gap", "late"];
   const sum = (counts, names = Object.keys(counts)) => names.reduce((all, name) => all + (counts[name] || 0), 0);
   const refused = (run) => sum(run.verdicts) - sum(run.verdicts, BENIGN);
   const open = (run) => sum(run.outcomes) - sum(run.outcomes, ["committed", "aborted"]);
@@ -18,6 +19,7 @@
       const failed = (run.critical || 0) + (run.warnings || 0);
       said.push(failed ? `${failed} of ${run.expectations} expectations failed.` : `All ${run.expectations} expectations met.`);
     }
+    if (run.gaps) said.push(`${words.count(run.gaps.partitions, "partition")} held behind ${words.count(run.gaps.offsets, "missing offset")}: ${run.gaps.where}.`);
     if (refused(run)) said.push(`${words.count(refused(run), "batch", "batches")} refused.`);
     if (open(run)) said.push(`${words.count(open(run), "transaction")} undecided, readers lag ${words.count(run.lag, "offset")} behind.`);
     return said.join(" ");
@@ -34,14 +36,13 @@
     );
   }
 
-  // One cell per day; the run that speaks for it, else the last one that was tried.
-  function strip(runs) {
+  // One cell per day up to the newest; the run that speaks for it, else the last one that was tried.
+  function strip(runs, newest) {
     const byDay = new Map();
     for (const run of runs) {
       const before = byDay.get(run.day);
       if (!before || before.status !== "final") byDay.set(run.day, run);
     }
-    const newest = runs.at(-1).day;
     const days = [];
     for (let day = new Date(`${newest}T00:00:00Z`); days.length < DAYS; day.setUTCDate(day.getUTCDate() - 1)) {
       const name = day.toISOString().slice(0, 10);
@@ -74,11 +75,12 @@
     const at = { run: run.id };
     const quarantine = (each) => (each.batches === undefined ? undefined : sum(each.quarantine));
     const kinds = Object.entries(run.quarantine).map(([kind, n]) => `${words.number(n)} ${kind}`).join(", ");
+    const fresh = (each) => (each.batches === undefined || each.batches === null ? undefined : each.batches - (each.verdicts.overlap || 0));
     const retries = (each) => each.verdicts && (each.verdicts.duplicate || 0) + (each.verdicts.stale_duplicate || 0);
     return [
       card("Records published", (each) => (each.published ? each.records : undefined), "records", `from ${words.bytes(run.bytes)} staged`, "accent", link("run", at)),
-      card("Batches judged", (each) => each.batches, "batches", `${words.percent(run.verdicts.accepted || 0, run.batches)} accepted`, "accent", link("batches", at)),
-      card("Duplicates caught", retries, "retries", `and ${words.number(run.verdicts.overlap || 0)} overlaps of copies`, "calm", link("producers", at)),
+      card("New batches", fresh, "batches", [`${words.percent(run.verdicts.accepted || 0, fresh(run))} accepted`, run.verdicts.overlap ? `, and ${words.number(run.verdicts.overlap)} known from an earlier run or another copy` : ""].join(""), "accent", link("batches", at)),
+      card("Duplicates caught", retries, "retries", "batches that a producer sent again", "calm", link("producers", at)),
       card("Batches refused", refused, "batches", breakdown(run), "warn", link("batches", at)),
       card("Transactions ended", (each) => sum(each.outcomes, ["committed", "aborted"]), "transactions", `${words.number(run.outcomes.committed || 0)} committed, ${words.number(run.outcomes.aborted || 0)} aborted`, "good", link("transactions", at)),
       card("Open and hanging", open, "transactions", `${words.number(run.outcomes.hanging || 0)} hanging, ${words.number(run.outcomes.conflict || 0)} in conflict`, "warn", link("transactions", at)),
@@ -138,8 +140,9 @@
   parts.start(async (index) => {
     const runs = await onceover.loadRuns(index, DAYS);
     const speaking = runs.filter((run) => run.status === "final").slice(-TREND);
-    fill("strip", ...strip(runs));
-    fill("last", last(runs.at(-1)));
+    const newest = runs.findLast((run) => !GONE.includes(run.status)) || runs.at(-1);
+    fill("strip", ...strip(runs, newest.day));
+    fill("last", last(newest));
     if (speaking.length) {
       fill("numbers", ...numbers(speaking));
       fill("trends", ...trends(speaking));

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { el, words, parts, time, link, runLink, topicLink, visible } = onceover;
+  const { el, words, parts, time, link, runLink, topicLink, visible, hasNews } = onceover;
   const ENOUGH = 400;
   const STEP_STATUS = {
     done: { symbol: "✓", tone: "good", text: "done" },
@@ -52,6 +52,7 @@
       { title: "Role", cell: (row) => row[1].replaceAll("_", " ") },
       { title: "Objects", number: true, cell: (row) => words.number(row[2]) },
       { title: "Size", number: true, cell: (row) => words.bytes(row[3]) },
+      { title: "Newest, by the store's clock", cell: (row) => (row[4] ? time(new Date(row[4]).toISOString()) : words.NONE) },
     ], given.sources, { empty: "Nothing was staged." });
     const aside = given.set_aside_count ? parts.table(`Set aside: ${words.number(given.set_aside_count)} objects`, [{ title: "Object", cell: (row) => visible(row[0]) }, { title: "Why", cell: (row) => visible(row[1]) }], given.set_aside) : null;
     const digests = el("dl", { class: "facts" }, ["manifest", "config", "state_in"].flatMap((name) => fact(name.replace("_", "-"), el("code", {}, given[name]))));
@@ -97,8 +98,8 @@
 
   function expectations(data, before) {
     const was = new Map(((before && before.expectations) || []).map((each) => [`${each.suite}/${each.expectation}`, each.success]));
-    const judged = (each) => (each.success ? { symbol: "✓", tone: "good", text: "met" } : each.severity === "critical" ? { symbol: "✕", tone: "bad", text: "failed, critical" } : { symbol: "!", tone: "warn", text: "failed, warning" });
-    const news = (each) => (was.has(`${each.suite}/${each.expectation}`) && was.get(`${each.suite}/${each.expectation}`) !== each.success ? el("span", { class: "soft" }, each.success ? " failed in the run before" : " was met in the run before") : null);
+    const judged = (each) => (each.success === null ? { symbol: "○", tone: "calm", text: "off" } : each.success ? { symbol: "✓", tone: "good", text: "met" } : each.severity === "critical" ? { symbol: "✕", tone: "bad", text: "failed, critical" } : { symbol: "!", tone: "warn", text: "failed, warning" });
+    const news = (each) => (each.success !== null && typeof was.get(`${each.suite}/${each.expectation}`) === "boolean" && was.get(`${each.suite}/${each.expectation}`) !== each.success ? el("span", { class: "soft" }, each.success ? " failed in the run before" : " was met in the run before") : null);
     const examples = (each) => [el("code", {}, visible(each.observed)), each.examples.length ? el("ul", { class: "remarks" }, each.examples.map((text) => el("li", {}, visible(text)))) : null];
     const docs = data.docs ? el("p", {}, el("a", { href: `docs/${data.id}/index.html` }, "Data Docs of this audit")) : null;
     const columns = [
@@ -107,11 +108,12 @@
       { title: "Expectation", wide: true, cell: (each) => [visible(each.sentence), el("br"), el("code", { class: "soft" }, visible(each.expected))] },
       { title: "Found", wide: true, cell: examples },
     ];
-    const [failed, met] = [false, true].map((success) => data.expectations.filter((each) => each.success === success));
+    const [failed, met, off] = [false, true, null].map((success) => data.expectations.filter((each) => each.success === success));
     if (!data.expectations.length) return section("expectations", "Expectations", el("p", { class: "soft" }, "The run did not get to audit."));
     const failures = failed.length ? parts.table(`${words.count(failed.length, "expectation")} failed`, columns, failed) : el("p", {}, parts.badge({ symbol: "✓", tone: "good", text: `all ${met.length} met` }));
     const rest = met.length ? el("details", {}, el("summary", {}, `${words.count(met.length, "expectation")} met`), parts.table("What was expected and found", columns, met)) : null;
-    return section("expectations", "Expectations", failures, rest, docs);
+    const unasked = off.length ? el("details", {}, el("summary", {}, `${words.count(off.length, "expectation")} off`), parts.table("Not evaluated, because their severity is off", columns, off)) : null;
+    return section("expectations", "Expectations", failures, rest, unasked, docs);
   }
 
   function changes(run, before, topics, topicsBefore) {
@@ -129,9 +131,9 @@
   }
 
   function topicChanges(now, before) {
-    const [names, earlier] = [new Set(now.map((each) => each.code)), new Set(before.map((each) => each.code))];
+    const [fresh, earlier] = [new Set(now.filter(hasNews).map((each) => each.code)), new Set(before.map((each) => each.code))];
     const list = (text, found) => (found.length ? el("p", {}, `${text}: `, found.slice(0, 20).flatMap((each, i) => [i ? ", " : "", topicLink(each.code, each.name)]), found.length > 20 ? ` and ${found.length - 20} more` : "") : null);
-    return el("div", {}, list("New topics", now.filter((each) => !earlier.has(each.code))), list("Topics without news", before.filter((each) => !names.has(each.code))));
+    return el("div", {}, list("New topics", now.filter((each) => !earlier.has(each.code))), list("Topics without new batches, which had some", before.filter((each) => hasNews(each) && !fresh.has(each.code))));
   }
 
   function troubles(run) {

@@ -76,5 +76,8 @@ const onceover = (() => {
 
   const visibleLines = (text) => text.split("\n").map(visible).join("\n");
 
-  return { take, load, loadIndex, loadRuns, el, time, fragment, link, runLink, topicLink, visible, visibleLines };
+  // Whether a run brought something new of a topic; a copy of a log brings what is known again.
+  const hasNews = (row) => row.records > 0 || row.batches > (row.verdicts.overlap || 0);
+
+  return { take, load, loadIndex, loadRuns, el, time, fragment, link, runLink, topicLink, visible, visibleLines, hasNews };
 })();

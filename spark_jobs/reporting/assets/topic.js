@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { el, words, charts, parts, link, topicLink, visible } = onceover;
+  const { el, words, charts, parts, link, topicLink, visible, visibleLines, hasNews } = onceover;
   const MONTHS = 12;
   const section = (id, title, ...children) => el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
 
@@ -13,7 +13,7 @@
     const columns = [
       { title: "Topic", cell: (topic) => topicLink(topic.code, topic.name) },
       { title: "Records, last run", number: true, cell: (topic) => words.number(topic.records.at(-1)) },
-      { title: "Batches", number: true, cell: (topic) => words.number(topic.batches.at(-1)) },
+      { title: "New batches", number: true, cell: (topic) => words.number(topic.batches.at(-1) - topic.overlap.at(-1)) },
       { title: "Duplicates", number: true, cell: (topic) => words.number(topic.duplicate.at(-1)) },
       { title: "Out of order", number: true, cell: (topic) => words.number(topic.out_of_order.at(-1)) },
       { title: "Corrupt", number: true, cell: (topic) => words.number(topic.corrupt.at(-1)) },
@@ -31,11 +31,12 @@
     if (!found.length) return [el("h1", {}, "Topic"), el("p", { class: "notice" }, "No run of the last twelve months knows this topic. ", el("a", { href: "topic.html" }, "All topics"))];
     const rows = found.flatMap((part) => part.rows.map(([day, run, records, batches, verdicts, lag]) => ({ day, run, records, batches, verdicts, lag })));
     const last = rows.at(-1);
+    const news = rows.filter(hasNews);
     const shard = await onceover.load(`run/${last.run}/topic/${code[0]}`);
     const detail = shard[code];
     const name = visible(detail.name);
     document.title = `${name} · Onceover`;
-    return [el("p", {}, el("a", { href: "topic.html" }, "All topics")), el("h1", { class: "name" }, name), el("p", { class: "soft" }, `${words.count(rows.length, "night")} with news, the last on `, onceover.runLink(last.run, last.day), "."), volumes(rows), partitions(detail, last), keys(detail.keys)];
+    return [el("p", {}, el("a", { href: "topic.html" }, "All topics")), el("h1", { class: "name" }, name), el("p", { class: "soft" }, `Seen in ${words.count(rows.length, "run")}; `, news.length ? [`new batches or records in ${words.number(news.length)}, the last on `, onceover.runLink(news.at(-1).run, news.at(-1).day), "."] : "no new batches or records."), volumes(rows), partitions(detail, last), keys(detail.keys), table((await onceover.load("tables"))?.[code])];
   }
 
   function volumes(rows) {
@@ -50,7 +51,7 @@
         { class: "charts" },
         charts.chart({ title: "Volume", what: "records published per night", days, kind: "bars", series: [of("records", (row) => row.records, "accent")] }),
         charts.chart({ title: "Batches", what: "batches accepted per night", days, kind: "bars", series: [of("accepted", verdict("accepted"), "good")] }),
-        charts.chart({ title: "Duplicates", what: "batches per night", days, series: [of("duplicate", verdict("duplicate"), "calm"), of("stale duplicate", verdict("stale_duplicate"), "warn")] }),
+        charts.chart({ title: "Duplicates", what: "batches that a producer sent again, per night", days, series: [of("duplicate", verdict("duplicate"), "calm"), of("stale duplicate", verdict("stale_duplicate"), "warn")] }),
         charts.chart({ title: "Out of order and corrupt", what: "batches and stretches of bytes per night", days, series: [of("out of order", verdict("out_of_order"), "warn"), of("corrupt", verdict("corrupt"), "bad")] }),
         charts.chart({ title: "LSO lag", what: "offsets that readers cannot reach yet", days, kind: "bars", series: [of("lag", (row) => row.lag, "warn")] }),
       ),
@@ -74,6 +75,13 @@
       { title: "LSO lag", number: true, cell: (row) => words.number(row.lag) },
       { title: "Held batches", number: true, cell: (row) => words.number(row.held) },
     ], rows));
+  }
+
+  function table(found) {
+    if (!found) return section("table", "Table", el("p", { class: "soft" }, "No run has published this topic yet."));
+    const query = (engine, text) => [el("h3", {}, engine), el("pre", { tabindex: "0", role: "region", "aria-label": `Query for ${engine}` }, visibleLines(text))];
+    const facts = [["Name", found.name], ["Location", found.location]].map(([title, text]) => [el("dt", {}, title), el("dd", {}, el("code", { class: "name" }, visible(text)))]);
+    return section("table", "Table", el("dl", { class: "facts" }, facts.flat()), query("Python with DuckDB", found.python), query("Spark SQL", found.spark));
   }
 
   function keys(skew) {

@@ -1,4 +1,4 @@
-// Transactions that nobody has decided, what they hold back and how to end them; and the longest ones.
+// Undecided transactions, what they hold back, how far the copies reach and how to end them; and the longest ones.
 "use strict";
 
 (() => {
@@ -13,8 +13,14 @@
   const size = { title: "Size", number: true, cell: (row) => [words.count(row.records, "record"), el("br"), words.count(row.batches, "batch", "batches")] };
 
   function why(row) {
-    const commands = row.abort_commands.map((command) => el("pre", { tabindex: "0", "aria-label": "Command that ends the transaction" }, visible(command)));
-    return [visible(row.sentence), ...commands];
+    const advice = row.abort_commands.map((sentence) => el("p", { class: "notice", "aria-label": "How to check and end the transaction" }, visible(sentence)));
+    return [visible(row.sentence), ...advice];
+  }
+
+  function copies(row) {
+    const known = row.coordinator_time !== null && row.data_time !== null;
+    const skew = known && row.coordinator_time < row.data_time ? [el("br"), el("strong", {}, `the coordinator's copy is ${span(row.data_time - row.coordinator_time)} older`)] : [];
+    return ["coordinator ", at(row.coordinator_time), el("br"), "data ", at(row.data_time), ...skew];
   }
 
   function undecided(rows, outcome) {
@@ -24,6 +30,7 @@
       { title: "Age", number: true, cell: (row) => span(row.age_ms) },
       { title: "Holds back", number: true, cell: (row) => words.count(row.held_back, "offset") },
       where,
+      { title: "Copies reach", wide: true, cell: copies },
       { title: "Why, and how to end it", wide: true, cell: why },
     ], rows);
   }

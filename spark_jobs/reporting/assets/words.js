@@ -42,12 +42,14 @@ onceover.words = (() => {
     replaced: { symbol: "↺", tone: "calm", text: "replaced by a later run" },
     "rolled back": { symbol: "↶", tone: "warn", text: "rolled back" },
     warned: { symbol: "!", tone: "warn", text: "published, with warnings" },
+    held: { symbol: "⧗", tone: "bad", text: "published, but partitions are held" },
     none: { symbol: "·", tone: "none", text: "no run" },
   };
 
   // A run that is final but failed expectations of the milder kind is shown as such; one that ended early too.
   function statusOf(run) {
     if (!run) return STATUS.none;
+    if (run.status === "final" && run.critical) return STATUS.held;
     if (run.status === "final" && run.warnings) return STATUS.warned;
     if (run.status === "final" && !run.published) return { ...STATUS.final, text: `final after ${run.step}` };
     return STATUS[run.status];
@@ -56,7 +58,7 @@ onceover.words = (() => {
   const VERDICT = {
     accepted: ["✓", "good", "taken"],
     duplicate: ["=", "calm", "a retry of one of its producer's last five batches"],
-    overlap: ["≡", "calm", "the same offsets, from another copy or night"],
+    overlap: ["≡", "calm", "a part of the log that another copy or an earlier run has brought"],
     stale_duplicate: ["≠", "warn", "a retry that came after five newer batches"],
     out_of_order: ["⇥", "warn", "its sequence leaves a gap"],
     fenced: ["⊘", "warn", "of a producer epoch that is over"],
@@ -66,12 +68,14 @@ onceover.words = (() => {
     corrupt: ["✕", "bad", "bytes that are no batch"],
     divergent: ["⑂", "bad", "other bytes for the same offsets"],
     parked: ["⏸", "calm", "waits until a gap fills"],
+    behind_gap: ["⧗", "bad", "held: offsets before it are in no copy so far"],
+    late: ["↷", "warn", "of offsets that an earlier run went past; a backfill takes it"],
   };
   const OUTCOME = {
     committed: ["✓", "good", "its records are published"],
     aborted: ["↶", "calm", "its records are left out"],
-    ongoing: ["…", "warn", "open: nobody has decided"],
-    hanging: ["⚠", "bad", "open for good: its coordinator does not know it, or calls it complete without its marker"],
+    ongoing: ["…", "warn", "open, as far as the copies show: held until a later copy shows its end"],
+    hanging: ["⚠", "bad", "open for good: a newer copy of its coordinator's log does not know it, or calls it complete without its marker"],
     conflict: ["⚡", "bad", "markers and coordinator contradict"],
     ambiguous: ["?", "warn", "it can be one of several transactions"],
   };

@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from spark_jobs.config.catalog import CatalogKind
 from spark_jobs.config.settings import S3Settings, Settings
 from spark_jobs.storage.errors import CatalogUnfit, PublishFailed
+from spark_jobs.storage.stores import open_lake
 
 NAME = "onceover"
 CATALOG_FILE = Path("catalog", "onceover.db")
@@ -17,18 +18,28 @@ _TYPES = {CatalogKind.SQLITE: "sql"}
 
 
 @contextmanager
-def open_catalog(settings: Settings) -> Iterator[Catalog]:
-    """The catalog, with both namespaces in it; closed in the end."""
-    catalog = _reached(settings)
+def open_catalog(settings: Settings, *, read_only: bool = False) -> Iterator[Catalog]:
+    """The catalog, with both namespaces in it; closed in the end.
+
+    To only read, a SQLite catalog that is not there is an empty one, and no file is made.
+    """
+    catalog = _reached(settings, in_memory=read_only and not has_catalog(settings))
     try:
         yield catalog
     finally:
         catalog.close()
 
 
-def _reached(settings: Settings) -> Catalog:
+def has_catalog(settings: Settings) -> bool:
+    """False where the catalog is a file in the lake and there is none."""
+    if settings.catalog.kind is not CatalogKind.SQLITE:
+        return True
+    return Path(open_lake(settings).url, CATALOG_FILE).exists()
+
+
+def _reached(settings: Settings, *, in_memory: bool) -> Catalog:
     """The catalog once it has answered; whatever it raises instead is told in a line, which can pass."""
-    properties = catalog_properties(settings)
+    properties = catalog_properties(settings, in_memory=in_memory)
     try:
         catalog = load_catalog(NAME, **properties)
         for namespace in (settings.catalog.topics, settings.catalog.namespace):
@@ -40,18 +51,18 @@ def _reached(settings: Settings) -> Catalog:
     return catalog
 
 
-def catalog_properties(settings: Settings) -> dict[str, str]:
+def catalog_properties(settings: Settings, *, in_memory: bool = False) -> dict[str, str]:
     """What pyiceberg is told; secrets come from its own environment variables."""
     catalog = settings.catalog
     properties = {
         "type": _TYPES.get(catalog.kind, catalog.kind.value),
-        "warehouse": catalog.warehouse or f"{settings.lake}/{WAREHOUSE}",
+        "warehouse": catalog.warehouse or f"{open_lake(settings).url}/{WAREHOUSE}",
         **_s3_properties(settings.s3),
     }
     if catalog.uri is not None:
         properties["uri"] = catalog.uri
     if catalog.kind is CatalogKind.SQLITE:
-        properties["uri"] = f"sqlite:///{_catalog_file(settings)}"
+        properties["uri"] = "sqlite:///:memory:" if in_memory else f"sqlite:///{_catalog_file(settings)}"
     return {**properties, **catalog.properties}
 
 
@@ -60,7 +71,7 @@ def _catalog_file(settings: Settings) -> Path:
         raise CatalogUnfit(
             f"{settings.lake}: a SQLite catalog needs a lake that is a path; make 'catalog' sql, rest or glue"
         )
-    file = Path(settings.lake) / CATALOG_FILE
+    file = Path(open_lake(settings).url) / CATALOG_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 

@@ -51,7 +51,11 @@ def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Pub
 
     Raises `PublishFailed` if the catalog did not do it, which can be tried again.
     """
-    table = find_table(catalog, target.name)
+    return publish_into(catalog, target, find_table(catalog, target.name), stamp)
+
+
+def publish_into(catalog: Catalog, target: TableTarget, table: Table | None, stamp: RunStamp) -> Published:
+    """The same for a table that was just loaded; None makes a new one."""
     change = change_to(table, target, stamp.day)
     if table is None or change or stamp.run_id not in table.refs():
         table = _commit(catalog, table, target, stamp, change)

@@ -10,6 +10,15 @@ from spark_jobs.storage.errors import PublishedDiffers
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import TableTarget
 from spark_jobs.storage.iceberg.transaction import RememberingCreation, RememberingTransaction
+from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.records import RECORDS
+
+NEW_LAKE = (
+    "an earlier version of Onceover made the table, and Iceberg cannot change the type of such a column: "
+    "set 'lake' to a new, empty location and run the dates again from their sources; "
+    "the old lake stays as it is"
+)
+_OURS = {column.name for contract in (RECORDS, *OWN_TABLES.values()) for column in contract.columns}
 
 
 def begin_change(catalog: Catalog, table: Table | None, target: TableTarget) -> RememberingTransaction:
@@ -42,10 +51,15 @@ def _new_table(target: TableTarget) -> dict[str, Any]:
 
 
 def _evolve(transaction: Transaction, target: TableTarget) -> None:
-    """New columns of the contract are added; those that it no longer has stay, empty from now on."""
+    """New columns of the contract are added; those that it no longer has stay, empty from now on.
+
+    A column that may be null from now on becomes optional.
+    """
     standing, wanted = transaction.table_metadata.schema(), iceberg_schema(target.contract)
     _check_types(standing, wanted, target)
-    if not set(wanted.column_names) - set(standing.column_names):
+    required = {field.name for field in standing.fields if field.required}
+    relaxed = [field.name for field in wanted.fields if field.optional and field.name in required]
+    if not relaxed and not set(wanted.column_names) - set(standing.column_names):
         return
     with transaction.update_schema() as update:
         update.union_by_name(wanted)
@@ -54,12 +68,13 @@ def _evolve(transaction: Transaction, target: TableTarget) -> None:
 
 
 def _check_types(standing: Schema, wanted: Schema, target: TableTarget) -> None:
-    """Files of earlier nights keep their types, so a column cannot become something else."""
+    """Files of earlier runs keep their types, so a column cannot become something else."""
     types = {field.name: field.field_type for field in standing.fields}
     for field in wanted.fields:
         old = types.get(field.name, field.field_type)
         if str(old) != str(field.field_type) and field.field_type.is_primitive:
+            remedy = NEW_LAKE if field.name in _OURS else "give the field another name"
             raise PublishedDiffers(
                 f"{'.'.join(target.name)}: its column {field.name} is {old}, now it should be "
-                f"{field.field_type}; give the field another name"
+                f"{field.field_type}; {remedy}"
             )

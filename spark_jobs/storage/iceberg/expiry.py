@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -68,6 +68,26 @@ def live_files(table: Table, without: Iterable[int] = ()) -> set[str]:
     kept = [each for each in table.snapshots() if each.snapshot_id not in going]
     manifests = {each.manifest_path: each for snapshot in kept for each in snapshot.manifests(table.io)}
     return {path for manifest in manifests.values() for path in _data_files(table, manifest)}
+
+
+def current_files(table: Table) -> set[str]:
+    """Data files that the table shows now."""
+    snapshot = table.metadata.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot is not None else []
+    return {path for manifest in manifests for path in _data_files(table, manifest)}
+
+
+def named_files(table: Table) -> Iterator[DataFile]:
+    """Every data file that some snapshot shows, each once, as manifests describe it."""
+    manifests = {
+        each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)
+    }
+    seen = set[str]()
+    for manifest in manifests.values():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if entry.data_file.file_path not in seen:
+                seen.add(entry.data_file.file_path)
+                yield entry.data_file
 
 
 def expire_table(catalog: Catalog, plan: TableExpiry) -> None:

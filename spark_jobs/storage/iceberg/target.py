@@ -7,6 +7,9 @@ from datetime import date
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.tables.contract import Contract
 
+TOPIC_PROPERTY = "onceover.topic"
+"""Of a table: the topic whose records it holds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStamp:
@@ -65,9 +68,9 @@ class TableTarget:
         if self.topic is None:
             return {}
         offsets = canonical_json({str(partition): offset for partition, offset in self.next_offsets.items()})
-        return {"onceover.topic": self.topic, "onceover.next-offsets": offsets.decode()}
+        return {TOPIC_PROPERTY: self.topic, "onceover.next-offsets": offsets.decode()}
 
     def properties(self) -> dict[str, str]:
         """What is said of the table when it is made."""
-        topic = {} if self.topic is None else {"onceover.topic": self.topic}
+        topic = {} if self.topic is None else {TOPIC_PROPERTY: self.topic}
         return {"comment": self.contract.meaning, "onceover.key": ",".join(self.contract.key), **topic}

@@ -147,6 +147,16 @@ def test_a_new_column_of_the_contract_is_added_and_old_rows_have_none(
     assert numbers_in(catalog) == [1, 2, 3]
 
 
+def test_a_column_that_may_be_null_from_now_on_becomes_optional(catalog: Catalog, settings: Settings) -> None:
+    noted = (Column("note", pa.string(), "a remark", nullable) for nullable in (False, True))
+    for day, note in enumerate(noted, start=1):
+        stamp = stamp_of(f"r{day}", day)
+        contract = replace(CONTRACT, columns=(*CONTRACT.columns, note))
+        publish_table(catalog, target_of(settings, stamp, [day], contract=contract), stamp)
+        assert _table(catalog).schema().find_field("note").optional is note.nullable
+    assert numbers_in(catalog) == [1, 2]
+
+
 class LostAnswer(Exception):
     """What a client sees when the connection breaks."""
 

@@ -1,1 +1,0 @@
-"""What the DAGs are made of; no DAG stands here."""

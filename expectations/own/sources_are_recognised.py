@@ -1,0 +1,12 @@
+"""Some objects of a source are of partitions; else its root or kind is wrong."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
+
+
+class SourcesAreRecognised(Remembering, ExpectColumnValuesToBeBetween):
+    column: str = "is_unrecognised"
+    max_value: float = 0
+    description: str = ExpectationName.SOURCES_ARE_RECOGNISED.sentence

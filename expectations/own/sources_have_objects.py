@@ -1,0 +1,12 @@
+"""A source has objects; one that is divided by date may have a quiet day."""
+
+from great_expectations.expectations import ExpectColumnValuesToBeBetween
+
+from expectations.remembering import Remembering
+from spark_jobs.config.audit import ExpectationName
+
+
+class SourcesHaveObjects(Remembering, ExpectColumnValuesToBeBetween):
+    column: str = "is_empty"
+    max_value: float = 0
+    description: str = ExpectationName.SOURCES_HAVE_OBJECTS.sentence

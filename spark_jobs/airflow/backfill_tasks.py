@@ -1,0 +1,84 @@
+"""The tasks of a backfill: its plan, then its days one after the other."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spark_jobs.airflow.backfill_words import as_markdown, backfill_of
+from spark_jobs.airflow.failure import final_unless_transient
+from spark_jobs.airflow.night import where
+from spark_jobs.airflow.step_task import TABLES, announce
+from spark_jobs.airflow.task_settings import LAKE_TASK
+from spark_jobs.airflow.waiting import look_again_later
+from spark_jobs.driver.client import ask
+from spark_jobs.driver.messages import DaysRequest, PlanRequest
+
+LOG = logging.getLogger("onceover")
+PLAN = "plan"
+DAYS = "days"
+ENDED_WELL = {"success", "skipped"}
+ENDED_BADLY = {"failed", "upstream_failed"}
+
+
+@task.short_circuit(
+    task_id=PLAN,
+    doc_md="Which days would run again, and why; nothing is written. A dry run ends here, and so does a "
+    "backfill that has nothing to do.",
+    ignore_downstream_trigger_rules=True,
+    **LAKE_TASK,
+)
+def plan() -> list[str]:
+    """The days to look at, none to end here; the plan itself stands in the log and as `plan` beside it."""
+    context = get_current_context()
+    with final_unless_transient():
+        request = backfill_of(context["params"])
+        found = ask(PlanRequest(**where(), backfill=request.to_plain()), log=LOG.info)
+    text = as_markdown(request.told, found["days"])
+    LOG.info("%s", text)
+    context["ti"].xcom_push(key=PLAN, value=text)
+    goes_on = found["changes"] and not context["params"]["dry_run"]
+    return [each["day"] for each in found["days"]] if goes_on else []
+
+
+@task(
+    task_id=DAYS,
+    doc_md="One day as a whole: its inputs fixed anew, then all its steps. Skipped where the days before it "
+    "have left its state as it was. A day waits for the one before it, and fails with it.",
+    map_index_template="{{ task.op_kwargs['day'] }}",
+    max_active_tis_per_dagrun=1,
+    outlets=[TABLES],
+    **LAKE_TASK,
+)
+def run_day(day: str) -> dict[str, Any]:
+    context = get_current_context()
+    planned: list[str] = context["ti"].xcom_pull(task_ids=PLAN)
+    before, is_last = planned[: planned.index(day)], day == planned[-1]
+    wait_for(context, before)
+    with final_unless_transient():
+        request = DaysRequest(
+            **where(),
+            backfill=backfill_of(context["params"]).to_plain(),
+            after=before[-1] if before else "",
+            until="" if is_last else day,
+        )
+        runs = ask(request, log=LOG.info)["runs"]
+    if not runs:
+        raise AirflowSkipException(f"{day} is as it should be: nothing was left to do")
+    for run in runs:
+        announce(context, run["run_id"], run["tables"])
+    return {"run_id": runs[-1]["run_id"], "runs": [run["run_id"] for run in runs]}
+
+
+def wait_for(context: Context, before: Sequence[str]) -> None:
+    """Ends this try unless all days before have ended well: their order is what a backfill is about."""
+    ti = context["ti"]
+    known = ti.get_task_states(dag_id=ti.dag_id, task_ids=[DAYS], run_ids=[ti.run_id])[ti.run_id]
+    for number, day in enumerate(before):
+        state = known.get(f"{DAYS}_{number}")
+        if state in ENDED_BADLY:
+            raise AirflowFailException(f"{day} has failed, and no later day can run before it: clear both")
+        if state not in ENDED_WELL:
+            raise look_again_later(f"{day} comes before this day and is {state}")

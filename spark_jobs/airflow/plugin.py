@@ -1,0 +1,40 @@
+"""The plugin: an entry "Onceover" in Airflow's navigation, and the site behind it.
+
+Every process of Airflow loads plugins, so the server itself is imported with the first request only.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from importlib import import_module
+from typing import Any
+
+from airflow.sdk.plugins_manager import AirflowPlugin
+
+from spark_jobs.airflow.addresses import FIRST_PAGE, PREFIX
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+
+
+async def site(scope: Scope, receive: Receive, send: Send) -> None:
+    """The site as an ASGI application."""
+    await import_module("spark_jobs.airflow.site").app(scope, receive, send)
+
+
+SERVER = {"app": site, "url_prefix": PREFIX, "name": "Onceover"}
+ENTRY = {
+    "name": "Onceover",
+    "href": f"{PREFIX}/{FIRST_PAGE}",
+    "url_route": "onceover",
+    "destination": "nav",
+    "nav_top_level": True,
+    "icon": f"{PREFIX}/dashboard/assets/icon.svg",
+}
+
+
+class OnceoverPlugin(AirflowPlugin):
+    """What Airflow asks a plugin for."""
+
+    name = "onceover"
+    fastapi_apps = [SERVER]  # noqa: RUF012 — as Airflow declares it
+    external_views = [ENTRY]  # noqa: RUF012 — likewise

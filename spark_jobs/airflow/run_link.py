@@ -1,0 +1,26 @@
+"""The button on a task's page that leads to the run on the dashboard."""
+
+from airflow.sdk import BaseOperator, BaseOperatorLink, XComArg
+from airflow.sdk.configuration import conf
+from airflow.sdk.execution_time.xcom import XCom
+from airflow.sdk.types import TaskInstanceKey
+
+from spark_jobs.airflow.addresses import run_page
+
+
+def with_run_page(done: XComArg) -> XComArg:
+    """The task, with a button to the run that it gives back as `run_id`."""
+    for operator, _ in done.iter_references():
+        operator.operator_extra_links = (RunPage(),)
+    return done
+
+
+class RunPage(BaseOperatorLink):
+    """To the page of the run that the task worked on; to the overview if it came to none."""
+
+    name = "Dashboard"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002 — Airflow's own names
+        told = XCom.get_value(ti_key=ti_key, key="return_value") or {}
+        base = str(conf.get("api", "base_url", fallback="")).rstrip("/")
+        return f"{base}{run_page(str(told.get('run_id', '')))}"

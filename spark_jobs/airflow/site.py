@@ -1,0 +1,76 @@
+"""Serves the dashboard of the lake, with its Data Docs, to whoever may see the nightly DAG.
+
+Nothing else of the lake is served: neither records nor runs. Pages may load what stands beside them and
+nothing from elsewhere, and no script that stands inside a page is run.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import Depends, FastAPI, Header, HTTPException, Response
+from fastapi.responses import RedirectResponse
+
+from spark_jobs.airflow.addresses import FIRST_PAGE, PREFIX
+from spark_jobs.airflow.night import CONFIG_VARIABLE, NIGHTLY
+from spark_jobs.airflow.served import content_type, is_served
+from spark_jobs.config.load import load_settings
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.stores import open_lake
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private, no-cache",
+}
+
+app = FastAPI(title="Onceover", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+def may_see(user: Annotated[BaseUser, Depends(get_user)]) -> BaseUser:
+    """Whoever may see the nightly DAG may see what its nights came to."""
+    if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=NIGHTLY), user=user):
+        raise HTTPException(403, f"you may not see the DAG {NIGHTLY}, hence not its dashboard")
+    return user
+
+
+@app.get("/", dependencies=[Depends(may_see)])
+def first_page() -> Response:
+    return RedirectResponse(f"{PREFIX}/{FIRST_PAGE}")
+
+
+@app.get("/{path:path}", dependencies=[Depends(may_see)])
+def page(path: str, if_none_match: Annotated[str, Header()] = "") -> Response:
+    """One file of the site; what a browser has already is not sent again."""
+    found = lake().stat(path) if is_served(path) else None
+    if found is None:
+        raise HTTPException(404, _missing(path))
+    headers = {**HEADERS, "ETag": f'"{found.version}"'}
+    if if_none_match == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(lake().read(path), media_type=content_type(path), headers=headers)
+
+
+def _missing(path: str) -> str:
+    if path == FIRST_PAGE:
+        return "there is no dashboard yet: it comes with the first night, or with `onceover dashboard`"
+    return "no such page"
+
+
+@cache
+def lake() -> ObjectStore:
+    """The lake of the configuration that this server was started with."""
+    config = os.environ.get(CONFIG_VARIABLE, "")
+    if not config:
+        raise HTTPException(503, f"set {CONFIG_VARIABLE} where Airflow's API server runs")
+    return open_lake(load_settings(Path(config)))

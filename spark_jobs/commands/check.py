@@ -1,0 +1,45 @@
+"""`onceover check`: a lake verified whole."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.commands.failure import EXIT_FAILED, told_failures
+
+
+def check(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every byte and compare it with its digest.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding.")] = False,
+) -> None:
+    """Verify a lake whole: its location, chain, run folders, states, staged objects, tables and their files.
+
+    Nothing is written. The exit code is 1 if something is wrong; notes alone leave it at 0.
+    """
+    from spark_jobs.check import check as check_lake  # noqa: PLC0415 — --help does without
+    from spark_jobs.checking.finding import Severity  # noqa: PLC0415 — likewise
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
+    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
+
+    errors = notes = 0
+    with told_failures():
+        settings = load_settings(config)
+        for finding in check_lake(settings, deep=deep, tell=Narrator().tell):
+            errors += finding.severity is Severity.ERROR
+            notes += finding.severity is Severity.NOTE
+            if as_json:
+                typer.echo(json.dumps(asdict(finding)))
+                continue
+            remedy = f"\n    {finding.remedy}" if finding.remedy else ""
+            typer.echo(f"{finding.severity}  {finding.part}  {finding.place}: {finding.problem}{remedy}")
+    if not as_json:
+        how = "every byte was read" if deep else "data was not read; --deep reads every byte"
+        typer.echo(f"{errors} errors, {notes} notes ({how})")
+    if errors:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,40 @@
+"""`onceover lake …`: the lake as a whole."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+
+lake = typer.Typer(no_args_is_help=True, help="The lake as a whole: make a copy of it a lake of its own.")
+
+
+@lake.callback()
+def _lake() -> None:
+    """Keeps `relocate` a command of its own."""
+
+
+@lake.command()
+def relocate(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+) -> None:
+    """Make a copied or moved lake a lake of its own: all addresses in it are rewritten to where it is now.
+
+    Copy the whole directory or prefix first, and name the new place as 'lake' in the configuration. The
+    original is not changed. An interrupted relocation is simply repeated.
+    """
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
+    from spark_jobs.relocate import relocate as relocate_lake  # noqa: PLC0415 — likewise
+    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        settings = load_settings(config)
+        done = relocate_lake(settings, Narrator().tell)
+    if done.came_from == done.identity.location:
+        typer.echo(f"{done.came_from}: this lake is where it was made, nothing has to be relocated")
+        return
+    typer.echo(
+        f"{done.identity.location}: relocated from {done.came_from}, {done.files:,} files rewritten, "
+        f"{done.tables:,} tables in its catalog; `onceover check` verifies the copy"
+    )

@@ -1,0 +1,71 @@
+"""`onceover tables`: which table holds which topic, and how to query it."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.listing import show_rows
+from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_jobs.config.settings import Settings
+    from spark_jobs.storage.iceberg.published import TopicTable
+
+TITLES = ("topic", "table", "rows", "location")
+ENGINES = {"python": "Python, with pyiceberg and DuckDB", "duckdb": "DuckDB", "spark": "Spark SQL"}
+MOST_AFTER_RUN = 10
+
+
+def tables(
+    config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only the table of this topic.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List the table of each topic: its name, rows and location, and a query to paste.
+
+    The queries are those of one topic: of the first, or of the one that --topic names.
+    """
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
+    from spark_jobs.reporting.table_queries import queries  # noqa: PLC0415 — likewise
+    from spark_jobs.storage.iceberg.published import topic_tables  # noqa: PLC0415 — likewise
+
+    with told_failures():
+        settings = load_settings(config)
+        found = [each for each in topic_tables(settings) if topic is None or each.topic == topic]
+    if as_json:
+        for each in found:
+            plain = {"topic": each.topic, "table": each.name, "rows": each.rows, "location": each.location}
+            typer.echo(json.dumps({**plain, "metadata": each.metadata, "queries": queries(settings, each)}))
+        return
+    if not found:
+        missing = "no topic has a table yet: a run makes it" if topic is None else "this topic has no table"
+        typer.echo(f"onceover: {missing}", err=True)
+        raise typer.Exit(1)
+    show_rows(TITLES, [_row(each) for each in found])
+    for engine, query in queries(settings, found[0]).items():
+        typer.echo(f"{ENGINES[engine]}:\n{legible(query)}\n")
+
+
+def say_tables(settings: "Settings", config: Path) -> None:
+    """Where a run's tables are, on stderr: the first few, and the command that shows how to query them."""
+    from spark_jobs.storage.iceberg.published import topic_tables  # noqa: PLC0415 — --help does without
+
+    found: Sequence[TopicTable] = list(topic_tables(settings))
+    for each in found[:MOST_AFTER_RUN]:
+        topic, location = printable(each.topic), printable(each.location, shown=MOST_SHOWN)
+        typer.echo(f"  {each.name}  {each.rows:,} rows of topic {topic}, {location}", err=True)
+    if len(found) > MOST_AFTER_RUN:
+        typer.echo(f"  and {len(found) - MOST_AFTER_RUN:,} more tables", err=True)
+    if found:
+        name = printable(str(config), shown=MOST_SHOWN)
+        typer.echo(f"  queries to paste: onceover tables --config {name}", err=True)
+
+
+def _row(table: "TopicTable") -> tuple[str, ...]:
+    return printable(table.topic), table.name, f"{table.rows:,}", printable(table.location, shown=MOST_SHOWN)

@@ -1,0 +1,229 @@
+"""Segments that an earlier run took: a copy of a broker's log costs what is new in it.
+
+A segment is the same if its source, its place below the date's directory, its bytes and the segment behind it
+are the same, and its topic id does not differ. Then an earlier run has judged all its batches and its state
+has what later runs need of them: the entry is `inherited`, only listed. Where the segment has grown and an
+earlier version is a prefix of it, reading starts behind the whole batches of that version. What the bytes
+are is decided by SHA-256 alone; a store's version only saves reading them.
+
+The coordinators' logs are compacted and folded as a whole, so they are read whole. Segments beside a capture
+of their partition were not judged, so they are not inherited either.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.flow import Step
+from spark_jobs.storage.errors import StorageError
+from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.log_segments import base_offset_of
+from spark_jobs.storage.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.parquet_file import put_table, read_table
+from spark_jobs.storage.placement import Placed, split_date
+from spark_jobs.storage.run_folder import OutputFile, RunFolder
+from spark_jobs.storage.staged import StagedObjects
+from spark_jobs.tables.reach import REACH, REACH_FILE
+
+Where = tuple[str, str]
+"""Source and path of an object."""
+CHUNK_BYTES = 4 * 2**20
+NO_SEGMENT = -1
+"""Instead of the base offset of the next segment: the segment is the active one of its copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Bytes of an object that are whole batches, and the offset behind them; nothing is known of zero."""
+
+    position: int = 0
+    next_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenSegment:
+    """A segment as a run had it; `following` is the base offset of the next one in its copy."""
+
+    run_id: str
+    entry: ManifestEntry
+    following: int
+
+
+class SegmentHistory:
+    """The segments that final runs have taken, by their place below the source's dates."""
+
+    def __init__(self, settings: Settings, lake: ObjectStore, runs: Iterable[tuple[str, Manifest]]) -> None:
+        """`runs` by ascending date, each with its manifest."""
+        self._layouts = {source.name: source.dates for source in settings.sources}
+        self._lake = lake
+        self._reaches: dict[str, dict[int, Reach]] = {}
+        self._taken: dict[Where, list[TakenSegment]] = defaultdict(list)
+        for run_id, manifest in runs:
+            following = following_segments(manifest.entries)
+            for entry in judged_segments(manifest):
+                known = TakenSegment(run_id=run_id, entry=entry, following=following[entry.order])
+                self._taken[self._place(entry.source, entry.path)].append(known)
+
+    def is_alike(self, placed: Placed) -> bool:
+        """Whether an earlier run had a segment of this size in this place: perhaps it is the same."""
+        return any(each.entry.size == placed.stat.size for each in self._known(placed))
+
+    def prefix_size(self, placed: Placed) -> int:
+        """The size of the newest version that can be a prefix of the segment, 0 if there is none."""
+        newest = _newest_below(placed.stat.size, self._known(placed))
+        return 0 if newest is None else newest.size
+
+    def prefixes(self, entries: Iterable[ManifestEntry], staged: StagedObjects) -> dict[Where, str]:
+        """Digests of prefixes of staged segments, as large as the newest version that can be one."""
+        found: dict[Where, str] = {}
+        for entry in entries:
+            is_judged = entry.role in SEGMENT_ROLES and entry.topic not in INTERNAL_TOPICS
+            known = self._taken.get(self._place(entry.source, entry.path), []) if is_judged else []
+            newest = _newest_below(entry.size, known)
+            if newest is not None:
+                is_known = entry.inherited_from == newest.sha256
+                found[entry.source, entry.path] = (
+                    newest.sha256 if is_known else _digest_of_prefix(entry, newest.size, staged)
+                )
+        return found
+
+    def inherit(self, manifest: Manifest, prefixes: Mapping[Where, str]) -> Manifest:
+        """The manifest with what its run inherits; `prefixes` are digests of prefixes of its objects."""
+        following = following_segments(manifest.entries)
+        judged = {entry.order for entry in judged_segments(manifest)}
+        entries = (
+            self._inherit(_without_inheritance(entry), following[entry.order], _digests(entry, prefixes))
+            if entry.order in judged
+            else entry
+            for entry in manifest.entries
+        )
+        return replace(manifest, entries=tuple(entries))
+
+    def _inherit(self, entry: ManifestEntry, following: int, digests: Collection[str]) -> ManifestEntry:
+        known = [
+            each
+            for each in reversed(self._taken.get(self._place(entry.source, entry.path), []))
+            if each.entry.sha256 in digests and _is_same_topic(each.entry, entry)
+        ]
+        for each in known:
+            is_same = each.entry.sha256 == entry.sha256 and each.following == following
+            reach = self._reach(each)
+            # Where an active segment ends only its reach tells; a closed one ends where the next begins.
+            if is_same and entry.size and (following != NO_SEGMENT or reach.position):
+                return _with_inheritance(entry, each, reach, is_whole=True)
+        reaches = ((each, self._reach(each)) for each in known)
+        found = next(((each, reach) for each, reach in reaches if reach.position), None)
+        return entry if found is None else _with_inheritance(entry, *found, is_whole=False)
+
+    def _known(self, placed: Placed) -> list[TakenSegment]:
+        if placed.role not in SEGMENT_ROLES or placed.topic in INTERNAL_TOPICS:
+            return []
+        return self._taken.get(self._place(placed.source.name, placed.path), [])
+
+    def _place(self, source: str, path: str) -> Where:
+        return source, split_date(path, self._layouts.get(source))[1]
+
+    def _reach(self, segment: TakenSegment) -> Reach:
+        """As far as the run has read it itself, or else as far as that run has inherited it."""
+        if segment.run_id not in self._reaches:
+            self._reaches[segment.run_id] = read_reaches(self._lake, segment.run_id)
+        entry = segment.entry
+        inherited = Reach(position=entry.inherited_bytes, next_offset=entry.next_offset)
+        if entry.inherited:
+            return inherited
+        return self._reaches[segment.run_id].get(entry.order, inherited)
+
+
+def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:
+    """For each segment by its order the base offset of the next one in its copy, or `NO_SEGMENT`."""
+    copies: dict[Where, list[tuple[int, int]]] = defaultdict(list)
+    for entry in entries:
+        if entry.role in SEGMENT_ROLES:
+            copies[entry.source, entry.copy_directory].append((base_offset_of(entry), entry.order))
+    found: dict[int, int] = {}
+    for segments in copies.values():
+        ordered = sorted(segments)
+        behind = [*(start for start, _ in ordered), NO_SEGMENT][1:]
+        found |= {order: start for (_, order), start in zip(ordered, behind, strict=True)}
+    return found
+
+
+def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
+    """The segments whose batches get verdicts of the run that has this manifest."""
+    captured = {
+        (entry.topic, entry.partition) for entry in manifest.entries if entry.role is ObjectRole.CAPTURE
+    }
+    for entry in manifest.entries:
+        is_internal = entry.topic in INTERNAL_TOPICS
+        if entry.role in SEGMENT_ROLES and not is_internal and (entry.topic, entry.partition) not in captured:
+            yield entry
+
+
+def _digests(entry: ManifestEntry, prefixes: Mapping[Where, str]) -> set[str]:
+    """Digests of the object and of what is known to be a prefix of it."""
+    return {entry.sha256, prefixes.get((entry.source, entry.path), entry.sha256)}
+
+
+def _newest_below(size: int, known: list[TakenSegment]) -> ManifestEntry | None:
+    return next((each.entry for each in reversed(known) if 0 < each.entry.size < size), None)
+
+
+def _digest_of_prefix(entry: ManifestEntry, size: int, staged: StagedObjects) -> str:
+    """SHA-256 of the first `size` bytes; empty if they cannot be read any more."""
+    total = hashlib.sha256()
+    try:
+        for start in range(0, size, CHUNK_BYTES):
+            total.update(staged.read_range(entry, start, min(CHUNK_BYTES, size - start)))
+    except StorageError as error:
+        if error.transient:
+            raise
+        return ""
+    return total.hexdigest()
+
+
+def _is_same_topic(one: ManifestEntry, other: ManifestEntry) -> bool:
+    return not one.topic_id or not other.topic_id or one.topic_id == other.topic_id
+
+
+def _without_inheritance(entry: ManifestEntry) -> ManifestEntry:
+    return replace(entry, inherited=False, inherited_bytes=0, inherited_from="", next_offset=0)
+
+
+def _with_inheritance(
+    entry: ManifestEntry, taken: TakenSegment, reach: Reach, *, is_whole: bool
+) -> ManifestEntry:
+    return replace(
+        entry,
+        inherited=is_whole,
+        inherited_bytes=reach.position,
+        inherited_from=taken.entry.sha256,
+        next_offset=reach.next_offset,
+    )
+
+
+def put_reaches(folder: RunFolder, reaches: Mapping[int, Reach]) -> OutputFile:
+    """Writes the table `reach` of `admit`; keys are object orders."""
+    rows = [
+        {"object_order": order, "position": reach.position, "next_offset": reach.next_offset}
+        for order, reach in sorted(reaches.items())
+    ]
+    table = REACH.cast(pa.Table.from_pylist(rows, schema=REACH.schema))
+    return put_table(folder.lake, folder.key(Step.ADMIT), REACH_FILE, table)
+
+
+def read_reaches(lake: ObjectStore, run_id: str) -> dict[int, Reach]:
+    """The table `reach` of a run; empty where it was written by an earlier version, or has expired."""
+    key = step_key(run_id, Step.ADMIT, REACH_FILE)
+    if lake.stat(key) is None:
+        return {}
+    columns = read_table(lake, key).to_pydict()
+    return {
+        order: Reach(position=position, next_offset=next_offset)
+        for order, position, next_offset in zip(*columns.values(), strict=True)
+    }
