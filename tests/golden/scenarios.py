@@ -1,0 +1,155 @@
+"""Fixed inputs for every path through the pipeline, run in this process; each scenario leaves a lake."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+
+from rich.console import Console
+
+from spark_jobs.backfill import run_backfill
+from spark_jobs.backfilling.request import BackfillRequest
+from spark_jobs.config.load import load_settings, parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.expire import expire
+from spark_jobs.flow import Step
+from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.replaying.decide import decide
+from spark_jobs.replaying.quarantine import Selection
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
+from tests.in_process import InProcess
+from tests.replaying.nights import Shop
+from tests.replaying.nights import run as run_shop
+from tests.steps.batches import batch, marker
+from tests.steps.recorded_captures import DATA, CapturedBatch, produced, with_markers
+
+QUIET = Narrator(Console(quiet=True))
+COPIED_AT = 1_790_000_000
+"""When every input was written, in seconds since 1970: a checkout gives files other times."""
+RECORDED = date(2026, 11, 10)
+CAPTURES = {"oracle_A": "TV2", "oracle_D": "TV1", "oracle_E": "TV2"}
+LOGS = ("oracle_A", "oracle_D", "oracle_E", "restarts_idem", "restarts_tv1", "restarts_tv2", "workload_clean")
+CAPTURE = """
+lake: lake
+sources:
+  - {{name: gateway, kind: capture, root: capture, dates: dt=%Y-%m-%d, {options}}}
+  {others}
+kafka: {{transaction_version: {version}}}
+audit: {{severities: {{most_transactions_are_decided: warning}}}}
+"""
+COORDINATOR = "- {name: coordinator, kind: broker-log, root: logs, topics: {include: [none]}}"
+
+
+def sample_runs(place: Path) -> Settings:
+    """Both runs of the sample, then a backfill after an object has come late, then an expiry."""
+    write_sample(place)
+    config = place / CONFIG
+    config.write_text(config.read_text() + "\nretention: {runs_days: 1, snapshots_days: 1, staged_days: 1}\n")
+    _set_times(place)
+    settings = load_settings(config)
+    for day in NIGHTS:
+        _run(settings, day)
+    late = max((place / "gateway" / f"dt={NIGHTS[0]}").rglob("*.batches"))
+    shutil.copy2(late, late.with_name("9999.batches"))
+    _set_times(place)
+    request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0])
+    list(run_backfill(settings, request, spark=InProcess(), narrator=QUIET, until=Step.PUBLISH))
+    expire(settings)
+    return settings
+
+
+def broker_log(recording: str) -> Callable[[Path], Settings]:
+    """A recorded broker's log directory."""
+
+    def scenario(place: Path) -> Settings:
+        shutil.copytree(DATA / recording / "data", place / "logs")
+        _set_times(place)
+        config = "lake: lake\nsources: [{name: broker, kind: broker-log, root: logs}]\n"
+        settings = parse_settings(config, name="golden.yaml", base=place)
+        _run(settings, RECORDED)
+        return settings
+
+    return scenario
+
+
+def capture(recording: str, *, has_markers: bool) -> Callable[[Path], Settings]:
+    """What producers sent to a recorded broker, with its markers or beside its coordinator's log."""
+
+    def scenario(place: Path) -> Settings:
+        found = with_markers(recording, produced(recording))
+        batches = [each for each in found if has_markers or each.error is not None]
+        options = f"markers: {str(has_markers).lower()}"
+        return _captured(place, batches, recording, options, CAPTURES[recording])
+
+    return scenario
+
+
+def parked_capture(place: Path) -> Settings:
+    """A gap that fills two runs later, and one that never does."""
+    config = CAPTURE.format(options="on_gap: park, markers: true", others="", version="TV2")
+    settings = parse_settings(config, name="golden.yaml", base=place)
+    objects = {
+        1: [batch(0), batch(2), batch(0, pid=2, txn=True)],
+        2: [batch(3), marker(ControlType.COMMIT, pid=2), batch(7, pid=3)],
+        3: [batch(1), batch(0, pid=4, count=3)],
+    }
+    for day, batches in objects.items():
+        file = place / "capture" / f"dt=2024-05-{day:02d}" / "orders-0" / "a"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"".join(batches))
+    _set_times(place)
+    for day in objects:
+        _run(settings, date(2024, 5, day))
+    return settings
+
+
+def replayed(place: Path) -> Settings:
+    """A value that did not fit its schema, replayed once the schema is right."""
+    shop = Shop(place)
+    shop.arrive(1, *(batch(number, value=value) for number, value in enumerate((b'{"amount": 1}', b"{}"))))
+    _set_times(place)
+    origin = run_shop(shop.settings("[note]"), 1).run_id
+    settings = shop.settings("[]")
+    decide(settings, Selection(run_id=origin), why="the note is optional")
+    run_shop(settings, 2)
+    return settings
+
+
+SCENARIOS: dict[str, Callable[[Path], Settings]] = {
+    "sample": sample_runs,
+    **{f"broker-log {name}": broker_log(name) for name in LOGS},
+    **{f"capture {name}": capture(name, has_markers=True) for name in CAPTURES},
+    **{f"capture {name} without markers": capture(name, has_markers=False) for name in CAPTURES},
+    "parked": parked_capture,
+    "replay": replayed,
+}
+
+
+def _captured(
+    place: Path, batches: Iterable[CapturedBatch], recording: str, options: str, version: str
+) -> Settings:
+    shutil.copytree(DATA / recording / "data", place / "logs")
+    for number, each in enumerate(batches):
+        file = place / "capture" / f"dt={RECORDED}" / str(each.topic_partition) / f"{number:06d}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(each.records)
+    _set_times(place)
+    others = COORDINATOR if any((place / "logs").glob("__transaction_state-*")) else ""
+    config = CAPTURE.format(options=options, others=others, version=version)
+    settings = parse_settings(config, name="golden.yaml", base=place)
+    _run(settings, RECORDED)
+    return settings
+
+
+def _run(settings: Settings, day: date) -> None:
+    run_night(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=QUIET)
+
+
+def _set_times(place: Path) -> None:
+    for path in place.rglob("*"):
+        if "lake" not in path.relative_to(place).parts:
+            os.utime(path, (COPIED_AT, COPIED_AT))
