@@ -18,8 +18,8 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.metrics.catalogue import METRICS
 from spark_jobs.protocol.verdict import GROUP_OF, KAFKA_ERROR_OF, MEANING_OF, VERDICTS
 from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
+from spark_jobs.tables.publish import OWN_TABLES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "infra" / "example" / "onceover.yaml"

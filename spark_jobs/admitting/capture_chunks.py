@@ -22,7 +22,7 @@ from spark_jobs.protocol.record_batch import (
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.index_rows import Labels, concatenate, is_problem, labels, take, values
 from spark_jobs.storage.manifest import ManifestEntry
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 from spark_jobs.tables.index import INDEX
 
 

@@ -17,7 +17,7 @@ from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.index_rows import chosen, iter_index, values
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import PartitionState, get_state
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 
 SOME_NIGHT_BEFORE = -1
 """`object` of a batch that waits since an earlier night, where nobody reads its bytes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.tables.gaps import GapStatus
+from spark_jobs.tables.admit import GapStatus
 
 Row = dict[str, Any]
 

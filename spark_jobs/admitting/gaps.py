@@ -27,7 +27,7 @@ from spark_jobs.storage.gap_file import HeldFile, KnownGap, PartitionGaps, put_h
 from spark_jobs.storage.index_rows import values
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.tables.gaps import GapStatus
+from spark_jobs.tables.admit import GapStatus
 
 MOST_GAPS = 1000
 """Gaps of one partition that are remembered, and listed while they are open; a log with more of them is

@@ -12,7 +12,7 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.storage.index_rows import values
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.state_file import PartitionState, put_state
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.admit import PARTITION_TRANSACTIONS
 from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
 
 MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
 

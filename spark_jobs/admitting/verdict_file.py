@@ -17,7 +17,7 @@ from spark_jobs.storage.index_rows import Labels, labels
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.batches import BATCHES_OPTIONS, BATCHES_WRITTEN
+from spark_jobs.tables.admit import BATCHES_OPTIONS, BATCHES_WRITTEN
 from spark_jobs.tables.index import INDEX
 
 ROWS_PER_GROUP = 1 << 17

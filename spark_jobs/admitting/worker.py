@@ -9,7 +9,7 @@ from spark_jobs.admitting.partition import TaskFiles
 from spark_jobs.admitting.shared_file import SharedFile
 from spark_jobs.config.sources import SourceKind
 from spark_jobs.storage.state_file import settle_states
-from spark_jobs.tables.partition_transactions import PARTITION_TRANSACTIONS
+from spark_jobs.tables.admit import PARTITION_TRANSACTIONS
 
 ADMIT = {SourceKind.CAPTURE: admit_capture, SourceKind.BROKER_LOG: admit_broker_log}
 

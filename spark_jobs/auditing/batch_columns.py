@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CODEC_MASK, CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 
 NONE = -1
 Int64s = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.protocol.hashes import KEY_HASHES, Partitioner
-from spark_jobs.tables.topic_partitioners import ALL_PRODUCERS, TOPIC_PARTITIONERS
+from spark_jobs.tables.audit import ALL_PRODUCERS, TOPIC_PARTITIONERS
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -23,9 +23,9 @@ from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
-from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
-from spark_jobs.tables.quarantine import QuarantineKind
-from spark_jobs.tables.state_origins import ORIGINS, StateOrigin
+from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.tables.materialise import QuarantineKind
+from spark_jobs.tables.rebuild import ORIGINS, StateOrigin
 
 PARTITIONS = "partitions.parquet"
 UNREADABLE = "unreadable/"

@@ -13,7 +13,7 @@ from spark_jobs.flow import Step
 from spark_jobs.packing import fair_share, pack
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.table_listing import read_listing
-from spark_jobs.tables.table_files import RECORDS, REPLAYED
+from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER
 
 TRANSACTIONS = "transactions/"
 PARTITION_COST = 10_000
@@ -31,7 +31,7 @@ def plan_tasks(
     parallelism: int,
 ) -> list[AuditTask]:
     """Tasks in the order of the partitions; `fits` by topic is what has placed keys in earlier runs."""
-    records, replayed = _record_files(folder, RECORDS), _record_files(folder, REPLAYED)
+    records, replayed = _record_files(folder, RECORDS_FOLDER), _record_files(folder, REPLAYED_FOLDER)
     bounds = Bounds(
         earliest_ms=settings.audit.earliest_ms,
         latest_ms=folder.inputs.logical_time_ms + settings.audit.timestamp_ahead_ms,

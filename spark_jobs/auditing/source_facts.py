@@ -10,7 +10,7 @@ from spark_jobs.config.sources import Source
 from spark_jobs.protocol.topic_partition import TopicPartition, log_number, topic_of
 from spark_jobs.storage.manifest import SEGMENT_ROLES, BareSource, Manifest, ManifestEntry
 from spark_jobs.storage.night import takes_whole
-from spark_jobs.tables.source_facts import SOURCE_FACTS
+from spark_jobs.tables.audit import SOURCE_FACTS
 
 MOST_NAMED = 5
 

@@ -10,7 +10,7 @@ from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.topic_volumes import TOPIC_VOLUMES
+from spark_jobs.tables.audit import TOPIC_VOLUMES
 
 VOLUMES = "topic_volumes.parquet"
 READERS = 8

@@ -24,7 +24,7 @@ from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import FOLDER
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.taken import Taken
-from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
+from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
 
 Where = tuple[str, str]
 """Source and path of an object."""

@@ -21,7 +21,7 @@ from spark_jobs.storage.iceberg.run_targets import TableKey
 from spark_jobs.storage.iceberg.topic_tables import topic_of
 from spark_jobs.storage.layout import RUNS
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.publish import OWN_TABLES
 
 REPAIR = "`onceover repair --dry-run` says what can be restored, `onceover repair` restores it"
 RESTORE = "restore it from a backup of the lake"

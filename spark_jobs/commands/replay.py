@@ -39,7 +39,7 @@ def replay(
     from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
     from spark_jobs.replaying.decide import decide, list_choices  # noqa: PLC0415 — likewise
     from spark_jobs.replaying.quarantine import Selection  # noqa: PLC0415 — likewise
-    from spark_jobs.tables.quarantine import QuarantineKind  # noqa: PLC0415 — likewise
+    from spark_jobs.tables.materialise import QuarantineKind  # noqa: PLC0415 — likewise
 
     if not (reason or only_list or dry_run):
         raise typer.BadParameter("say why with --reason, or look first with --list")

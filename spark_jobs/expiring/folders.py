@@ -7,9 +7,7 @@ from spark_jobs.storage.layout import run_key
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.run_folder import DONE, EXPIRED, INPUTS, MANIFEST
-from spark_jobs.tables.gaps import GAPS_TABLE
-from spark_jobs.tables.planned_segments import SEGMENTS
-from spark_jobs.tables.reach import REACH_FILE
+from spark_jobs.tables.admit import GAPS_TABLE, REACH_FILE, SEGMENTS
 
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""

@@ -14,7 +14,7 @@ from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states
 from spark_jobs.storage.waiting_file import get_waiting
-from spark_jobs.tables.folds import FoldKind
+from spark_jobs.tables.states import FoldKind
 
 PARTITIONS = "partitions.parquet"
 

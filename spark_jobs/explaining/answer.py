@@ -14,8 +14,7 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.tables.batches import MARKER_OBJECT
-from spark_jobs.tables.gaps import GapStatus
+from spark_jobs.tables.admit import MARKER_OBJECT, GapStatus
 
 CARRIED = "carried_objects.parquet"
 GIVEN = "the coordinator's log"

@@ -17,7 +17,7 @@ from spark_jobs.storage.layout import run_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import EXPIRED
-from spark_jobs.tables.gaps import GAPS_TABLE
+from spark_jobs.tables.admit import GAPS_TABLE
 
 PARTITIONS = "partitions.parquet"
 

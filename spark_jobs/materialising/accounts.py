@@ -14,8 +14,8 @@ from spark_jobs.materialising.summaries import PartitionPlan, TableFile, Worksho
 from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.state_file import get_state
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
+from spark_jobs.tables.publish import OWN_TABLES
 
 TABLES = ("batches", "quarantine", "producers")
 

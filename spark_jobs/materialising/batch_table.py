@@ -13,8 +13,8 @@ from spark_jobs.materialising.outcomes import Outcomes, names_of
 from spark_jobs.materialising.rows import NONE
 from spark_jobs.materialising.summaries import ObjectPlace
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.published import as_published
+from spark_jobs.tables.contract import as_published
+from spark_jobs.tables.publish import OWN_TABLES
 
 Unreadable = Mapping[tuple[int, int], str]
 """(object order, position) → why the batch's records cannot be decoded."""

@@ -16,8 +16,8 @@ from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
+from spark_jobs.tables.publish import OWN_TABLES
 
 QUARANTINE_SCHEMA = OWN_TABLES["quarantine"].schema
 

@@ -15,7 +15,7 @@ from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.planned_segments import read_segments
 from spark_jobs.storage.run_folder import RunFolder
-from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
 PARTITIONS = "partitions.parquet"
 CARRIED_OBJECTS = "carried_objects.parquet"

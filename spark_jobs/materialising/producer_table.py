@@ -9,8 +9,8 @@ import pyarrow as pa
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.materialising.rows import NONE
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.published import as_published
+from spark_jobs.tables.contract import as_published
+from spark_jobs.tables.publish import OWN_TABLES
 
 SCHEMA = OWN_TABLES["producers"].schema
 

@@ -14,8 +14,8 @@ from spark_jobs.materialising.reads import plan_reads
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.materialising.sources import Objects
 from spark_jobs.protocol.verdict import GROUP_OF, Verdict, VerdictGroup
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
+from spark_jobs.tables.publish import OWN_TABLES
 
 SCHEMA = OWN_TABLES["quarantine"].schema
 

@@ -13,7 +13,7 @@ from spark_jobs.materialising.outcomes import View, names_of
 from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 
 TIMESTAMP_TYPES = tuple(TimestampType)
 _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(

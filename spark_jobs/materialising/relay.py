@@ -8,8 +8,8 @@ import pyarrow as pa
 from spark_jobs.materialising.summaries import TableFile, Workshop
 from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import iter_rows
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.published import RUN_DATE, as_published
+from spark_jobs.tables.contract import RUN_DATE, as_published
+from spark_jobs.tables.publish import OWN_TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

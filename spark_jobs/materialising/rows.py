@@ -14,7 +14,7 @@ from spark_jobs.kernels.columns import HeaderColumns, concatenate
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 
 NONE = -1
 """Stands for a null offset."""

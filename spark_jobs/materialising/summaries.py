@@ -8,7 +8,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import PlannedSegment, Segments
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.table_files import RECORDS, REPLAYED
+from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER
 from spark_jobs.tables.table_names import folder_name
 
 
@@ -118,7 +118,7 @@ class FilePlan:
 
     def path(self, part: int) -> str:
         """Where the plan's files go below the step's folder, the first one as part 0."""
-        above = REPLAYED if self.replayed else RECORDS
+        above = REPLAYED_FOLDER if self.replayed else RECORDS_FOLDER
         return f"{above}{self.folder}/{self.number:05d}-{part:03d}.parquet"
 
     def quarantine_path(self, part: int) -> str:

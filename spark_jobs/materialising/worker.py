@@ -23,8 +23,7 @@ from spark_jobs.materialising.table_files import RecordFiles, TableFiles
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.planned_segments import PlannedSegment
 from spark_jobs.storage.topic_contract import topic_contract
-from spark_jobs.tables.quarantine import QuarantineKind
-from spark_jobs.tables.unreadable import UNREADABLE
+from spark_jobs.tables.materialise import UNREADABLE, QuarantineKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,8 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.headline import PARTITIONS, RESULTS, quarantine, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus
-from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
-from spark_jobs.tables.quarantine import QuarantineKind
-from spark_jobs.tables.table_files import LISTING
+from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.tables.materialise import TABLE_LISTING, QuarantineKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def _gaps(tables: RunTables) -> Iterator[Sample]:
 def _published(tables: RunTables) -> Iterator[Sample]:
     rows: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for entry in tables.rows(Step.MATERIALISE, LISTING):
+    for entry in tables.rows(Step.MATERIALISE, TABLE_LISTING):
         if entry["topic"] is not None:
             rows[entry["topic"]] += entry["rows"]
             sizes[entry["topic"]] += entry["bytes"]

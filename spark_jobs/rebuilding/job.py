@@ -9,7 +9,7 @@ from spark_jobs.storage.carried_rows import CarriedObject
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.tables.state_origins import StateOrigin
+from spark_jobs.tables.rebuild import StateOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

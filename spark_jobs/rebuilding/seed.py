@@ -19,7 +19,7 @@ from spark_jobs.storage.log_rows import PLACE_COLUMNS, iter_log
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState
-from spark_jobs.tables.state_origins import StateOrigin
+from spark_jobs.tables.rebuild import StateOrigin
 
 REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
 OFFSETS = [*PLACE_COLUMNS, "partition_leader_epoch"]

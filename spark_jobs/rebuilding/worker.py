@@ -25,7 +25,7 @@ from spark_jobs.storage.gap_file import get_gaps
 from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state, put_state
-from spark_jobs.tables.state_origins import StateOrigin
+from spark_jobs.tables.rebuild import StateOrigin
 
 NOTHING_KNOWN = "starts without any state; no producer is known, and the first sequence of each is taken"
 

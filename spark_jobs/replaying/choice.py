@@ -12,7 +12,7 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.replaying.origins import Origins, TakenBatch
 from spark_jobs.replaying.quarantine import Place, Row, place_of
 from spark_jobs.storage.replays import ReplayWay
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
 
 WAITS = {
     Verdict.PARKED.value: "it comes by itself once the gap before it fills",

@@ -29,7 +29,7 @@ from spark_jobs.storage.replays import (
 from spark_jobs.storage.run_folder import INPUTS
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_lake
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
 
 WAITING = "it was chosen before and waits for the next night"
 

@@ -9,7 +9,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.table_listing import read_listing
-from spark_jobs.tables.quarantine import QUARANTINE, QuarantineKind
+from spark_jobs.tables.materialise import QUARANTINE, QuarantineKind
 
 Row = dict[str, Any]
 Place = tuple[str, str, int]

@@ -10,8 +10,8 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, StepLine
 from spark_jobs.storage.parquet_file import iter_rows
-from spark_jobs.tables.gaps import GAPS_TABLE, GapStatus
-from spark_jobs.tables.quarantine import QUARANTINE
+from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.tables.materialise import QUARANTINE
 
 PARTITIONS = "partitions.parquet"
 RESULTS = "expectation_results.parquet"

@@ -10,7 +10,7 @@ from spark_jobs.storage.ledger import LedgerLine, RunStatus, StepLine
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.run_folder import MANIFEST
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.tables.state_origins import ORIGINS
+from spark_jobs.tables.rebuild import ORIGINS
 
 MESSAGES = "messages.json"
 MOST_ORIGINS = 300

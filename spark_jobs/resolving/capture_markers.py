@@ -30,7 +30,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.waiting_file import get_waiting
-from spark_jobs.tables.markers import MARKERS
+from spark_jobs.tables.rebuild import MARKERS
 
 MarkerRow = dict[str, int]
 MOST_ATTEMPTS = 4

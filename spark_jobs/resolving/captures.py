@@ -17,7 +17,7 @@ from spark_jobs.storage.captured_night import CapturedNight, Judge
 from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.markers import MARKER_FILES
+from spark_jobs.tables.rebuild import MARKER_FILES
 
 LISTING = "markers.parquet"
 MOST_TASKS = 16

@@ -16,7 +16,7 @@ from spark_jobs.resolving.joined_rows import ABORTED, COMMITTED
 from spark_jobs.resolving.joined_rows import OUTCOMES as OUTCOME_NAMES
 from spark_jobs.resolving.part_rows import PART
 from spark_jobs.storage.waiting_file import WAITING
-from spark_jobs.tables.outcomes import OUTCOMES
+from spark_jobs.tables.resolve import OUTCOMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

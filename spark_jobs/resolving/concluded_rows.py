@@ -17,7 +17,7 @@ from spark_jobs.resolving.joined_files import JoinedFile
 from spark_jobs.resolving.joined_rows import NONE, OUTCOMES
 from spark_jobs.resolving.part_rows import PART, partition_transactions
 from spark_jobs.resolving.recreated import deleted_logs
-from spark_jobs.tables.transactions import TRANSACTIONS
+from spark_jobs.tables.resolve import TRANSACTIONS
 
 BIN = "bin"
 _FIELDS: "list[pa.Field[Any]]" = [

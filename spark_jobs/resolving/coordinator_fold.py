@@ -29,7 +29,7 @@ from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import get_content, put_content
-from spark_jobs.tables.timelines import TIMELINES
+from spark_jobs.tables.rebuild import TIMELINES
 
 MOST_PROBLEMS = 5
 

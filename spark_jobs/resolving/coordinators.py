@@ -28,8 +28,8 @@ from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.tables.folds import FoldKind
-from spark_jobs.tables.timelines import TIMELINE_FILES
+from spark_jobs.tables.rebuild import TIMELINE_FILES
+from spark_jobs.tables.states import FoldKind
 
 LISTING = "timelines.parquet"
 MOST_TASKS = 64

@@ -25,7 +25,7 @@ from spark_jobs.resolving.timeline_rows import transactions_in
 from spark_jobs.resolving.uncollected import uncollected
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.timelines import TIMELINES
+from spark_jobs.tables.rebuild import TIMELINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from spark_jobs.resolving.grouped_parts import GroupedParts
 from spark_jobs.resolving.part_rows import PART
 from spark_jobs.resolving.patience import Patience
 from spark_jobs.resolving.sentences import sentence_of
-from spark_jobs.tables.transactions import TRANSACTIONS
+from spark_jobs.tables.resolve import TRANSACTIONS
 
 OUTCOMES = tuple(Outcome)
 CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOMES)}

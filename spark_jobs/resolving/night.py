@@ -19,7 +19,7 @@ from spark_jobs.storage.folds import run_before
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.state_origins import ORIGINS
+from spark_jobs.tables.rebuild import ORIGINS
 
 PARTITIONS = "partitions.parquet"
 

@@ -11,7 +11,7 @@ from spark_jobs.protocol.consumer_offsets import OffsetCommitValue
 from spark_jobs.protocol.group_offsets import GroupOffsets, GroupPartition, StoredOffset
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.errors import BrokenState
-from spark_jobs.tables.consumer_offsets import CONSUMER_OFFSETS
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS
 
 FORMAT = 1
 _VALUE = ("offset", "metadata", "commit_timestamp", "leader_epoch", "expire_timestamp")

@@ -11,7 +11,7 @@ from spark_jobs.resolving.carry_job import CarriedPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.night import PartitionNight
 from spark_jobs.resolving.part_rows import NewestMarker
-from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
 
 def partitions_table(

@@ -36,7 +36,7 @@ from spark_jobs.resolving.run import Run, Summary, Task
 from spark_jobs.storage.copy_times import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
-from spark_jobs.tables.folds import FoldKind
+from spark_jobs.tables.states import FoldKind
 
 WORK = "work"
 PARTITIONS_PER_TASK = 64

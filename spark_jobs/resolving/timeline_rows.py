@@ -13,7 +13,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_timeline import IdTimeline, is_unreadable
 from spark_jobs.resolving.buckets import BUCKET, bucket_of
 from spark_jobs.resolving.timeline_file import CoordinatorFold
-from spark_jobs.tables.timelines import TIMELINES
+from spark_jobs.tables.rebuild import TIMELINES
 
 _SAME = (
     "producer_epoch",

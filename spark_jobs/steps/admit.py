@@ -28,8 +28,7 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states, states_before
-from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
-from spark_jobs.tables.gaps import GAPS, GAPS_TABLE, GapStatus
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GAPS_TABLE, GapStatus
 
 PARTITIONS = "partitions.parquet"
 CARRIED = "carried_objects.parquet"

@@ -34,10 +34,8 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.table_listing import entries_of, put_listing
-from spark_jobs.tables.expectation_results import EXPECTATION_RESULTS
-from spark_jobs.tables.partition_facts import PARTITION_FACTS
-from spark_jobs.tables.published import published
-from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
+from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TRANSACTION_FACTS
+from spark_jobs.tables.contract import published
 
 JUDGE = "expectations.judge"
 RESULTS = "expectation_results.parquet"

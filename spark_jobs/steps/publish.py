@@ -21,8 +21,7 @@ from spark_jobs.storage.iceberg.topic_tables import TopicTables, publish_target
 from spark_jobs.storage.ledger import runs_of
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder, StepDone
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.runs import RUNS
+from spark_jobs.tables.publish import OWN_TABLES, RUNS
 
 
 def run(context: RunContext) -> StepResult:

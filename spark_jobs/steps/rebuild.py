@@ -23,8 +23,8 @@ from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
-from spark_jobs.tables.carried_objects import CARRIED_OBJECTS
-from spark_jobs.tables.state_origins import ORIGINS, STATE_ORIGINS
+from spark_jobs.tables.rebuild import ORIGINS, STATE_ORIGINS
+from spark_jobs.tables.states import CARRIED_OBJECTS
 from spark_jobs.tables.table_names import readable_name
 
 CARRIED = "carried_objects.parquet"

@@ -40,7 +40,7 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import read_states
-from spark_jobs.tables.folds import FoldKind
+from spark_jobs.tables.states import FoldKind
 
 CARRIED_OBJECTS = "carried_objects.parquet"
 MOST_MESSAGES = 20

@@ -13,7 +13,7 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
-from spark_jobs.tables.folds import FOLDS, FoldKind
+from spark_jobs.tables.states import FOLDS, FoldKind
 
 FOLD_TABLE = "folds.parquet"
 

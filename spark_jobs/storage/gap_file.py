@@ -17,7 +17,7 @@ from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import get_content, put_content
-from spark_jobs.tables.gaps import GapStatus
+from spark_jobs.tables.admit import GapStatus
 
 MAGIC = b"GAPS"
 VERSION = 1

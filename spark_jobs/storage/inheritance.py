@@ -29,7 +29,7 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.placement import Placed, split_date
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.tables.reach import REACH, REACH_FILE
+from spark_jobs.tables.admit import REACH, REACH_FILE
 
 Where = tuple[str, str]
 """Source and path of an object."""

@@ -10,7 +10,7 @@ from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
-from spark_jobs.tables.planned_segments import PLANNED_SEGMENTS, SEGMENTS
+from spark_jobs.tables.admit import PLANNED_SEGMENTS, SEGMENTS
 
 LOG = "log/"
 """Where files of accepted logs lie below the folder of their step."""

@@ -5,7 +5,7 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.values import ValueType
 from spark_jobs.tables.contract import Column, Contract
-from spark_jobs.tables.records import records_contract
+from spark_jobs.tables.materialise import records_contract
 
 VALUE_TYPES: dict[ValueType, pa.DataType] = {
     ValueType.STRING: pa.string(),

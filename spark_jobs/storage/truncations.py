@@ -24,7 +24,7 @@ from spark_jobs.storage.planned_segments import LOG, Segments, read_segments
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import states_before
-from spark_jobs.tables.planned_segments import SEGMENTS
+from spark_jobs.tables.admit import SEGMENTS
 
 PARTITIONS = "partitions.parquet"
 COLUMNS = ("topic", "partition", "kind", "leader_epoch", "end_offset")

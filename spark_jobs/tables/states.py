@@ -1,4 +1,6 @@
-"""`states`: which state file speaks for each partition, in the steps that hand state on."""
+"""Tables that hand state on, within a run and to the next: producers, folds, objects with held batches."""
+
+from enum import StrEnum
 
 import pyarrow as pa
 
@@ -13,4 +15,47 @@ STATES = Contract(
         Column("state", pa.string(), "SHA-256 of the state file"),
     ),
     key=("topic", "partition"),
+)
+
+
+class FoldKind(StrEnum):
+    """What a file holds."""
+
+    WAITING = "waiting"
+    """Of a partition: how far it is published, transactions that are not settled, batches held back."""
+    TIMELINES = "timelines"
+    """Of a partition of `__transaction_state`: where every transactional id stands."""
+    GROUP_OFFSETS = "group_offsets"
+    """Of a partition of `__consumer_offsets`: committed and pending offsets."""
+
+
+FOLDS = Contract(
+    name="folds",
+    meaning="The file that speaks for each folded partition; one without news keeps its digest.",
+    columns=(
+        Column("kind", pa.string(), "what the file holds"),
+        Column("topic", pa.string(), "topic of the partition"),
+        Column("partition", pa.int32(), "the partition"),
+        Column("digest", pa.string(), "SHA-256 of the file"),
+    ),
+    key=("kind", "topic", "partition"),
+)
+
+
+CARRIED_OBJECTS = Contract(
+    name="carried_objects",
+    meaning="Objects that earlier nights staged and this one needs again, for batches that wait in them.",
+    columns=(
+        Column("object_order", pa.int32(), "negative, so before every object of the night; by arrival"),
+        Column("topic", pa.string(), "topic of the batches"),
+        Column("partition", pa.int32(), "partition of the batches"),
+        Column("source", pa.string(), "name of the source"),
+        Column("path", pa.string(), "path below the source's root"),
+        Column("role", pa.string(), "what the object is for"),
+        Column("size", pa.int64(), "bytes of the object"),
+        Column("sha256", pa.string(), "content of the object"),
+        Column("version", pa.string(), "version at the source; empty for a copied object"),
+        Column("referenced", pa.bool_(), "whether the bytes lie at the source instead of in the lake"),
+    ),
+    key=("object_order",),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.auditing.batch_columns import READ, BatchColumns, accepted_of
-from spark_jobs.tables.batches import BATCHES
+from spark_jobs.tables.admit import BATCHES
 
 ROW: dict[str, Any] = {
     "object_order": 0,

@@ -19,7 +19,7 @@ from spark_jobs.auditing.partitioners import (
     read_fits,
 )
 from spark_jobs.protocol.hashes import KEY_HASHES, Partitioner
-from spark_jobs.tables.topic_partitioners import ALL_PRODUCERS
+from spark_jobs.tables.audit import ALL_PRODUCERS
 
 KEYS = [f"key {number}".encode() for number in range(400)]
 ALLOWED = 0.01

@@ -8,7 +8,7 @@ from spark_jobs.auditing.outcomes import Outcomes
 from spark_jobs.auditing.record_facts import RecordFacts
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.record_rows import RecordColumns
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 
 BOUNDS = Bounds(earliest_ms=1000, latest_ms=2000, key_sample=0)
 OUTCOMES = Outcomes(

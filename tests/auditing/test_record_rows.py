@@ -11,7 +11,7 @@ from spark_jobs.auditing.record_rows import iter_records
 from spark_jobs.materialising.record_table import Timestamps
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from spark_jobs.auditing.transaction_facts import PublishedRange, TransactionTas
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.transactions import TRANSACTIONS
+from spark_jobs.tables.resolve import TRANSACTIONS
 
 RANGES = (
     PublishedRange(partition=TopicPartition("orders", 0), first_offset=10, end_offset=20, late=(3,)),

@@ -1,6 +1,6 @@
 from spark_jobs.auditing.verdict_counts import VerdictCounts
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.auditing.batches import part
 
 

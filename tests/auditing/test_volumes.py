@@ -10,7 +10,7 @@ from spark_jobs.storage.chain import Chain, ChainEntry, EntryKind
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.partition_facts import PARTITION_FACTS
+from spark_jobs.tables.audit import PARTITION_FACTS
 from tests.expectations.nights import GOOD_PARTITION, table, volumes
 
 FIRST = date(2024, 5, 1)

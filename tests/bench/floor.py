@@ -30,7 +30,7 @@ from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.spark_session import KEEP_MEMORY
 from spark_jobs.storage.direct_file import DirectFile
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
 from tests.bench.nights import DAY

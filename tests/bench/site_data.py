@@ -23,15 +23,12 @@ from spark_jobs.storage.ledger import Ledger, list_runs
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import MANIFEST, RunInputs
-from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
-from spark_jobs.tables.batches import BATCHES
-from spark_jobs.tables.carried_objects import CARRIED_OBJECTS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, BATCHES
+from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TOPIC_VOLUMES
 from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.expectation_results import EXPECTATION_RESULTS
-from spark_jobs.tables.partition_facts import PARTITION_FACTS
-from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
-from spark_jobs.tables.state_origins import STATE_ORIGINS
-from spark_jobs.tables.topic_volumes import TOPIC_VOLUMES
+from spark_jobs.tables.rebuild import STATE_ORIGINS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import CARRIED_OBJECTS
 
 FIRST = date(2025, 11, 16)
 PARTITIONS_PER_TOPIC = 2

@@ -5,11 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.facts import Facts
+from spark_jobs.tables.audit import PARTITION_FACTS, SOURCE_FACTS, TOPIC_VOLUMES, TRANSACTION_FACTS
 from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.partition_facts import PARTITION_FACTS
-from spark_jobs.tables.source_facts import SOURCE_FACTS
-from spark_jobs.tables.topic_volumes import TOPIC_VOLUMES
-from spark_jobs.tables.transaction_facts import TRANSACTION_FACTS
 
 GOOD_PARTITION: dict[str, Any] = {
     **{column.name: 0 for column in PARTITION_FACTS.columns},

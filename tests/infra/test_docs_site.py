@@ -10,7 +10,7 @@ from mkdocs.config import load_config
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.metrics.catalogue import METRICS
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.publish import OWN_TABLES
 
 CONFIG = Path(__file__).parents[2] / "infra" / "docs" / "mkdocs.yml"
 LOADED = re.compile(r"""<(?:script|link|img)\b[^>]*?(?:src|href)=["']?(https?:)?//""")

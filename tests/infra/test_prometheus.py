@@ -16,7 +16,7 @@ from spark_jobs.config.audit import Severity
 from spark_jobs.metrics.catalogue import METRICS, Metric
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.tables.quarantine import QuarantineKind
+from spark_jobs.tables.materialise import QuarantineKind
 
 INFRA = Path(__file__).parents[2] / "infra"
 RULES = INFRA / "prometheus" / "rules.yml"

@@ -22,7 +22,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
-from spark_jobs.tables.batches import BATCHES
+from spark_jobs.tables.admit import BATCHES
 
 DAY = date(2024, 5, 1)
 FOLDER = "runs/r/materialise"

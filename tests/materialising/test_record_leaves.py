@@ -22,7 +22,7 @@ from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.legacy_builder import write_message
 from spark_jobs.protocol.limits import DEFAULT_LIMITS
 from spark_jobs.protocol.records import Header, Record
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 from tests.protocol.strategies import BATCHES
 
 SCHEMA = as_written(RECORDS.schema)

@@ -14,7 +14,7 @@ from spark_jobs.kernels.memory import read_only
 from spark_jobs.parquet.shreds import Shred, edges
 from spark_jobs.parquet.values import Named, Numbers
 from spark_jobs.parquet.writer import ParquetWriter
-from spark_jobs.tables.records import HEADERS_TYPE
+from spark_jobs.tables.materialise import HEADERS_TYPE
 from tests.protocol.strategies import INT32, INT64
 
 _BYTES = st.binary(max_size=20)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 
 from spark_jobs.parquet.encoders import LONGEST_BOUND, Encoding
 from spark_jobs.parquet.writer import ParquetWriter
-from spark_jobs.tables.records import HEADERS_TYPE
+from spark_jobs.tables.materialise import HEADERS_TYPE
 from tests.parquet.compact import Compact, Fields, footer_of
 from tests.parquet.tables import NUMBERS, PLAIN_SCHEMA, SCHEMA, TABLES, mixed, numbers, read, runs, written
 

@@ -13,7 +13,7 @@ from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS
 from tests.resolving.night_lake import Batch, NightLake, Resolved, rows_of_night
 

@@ -14,7 +14,7 @@ from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.records import Record
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS, TV0, Cluster, Producer
 from tests.resolving.capture_lake import CAPTURE
 from tests.resolving.night_lake import NightLake

@@ -13,7 +13,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.txn_index import read_txn_index
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.batches import MARKER_OBJECT
+from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster
 from tests.recordings.compare_truth import consume
 from tests.resolving.capture_lake import CaptureLake, capture_lake

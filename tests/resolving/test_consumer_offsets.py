@@ -18,7 +18,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.folds import read_folds
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.folds import FoldKind
+from spark_jobs.tables.states import FoldKind
 from tests.protocol.txn_cluster import Cluster
 from tests.resolving.night_lake import SEGMENT, NightLake, Resolved, end_of_day
 from tests.resolving.test_resolve_cases import started

@@ -15,7 +15,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.coordinator_fold import get_fold
 from spark_jobs.resolving.timeline_file import CoordinatorFold, read_fold, write_fold
 from spark_jobs.storage.folds import read_folds
-from spark_jobs.tables.folds import FoldKind
+from spark_jobs.tables.states import FoldKind
 from tests.protocol.txn_cluster import PARTITIONS, TV0, Cluster, Producer
 from tests.resolving.night_lake import SEGMENT, NightLake, Resolved, end_of_day, entry_bytes
 from tests.resolving.test_resolve_cases import at_night, cluster_at, resolve, send, started

@@ -16,7 +16,7 @@ from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.waiting_file import STRETCH
-from spark_jobs.tables.batches import BATCHES
+from spark_jobs.tables.admit import BATCHES
 
 NO_STRETCHES = np.empty(0, dtype=STRETCH)
 

@@ -20,8 +20,8 @@ from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.run_folder import EMPTY_STATE, MANIFEST, RunFolder, RunInputs
 from spark_jobs.storage.state_file import PartitionState, put_state
 from spark_jobs.storage.stores import open_lake
-from spark_jobs.tables.admitted_partitions import ADMITTED_PARTITIONS
-from spark_jobs.tables.resolved_partitions import RESOLVED_PARTITIONS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from tests.in_process import InProcess
 from tests.materialising.logs import plan_partition
 

@@ -17,7 +17,7 @@ from spark_jobs.steps import materialise
 from spark_jobs.steps.context import RunContext
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.table_listing import read_listing
-from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.publish import OWN_TABLES
 from tests.materialising.truth import recorded_partitions
 from tests.steps.resolved import do, resolved_run
 

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from spark_jobs.tables.contract import LAST_TIMESTAMP_MS, TIMESTAMP
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.published import as_published
+from spark_jobs.tables.contract import LAST_TIMESTAMP_MS, TIMESTAMP, as_published
+from spark_jobs.tables.publish import OWN_TABLES
 
 TIMES = {
     "batches": {"base_timestamp", "max_timestamp"},

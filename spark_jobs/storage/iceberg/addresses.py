@@ -8,7 +8,7 @@ from spark_jobs.storage.iceberg.catalog import WAREHOUSE, open_catalog
 from spark_jobs.storage.iceberg.commits import find_table
 from spark_jobs.storage.layout import RUNS
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.tables.runs import RUNS as RUNS_TABLE
+from spark_jobs.tables.publish import RUNS as RUNS_TABLE
 
 METADATA_ENDING = ".metadata.json"
 

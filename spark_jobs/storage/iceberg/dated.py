@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.datetime import date_to_days
 
-from spark_jobs.tables.published import RUN_DATE
+from spark_jobs.tables.contract import RUN_DATE
 
 
 def dated_files(table: Table, day: date, snapshot_id: int | None = None) -> Iterator[DataFile]:

@@ -10,8 +10,8 @@ from spark_jobs.storage.errors import PublishedDiffers
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import TableTarget
 from spark_jobs.storage.iceberg.transaction import RememberingCreation, RememberingTransaction
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
+from spark_jobs.tables.publish import OWN_TABLES
 
 NEW_LAKE = (
     "an earlier version of Onceover made the table, and Iceberg cannot change the type of such a column: "

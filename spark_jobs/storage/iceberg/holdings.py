@@ -26,7 +26,7 @@ from spark_jobs.storage.iceberg.topic_tables import TopicTables
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import DONE, RunFolder, read_inputs
-from spark_jobs.tables.runs import RUNS
+from spark_jobs.tables.publish import RUNS
 
 READERS = 16
 RUN_DATE = "onceover.run-date"

@@ -11,7 +11,7 @@ from spark_jobs.storage.iceberg.commits import files_of, find_table
 from spark_jobs.storage.iceberg.target import TableTarget
 from spark_jobs.storage.iceberg.topic_tables import topic_of
 from spark_jobs.storage.topic_contract import topic_contract
-from spark_jobs.tables.own_tables import OWN_TABLES
+from spark_jobs.tables.publish import OWN_TABLES
 
 TableName = tuple[str, ...]
 

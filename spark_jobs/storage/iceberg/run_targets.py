@@ -15,8 +15,7 @@ from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
 from spark_jobs.storage.table_listing import TableEntry, read_listing
 from spark_jobs.storage.topic_contract import topic_contract
-from spark_jobs.tables.own_tables import OWN_TABLES
-from spark_jobs.tables.runs import RUNS
+from spark_jobs.tables.publish import OWN_TABLES, RUNS
 from spark_jobs.tables.table_names import readable_name
 
 LISTED_BY = (Step.MATERIALISE, Step.AUDIT)

@@ -25,8 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.tables.contract import Contract
-from spark_jobs.tables.published import RUN_DATE
+from spark_jobs.tables.contract import RUN_DATE, Contract
 
 _PLAIN: dict[pa.DataType, IcebergType] = {
     pa.bool_(): BooleanType(),

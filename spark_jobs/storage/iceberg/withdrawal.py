@@ -11,7 +11,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from spark_jobs.storage.errors import PublishFailed
 from spark_jobs.storage.iceberg.commits import files_of, find_table
 from spark_jobs.storage.iceberg.overwriting import overwriting
-from spark_jobs.tables.runs import RUNS
+from spark_jobs.tables.publish import RUNS
 
 TableName = tuple[str, ...]
 

@@ -14,8 +14,7 @@ from spark_jobs.storage.iceberg.evolution import begin_change
 from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.stores import open_lake
-from spark_jobs.tables.contract import Column, Contract
-from spark_jobs.tables.published import RUN_DATE
+from spark_jobs.tables.contract import RUN_DATE, Column, Contract
 
 CONTRACT = Contract(
     name="things",

@@ -14,7 +14,7 @@ from spark_jobs.storage.iceberg.commits import publish_into
 from spark_jobs.storage.iceberg.leftovers import leftover_targets
 from spark_jobs.storage.iceberg.target import TableTarget
 from spark_jobs.storage.iceberg.topic_tables import TopicTables
-from spark_jobs.tables.records import RECORDS
+from spark_jobs.tables.materialise import RECORDS
 from spark_jobs.tables.table_names import folder_name, name_candidates, readable_name
 from tests.storage.iceberg.places import CONTRACT, made_table, settings_at, stamp_of, target_of
 

@@ -1,8 +1,12 @@
-"""`runs`: one row per published run; a run whose row is there has all its tables."""
+"""Tables of `publish`: the row of each published run, and every table of Onceover's own as readers get it."""
 
 import pyarrow as pa
 
-from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.admit import GAPS
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.contract import Column, Contract, published
+from spark_jobs.tables.materialise import JUDGED_BATCHES, PRODUCERS, QUARANTINE
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS, TRANSACTIONS
 
 COUNT_TYPE = pa.struct(
     [
@@ -29,3 +33,19 @@ RUNS = Contract(
     ),
     key=("run_id",),
 )
+
+
+OWN_TABLES: dict[str, Contract] = {
+    contract.name: published(contract)
+    for contract in (
+        JUDGED_BATCHES,
+        CONSUMER_OFFSETS,
+        EXPECTATION_RESULTS,
+        GAPS,
+        PRODUCERS,
+        QUARANTINE,
+        TRANSACTIONS,
+        RUNS,
+    )
+}
+"""By name; `runs` is published last."""
