@@ -17,7 +17,7 @@ from spark_jobs.storage.index_rows import Labels, labels
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.tables.admit import BATCHES_OPTIONS, BATCHES_WRITTEN
+from spark_jobs.tables.admit import BATCHES, BATCHES_OPTIONS, BATCHES_WRITTEN
 from spark_jobs.tables.index import INDEX
 
 ROWS_PER_GROUP = 1 << 17
@@ -49,7 +49,7 @@ class VerdictFile:
 
     @property
     def name(self) -> str:
-        return f"batches/{self._partition}.parquet"
+        return BATCHES.file_of(partition=self._partition)
 
     @property
     def rows(self) -> int:

@@ -16,10 +16,9 @@ ADMIT = {SourceKind.CAPTURE: admit_capture, SourceKind.BROKER_LOG: admit_broker_
 
 def admit_partitions(task: AdmitTask) -> AdmitSummary:
     """Admits one partition after the other; the same task again writes the same bytes."""
-    name = f"{task.number:05d}.parquet"
     with ExitStack() as stack:
         transactions = stack.enter_context(
-            SharedFile(task.lake, PARTITION_TRANSACTIONS, f"transactions/{name}")
+            SharedFile(task.lake, PARTITION_TRANSACTIONS, PARTITION_TRANSACTIONS.file_of(task=task.number))
         )
         files = TaskFiles(task=task, transactions=transactions)
         partitions = tuple(ADMIT[job.kind](job, files) for job in task.jobs)

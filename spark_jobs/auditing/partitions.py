@@ -22,12 +22,13 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states, states_before
-from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.storage.states import STATE_STEPS, read_states, states_before
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
 from spark_jobs.tables.materialise import QuarantineKind
-from spark_jobs.tables.rebuild import ORIGINS, StateOrigin
+from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import STATES
 
-PARTITIONS = "partitions.parquet"
 UNREADABLE = "unreadable/"
 
 Rows = Mapping[TopicPartition, Mapping[str, Any]]
@@ -62,14 +63,16 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
     run_before, handed_on = states_before(lake, chain, folder.inputs.state_in)
     copies = read_index_files(folder)
     return Accounts(
-        resolved=_rows(lake, folder.key(Step.RESOLVE, PARTITIONS)),
-        admitted=_rows(lake, folder.key(Step.ADMIT, PARTITIONS)),
-        earlier=_rows(lake, step_key(run_before, Step.RESOLVE, PARTITIONS)) if run_before else {},
+        resolved=_rows(lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file)),
+        admitted=_rows(lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file)),
+        earlier=_rows(lake, step_key(run_before, Step.RESOLVE, RESOLVED_PARTITIONS.file))
+        if run_before
+        else {},
         indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
         unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
         replayed=_replayed(read_run_manifest(lake, folder.run_id)),
-        gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS_TABLE)),
-        origins=_rows(lake, folder.key(Step.REBUILD, ORIGINS)),
+        gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS.file)),
+        origins=_rows(lake, folder.key(Step.REBUILD, STATE_ORIGINS.file)),
         handed_on=handed_on,
         taken_up=read_states(lake, folder.run_id, Step.REBUILD),
         after=_states_after(folder),
@@ -167,7 +170,7 @@ def _rows(lake: ObjectStore, key: str) -> Rows:
 
 def _states_after(folder: RunFolder) -> States:
     for step in STATE_STEPS:
-        if folder.lake.stat(folder.key(step, STATE_TABLE)) is not None:
+        if folder.lake.stat(folder.key(step, STATES.file)) is not None:
             return read_states(folder.lake, folder.run_id, step)
     return {}
 

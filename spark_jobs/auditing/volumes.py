@@ -12,7 +12,6 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.tables.audit import TOPIC_VOLUMES
 
-VOLUMES = "topic_volumes.parquet"
 READERS = 8
 SUMMED = {
     "batches": "verdicts",
@@ -38,7 +37,7 @@ def topic_volumes(partitions: pa.Table) -> pa.Table:
 
 def earlier_volumes(lake: ObjectStore, chain: Chain, day: date, *, runs: int) -> tuple[pa.Table, ...]:
     """`topic_volumes` of the last `runs` runs before `day`, oldest first; without those that have none."""
-    keys = [step_key(entry.run_id, Step.AUDIT, VOLUMES) for entry in chain.before(day)[-runs:]]
+    keys = [step_key(entry.run_id, Step.AUDIT, TOPIC_VOLUMES.file) for entry in chain.before(day)[-runs:]]
     with ThreadPoolExecutor(READERS) as readers:
         found = [
             key for key, stat in zip(keys, readers.map(lake.stat, keys), strict=True) if stat is not None

@@ -24,7 +24,7 @@ from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import FOLDER
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.taken import Taken
-from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.tables.admit import GAPS, GapStatus
 
 Where = tuple[str, str]
 """Source and path of an object."""
@@ -53,7 +53,7 @@ def late_entries(lake: ObjectStore, chain: Chain, day: date) -> tuple[ManifestEn
     """Objects of later runs with offsets that the day's run went past, because no copy had them."""
     found: list[ManifestEntry] = []
     for later in (entry for entry in chain.current.values() if entry.day > day):
-        key = step_key(later.run_id, Step.ADMIT, GAPS_TABLE)
+        key = step_key(later.run_id, Step.ADMIT, GAPS.file)
         rows = read_table(lake, key).to_pylist() if lake.stat(key) is not None else []
         names = {row["after"] for row in rows if row["status"] == GapStatus.LATE and row["found_on"] == day}
         if names:

@@ -13,7 +13,7 @@ from spark_jobs.expiring.objects import carried_by
 from spark_jobs.flow import Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.storage.chain import Chain, ChainEntry
-from spark_jobs.storage.folds import FOLD_TABLE, read_folds
+from spark_jobs.storage.folds import read_folds
 from spark_jobs.storage.keys import printable
 from spark_jobs.storage.layout import OBJECTS, STATE, object_key, run_key, state_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
@@ -21,7 +21,8 @@ from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.run_folder import DONE, OutputFile, RunFolder, StepDone, combine_states, read_inputs
 from spark_jobs.storage.segment_digest import segment_digest
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states
+from spark_jobs.storage.states import STATE_STEPS, read_states
+from spark_jobs.tables.states import FOLDS, STATES
 
 RESTORE = "restore it from a backup of the lake"
 NAMED = 5
@@ -173,9 +174,9 @@ def _check_states(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
 
 def _handed_on(store: ObjectStore, run_id: str) -> Iterator[str]:
     for step in STATE_STEPS:
-        if store.stat(step_key(run_id, step, STATE_TABLE)) is not None:
+        if store.stat(step_key(run_id, step, STATES.file)) is not None:
             yield from read_states(store, run_id, step).values()
-    if store.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+    if store.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         yield from read_folds(store, run_id).values()
 
 

@@ -7,7 +7,11 @@ from spark_jobs.storage.layout import run_key
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.run_folder import DONE, EXPIRED, INPUTS, MANIFEST
-from spark_jobs.tables.admit import GAPS_TABLE, REACH_FILE, SEGMENTS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, PLANNED_SEGMENTS, REACH
+from spark_jobs.tables.index import INDEX_FILES
+from spark_jobs.tables.materialise import TABLE_FILES
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import FOLDS, STATES
 
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""
@@ -16,14 +20,16 @@ VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
 KEPT_NAMES = frozenset(
     {
         DONE,
-        "partitions.parquet",
-        "state.parquet",
-        "folds.parquet",
-        "files.parquet",
         "messages.json",
-        SEGMENTS,
-        GAPS_TABLE,
-        REACH_FILE,
+        INDEX_FILES.file,
+        STATES.file,
+        ADMITTED_PARTITIONS.file,
+        PLANNED_SEGMENTS.file,
+        GAPS.file,
+        REACH.file,
+        RESOLVED_PARTITIONS.file,
+        FOLDS.file,
+        TABLE_FILES.file,
     }
 )
 KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")

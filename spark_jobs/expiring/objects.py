@@ -5,18 +5,17 @@ from datetime import date
 
 from spark_jobs.flow import Step
 from spark_jobs.storage.carried_rows import get_carried
-from spark_jobs.storage.folds import FOLD_TABLE, read_folds
+from spark_jobs.storage.folds import read_folds
 from spark_jobs.storage.gap_file import get_gaps
 from spark_jobs.storage.layout import OBJECTS, STAGING, step_key
 from spark_jobs.storage.manifest import Manifest, read_manifest
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import get_state
-from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states
+from spark_jobs.storage.states import STATE_STEPS, read_states
 from spark_jobs.storage.waiting_file import get_waiting
-from spark_jobs.tables.states import FoldKind
-
-PARTITIONS = "partitions.parquet"
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import FOLDS, STATES, FoldKind
 
 
 def objects_of(manifest: Manifest) -> set[str]:
@@ -54,17 +53,17 @@ def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Ite
 def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
     """Names of files of carried rows that the run has left, or read itself."""
     for step in STATE_STEPS:
-        if lake.stat(step_key(run_id, step, STATE_TABLE)) is not None:
+        if lake.stat(step_key(run_id, step, STATES.file)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
                 state = get_state(lake, digest, with_producers=False)
                 yield from (file.digest for file in get_gaps(lake, state.gaps).held)
                 if state.parked:
                     yield state.parked
-    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.WAITING:
                 yield from get_waiting(lake, digest).held
-    key = step_key(run_id, Step.RESOLVE, PARTITIONS)
+    key = step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)
     if lake.stat(key) is not None:
         for held in read_table(lake, key).column("held").to_pylist():
             yield from held or ()

@@ -15,8 +15,8 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.tables.admit import MARKER_OBJECT, GapStatus
+from spark_jobs.tables.states import CARRIED_OBJECTS
 
-CARRIED = "carried_objects.parquet"
 GIVEN = "the coordinator's log"
 CONTROL_NAMES = {0: "abort marker", 1: "commit marker"}
 
@@ -136,7 +136,7 @@ def place_of(row: dict[str, Any], paths: dict[int, str]) -> str:
 
 def object_paths(lake: ObjectStore, run_id: str) -> dict[int, str]:
     """Source and path of every object of the run, also those that it took over from earlier nights."""
-    carried = read_table(lake, step_key(run_id, Step.REBUILD, CARRIED)).to_pylist()
+    carried = read_table(lake, step_key(run_id, Step.REBUILD, CARRIED_OBJECTS.file)).to_pylist()
     return {
         **{row["object_order"]: f"{row['source']}/{row['path']}" for row in carried},
         **{entry.order: f"{entry.source}/{entry.path}" for entry in read_run_manifest(lake, run_id).entries},

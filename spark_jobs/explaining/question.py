@@ -17,9 +17,7 @@ from spark_jobs.storage.layout import run_key, step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import EXPIRED
-from spark_jobs.tables.admit import GAPS_TABLE
-
-PARTITIONS = "partitions.parquet"
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS
 
 
 class NothingKnown(OnceoverError):
@@ -79,7 +77,7 @@ def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.R
 
 def gaps_of(lake: ObjectStore, question: Question, run_id: str) -> list[dict[str, Any]]:
     """The rows of the table `gaps` that the question is about; a question about a producer is about none."""
-    key = step_key(run_id, Step.ADMIT, GAPS_TABLE)
+    key = step_key(run_id, Step.ADMIT, GAPS.file)
     if question.producer_id is not None or lake.stat(key) is None:
         return []
     rows: list[dict[str, Any]] = read_table(lake, key).to_pylist()
@@ -92,7 +90,7 @@ def gaps_of(lake: ObjectStore, question: Question, run_id: str) -> list[dict[str
 
 
 def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> str | None:
-    key = step_key(run_id, Step.ADMIT, PARTITIONS)
+    key = step_key(run_id, Step.ADMIT, ADMITTED_PARTITIONS.file)
     if lake.stat(key) is None:
         raise NothingKnown(f"{run_id}: there is no such run, or it has not come to {Step.ADMIT} yet")
     for row in read_table(lake, key).select(["topic", "partition", "batches"]).to_pylist():

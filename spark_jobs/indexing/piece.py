@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.indexing.damage import Damage
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.tables.index import INDEX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +67,12 @@ class Bin:
     def file(self) -> str:
         """The file's path below the step's folder; files of one copy sort in arrival order."""
         first = self.pieces[0]
-        name = f"{first.object_order:09d}-{first.start:019d}.parquet"
-        return f"{self.copy.partition}/{self.copy.number}/{name}"
+        return INDEX.file_of(
+            partition=self.copy.partition,
+            copy=self.copy.number,
+            object_order=first.object_order,
+            start=first.start,
+        )
 
     def begin_at(self, boundary: int) -> "Bin":
         """The same part, its first boundary known."""

@@ -15,17 +15,16 @@ from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.planned_segments import read_segments
 from spark_jobs.storage.run_folder import RunFolder
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
-
-PARTITIONS = "partitions.parquet"
-CARRIED_OBJECTS = "carried_objects.parquet"
+from spark_jobs.tables.states import CARRIED_OBJECTS
 
 Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
 
 
 def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, ...]:
     """Every partition ever seen, those of Kafka's own topics too, whether it has news or not."""
-    table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
+    table = read_table(folder.lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file))
     rows, segments = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist(), read_segments(folder)
     plans = (_plan(folder, row, places) for row in rows)
     return tuple(replace(plan, segments=segments.get(plan.partition, ())) for plan in plans)
@@ -35,7 +34,7 @@ def read_accounts(
     folder: RunFolder, plans: Sequence[PartitionPlan], written: Sequence[Written]
 ) -> tuple[Account, ...]:
     """The partitions with verdicts of tonight, with what decoding found out about them."""
-    rows = read_table(folder.lake, folder.key(Step.ADMIT, PARTITIONS)).to_pylist()
+    rows = read_table(folder.lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file)).to_pylist()
     admitted = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
     unreadable = _unreadable_files(folder, written)
     return tuple(
@@ -89,7 +88,7 @@ def _key(folder: RunFolder, step: Step, path: str | None) -> str:
 
 
 def _carried_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
-    key = folder.key(Step.REBUILD, CARRIED_OBJECTS)
+    key = folder.key(Step.REBUILD, CARRIED_OBJECTS.file)
     if folder.lake.stat(key) is not None:
         rows: Iterable[dict[str, Any]] = read_table(folder.lake, key).to_pylist()
         for row in rows:

@@ -142,5 +142,5 @@ def _put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> T
     if not findings.unreadable:
         return None
     table = UNREADABLE.cast(pa.Table.from_pylist(findings.unreadable, schema=UNREADABLE.schema))
-    output = put_table(workshop.lake, workshop.folder, f"unreadable/{plan.name}.parquet", table)
+    output = put_table(workshop.lake, workshop.folder, UNREADABLE.file_of(plan=plan.name), table)
     return TableFile(output=output, rows=table.num_rows)

@@ -12,11 +12,13 @@ from spark_jobs.metrics.catalogue import Metric
 from spark_jobs.metrics.topic_verdicts import topic_verdicts
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.reporting.headline import PARTITIONS, RESULTS, quarantine, seconds_of
+from spark_jobs.reporting.headline import quarantine, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus
-from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
-from spark_jobs.tables.materialise import TABLE_LISTING, QuarantineKind
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.materialise import TABLE_FILES, QuarantineKind
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def _batches(tables: RunTables) -> Iterator[Sample]:
 def _held_back(tables: RunTables) -> Iterator[Sample]:
     lags: dict[str, int] = {}
     held: Counter[str] = Counter()
-    for row in tables.rows(Step.RESOLVE, PARTITIONS):
+    for row in tables.rows(Step.RESOLVE, RESOLVED_PARTITIONS.file):
         lags[row["topic"]] = max(lags.get(row["topic"], 0), row["lag"])
         held[row["topic"]] += row["held_batches"]
     yield from (Sample(catalogue.LAG, lag, (topic,)) for topic, lag in sorted(lags.items()))
@@ -101,9 +103,11 @@ def _held_back(tables: RunTables) -> Iterator[Sample]:
 
 def _gaps(tables: RunTables) -> Iterator[Sample]:
     """Of each topic that the run admitted or that has gaps, zeros included."""
-    offsets: Counter[str] = Counter({row["topic"]: 0 for row in tables.rows(Step.ADMIT, PARTITIONS)})
+    offsets: Counter[str] = Counter(
+        {row["topic"]: 0 for row in tables.rows(Step.ADMIT, ADMITTED_PARTITIONS.file)}
+    )
     batches = offsets.copy()
-    for row in tables.rows(Step.ADMIT, GAPS_TABLE):
+    for row in tables.rows(Step.ADMIT, GAPS.file):
         if row["status"] == GapStatus.OPEN:
             offsets[row["topic"]] += row["last_offset"] - row["first_offset"] + 1
             batches[row["topic"]] += row["held_batches"]
@@ -114,7 +118,7 @@ def _gaps(tables: RunTables) -> Iterator[Sample]:
 def _published(tables: RunTables) -> Iterator[Sample]:
     rows: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for entry in tables.rows(Step.MATERIALISE, TABLE_LISTING):
+    for entry in tables.rows(Step.MATERIALISE, TABLE_FILES.file):
         if entry["topic"] is not None:
             rows[entry["topic"]] += entry["rows"]
             sizes[entry["topic"]] += entry["bytes"]
@@ -123,7 +127,7 @@ def _published(tables: RunTables) -> Iterator[Sample]:
 
 
 def _expectations(tables: RunTables) -> Iterator[Sample]:
-    results = tables.rows(Step.AUDIT, RESULTS)
+    results = tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)
     if results:
         failed = Counter(row["severity"] for row in results if row["success"] is False)
         judged = (each for each in Severity if each is not Severity.OFF)

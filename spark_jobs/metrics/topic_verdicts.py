@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.verdict import GROUP_OF
-from spark_jobs.reporting.headline import PARTITIONS
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.parquet_file import iter_rows
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 
 MIXED = frozenset(group for group, size in Counter(GROUP_OF.values()).items() if size > 1)
 """Groups of several verdicts: their counts do not say which."""
@@ -20,7 +20,7 @@ SINGLE = {group: verdict for verdict, group in GROUP_OF.items() if group not in 
 def topic_verdicts(tables: RunTables) -> dict[str, Counter[str]]:
     """Topic → verdict → batches, for every topic with objects in the run."""
     found: dict[str, Counter[str]] = {}
-    for row in tables.rows(Step.ADMIT, PARTITIONS):
+    for row in tables.rows(Step.ADMIT, ADMITTED_PARTITIONS.file):
         found.setdefault(row["topic"], Counter()).update(_verdicts(tables, row))
     return found
 

@@ -22,9 +22,9 @@ from spark_jobs.storage.manifest import Manifest, ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.staged import StagedObjects, read_run_manifest
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import CARRIED_OBJECTS
 
-PARTITIONS = "partitions.parquet"
-CARRIED_OBJECTS = "carried_objects.parquet"
 NULLS = {"control_type": NO_CONTROL_TYPE, "coordinator_epoch": NO_COORDINATOR_EPOCH}
 """What stands for null in carried rows, where it is not -1."""
 
@@ -81,12 +81,12 @@ class Origins:
 
     @cached_property
     def _waited_in(self) -> tuple[ManifestEntry, ...]:
-        key = step_key(self.run_id, Step.REBUILD, CARRIED_OBJECTS)
+        key = step_key(self.run_id, Step.REBUILD, CARRIED_OBJECTS.file)
         return tuple(_waited_in(row) for row in read_table(self.lake, key).to_pylist())
 
     @cached_property
     def _partitions(self) -> dict[TopicPartition, dict[str, Any]]:
-        table = read_table(self.lake, step_key(self.run_id, Step.RESOLVE, PARTITIONS))
+        table = read_table(self.lake, step_key(self.run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file))
         return {TopicPartition(row["topic"], row["partition"]): row for row in table.to_pylist()}
 
     def _owners(self, partition: TopicPartition) -> dict[int, str | None]:

@@ -10,11 +10,11 @@ from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, StepLine
 from spark_jobs.storage.parquet_file import iter_rows
-from spark_jobs.tables.admit import GAPS_TABLE, GapStatus
+from spark_jobs.tables.admit import GAPS, GapStatus
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.materialise import QUARANTINE
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
-PARTITIONS = "partitions.parquet"
-RESULTS = "expectation_results.parquet"
 LONGEST_MESSAGE = 2000
 MOST_NAMES = 3
 
@@ -60,7 +60,7 @@ def seconds_of(step: StepLine) -> float | None:
 
 def lag(tables: RunTables) -> Row:
     """How far readers are behind, because transactions are open."""
-    table = tables.table(Step.RESOLVE, PARTITIONS)
+    table = tables.table(Step.RESOLVE, RESOLVED_PARTITIONS.file)
     if table is None or not table.num_rows:
         return {}
     lags = table.column("lag").to_numpy()
@@ -70,7 +70,7 @@ def lag(tables: RunTables) -> Row:
 
 def gaps(tables: RunTables) -> Row:
     """How many partitions are held behind missing offsets, and the first of them; nothing without any."""
-    rows = [row for row in tables.rows(Step.ADMIT, GAPS_TABLE) if row["status"] == GapStatus.OPEN]
+    rows = [row for row in tables.rows(Step.ADMIT, GAPS.file) if row["status"] == GapStatus.OPEN]
     if not rows:
         return {}
     held = dict.fromkeys(f"{row['topic']}-{row['partition']}" for row in rows)
@@ -97,7 +97,7 @@ def quarantine(tables: RunTables) -> dict[str, int]:
 
 def expectations(tables: RunTables) -> Row:
     """How many were evaluated, and how many failed."""
-    table = tables.table(Step.AUDIT, RESULTS, ["severity", "success"])
+    table = tables.table(Step.AUDIT, EXPECTATION_RESULTS.file, ["severity", "success"])
     if table is None:
         return {}
     evaluated = [row for row in table.to_pylist() if row["success"] is not None]

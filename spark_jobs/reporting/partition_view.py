@@ -10,11 +10,13 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict, VerdictGroup
 from spark_jobs.reporting.batch_counts import PLAIN, Producers, count_batches, merge
-from spark_jobs.reporting.headline import PARTITIONS, Row
+from spark_jobs.reporting.headline import Row
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import NamedData, topic_code
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
+from spark_jobs.tables.audit import PARTITION_FACTS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
-FACTS = "partition_facts.parquet"
 READERS = 8
 
 Key = tuple[str, int]
@@ -60,9 +62,9 @@ COLUMNS = (
 
 def partition_views(tables: RunTables, producers: Producers) -> list[PartitionView]:
     """The partitions of the night; on the way, producers with trouble are counted into `producers`."""
-    facts = _by_partition(tables, Step.AUDIT, FACTS)
-    resolved = _by_partition(tables, Step.RESOLVE, PARTITIONS)
-    admitted = _by_partition(tables, Step.ADMIT, PARTITIONS)
+    facts = _by_partition(tables, Step.AUDIT, PARTITION_FACTS.file)
+    resolved = _by_partition(tables, Step.RESOLVE, RESOLVED_PARTITIONS.file)
+    admitted = _by_partition(tables, Step.ADMIT, ADMITTED_PARTITIONS.file)
     views = []
     with ThreadPoolExecutor(READERS) as readers:
         counted = readers.map(partial(_count, tables), admitted.values())

@@ -3,19 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spark_jobs.auditing.volumes import SUMMED, VOLUMES
+from spark_jobs.auditing.volumes import SUMMED
 from spark_jobs.flow import Step
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import topic_code
 from spark_jobs.storage.chain import ChainEntry
 from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.tables.audit import TOPIC_VOLUMES
 
 RUNS = 28
 
 
 def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
     """The volumes of the last runs that speak for their nights; those with the most records come first."""
-    runs = [(entry, RunTables(lake, entry.run_id).rows(Step.AUDIT, VOLUMES)) for entry in speaking[-RUNS:]]
+    runs = [
+        (entry, RunTables(lake, entry.run_id).rows(Step.AUDIT, TOPIC_VOLUMES.file))
+        for entry in speaking[-RUNS:]
+    ]
     audited = [(entry, {row["topic"]: row for row in rows}) for entry, rows in runs if rows]
     topics = sorted({topic for _, rows in audited for topic in rows})
     lines = [_line(topic, [rows.get(topic, {}) for _, rows in audited]) for topic in topics]

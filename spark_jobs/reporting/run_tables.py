@@ -12,7 +12,7 @@ from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import DONE
-from spark_jobs.tables.materialise import TABLE_LISTING
+from spark_jobs.tables.materialise import TABLE_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RunTables:
 
     def table_files(self, step: Step) -> Iterator[dict[str, Any]]:
         """The files that `step` made for published tables, as far as they are still there."""
-        for entry in self.rows(step, TABLE_LISTING):
+        for entry in self.rows(step, TABLE_FILES.file):
             if entry["file"] is not None and self.has(step, entry["file"]):
                 yield entry
 

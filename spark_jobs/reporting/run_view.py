@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from spark_jobs.flow import STEPS, Step
-from spark_jobs.reporting.headline import RESULTS, Row, seconds_of
+from spark_jobs.reporting.headline import Row, seconds_of
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.ledger import LedgerLine, RunStatus, StepLine
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.run_folder import MANIFEST
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.tables.rebuild import ORIGINS
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.rebuild import STATE_ORIGINS
 
 MESSAGES = "messages.json"
 MOST_ORIGINS = 300
@@ -30,7 +31,7 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
             **_staged(tables),
         },
         "origins": _origins(tables),
-        "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, RESULTS)],
+        "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)],
     }
 
 
@@ -86,7 +87,7 @@ def _role(entry: ManifestEntry) -> str:
 
 def _origins(tables: RunTables) -> Row:
     """Where the producers' state came from; partitions with something to tell come first."""
-    rows = tables.rows(Step.REBUILD, ORIGINS)
+    rows = tables.rows(Step.REBUILD, STATE_ORIGINS.file)
     rows.sort(key=lambda row: (row["message"] is None and not row["skipped"], row["topic"], row["partition"]))
     return {
         "counts": dict(Counter(row["origin"] for row in rows)),

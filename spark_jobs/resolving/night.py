@@ -19,7 +19,7 @@ from spark_jobs.storage.folds import run_before
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.tables.rebuild import ORIGINS
+from spark_jobs.tables.rebuild import STATE_ORIGINS
 
 PARTITIONS = "partitions.parquet"
 
@@ -128,7 +128,7 @@ def resolved_before(run: Run) -> dict[TopicPartition, Row]:
 
 def gaps_between_nights(run: Run, night: Iterable[PartitionNight]) -> dict[TopicPartition, tuple[int, int]]:
     """First and last of the offsets behind which a snapshot took up what the night before had left."""
-    rows = read_table(run.lake, run.folder.key(Step.REBUILD, ORIGINS)).to_pylist()
+    rows = read_table(run.lake, run.folder.key(Step.REBUILD, STATE_ORIGINS.file)).to_pylist()
     starts = {TopicPartition(row["topic"], row["partition"]): row["snapshot_offset"] for row in rows}
     found = {
         each.partition: (int(each.admitted["start_offset"]), (starts.get(each.partition) or 0) - 1)

@@ -28,11 +28,10 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states, states_before
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GAPS_TABLE, GapStatus
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
+from spark_jobs.tables.rebuild import MARKER_FILES
+from spark_jobs.tables.states import CARRIED_OBJECTS
 
-PARTITIONS = "partitions.parquet"
-CARRIED = "carried_objects.parquet"
-MARKERS = "markers.parquet"
 TASKS = 8
 SMALLEST_TASK, LARGEST_TASK = 60_000, 1 << 20
 """Tasks share files, so how many there are does not depend on the machine."""
@@ -58,8 +57,8 @@ def run(context: RunContext) -> StepResult:
     gaps = gaps_table(admitted, _gaps_before(context))
     return StepResult(
         outputs=(
-            put_table(context.lake, folder, PARTITIONS, _partitions_table(summaries)),
-            put_table(context.lake, folder, GAPS_TABLE, gaps),
+            put_table(context.lake, folder, ADMITTED_PARTITIONS.file, _partitions_table(summaries)),
+            put_table(context.lake, folder, GAPS.file, gaps),
             put_states(context.folder, Step.ADMIT, after),
             put_segments(context.folder, ((each.partition, each.segments) for each in admitted)),
             put_reaches(context.folder, dict(chain.from_iterable(each.reaches.items() for each in admitted))),
@@ -147,7 +146,7 @@ def _job(found: NightPartition, state: str, carried: list[ManifestEntry], marker
 
 def _carried_entries(context: RunContext) -> dict[TopicPartition, list[ManifestEntry]]:
     found: dict[TopicPartition, list[ManifestEntry]] = {}
-    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED)).to_pylist():
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED_OBJECTS.file)).to_pylist():
         order, topic, partition = row.pop("object_order"), row.pop("topic"), row.pop("partition")
         entry = manifest_entry(CarriedObject(**row), order=order, topic=topic, partition=partition)
         found.setdefault(TopicPartition(topic, partition), []).append(entry)
@@ -156,7 +155,7 @@ def _carried_entries(context: RunContext) -> dict[TopicPartition, list[ManifestE
 
 def _marker_files(context: RunContext) -> dict[TopicPartition, str]:
     """Keys of the markers that the coordinator's log gave, for partitions whose capture has none."""
-    key = context.folder.key(Step.REBUILD, MARKERS)
+    key = context.folder.key(Step.REBUILD, MARKER_FILES.file)
     if context.lake.stat(key) is None:
         return {}
     return {
@@ -206,7 +205,7 @@ def _gaps_before(context: RunContext) -> pa.Table:
     run_id, _ = states_before(context.lake, context.chain, context.folder.inputs.state_in)
     if not run_id:
         return GAPS.empty()
-    key = step_key(run_id, Step.ADMIT, GAPS_TABLE)
+    key = step_key(run_id, Step.ADMIT, GAPS.file)
     return read_table(context.lake, key) if context.lake.stat(key) is not None else GAPS.empty()
 
 

@@ -23,7 +23,7 @@ from spark_jobs.auditing.partitions import partition_inputs, read_accounts
 from spark_jobs.auditing.plan import plan_tasks, plan_transactions
 from spark_jobs.auditing.source_facts import source_facts
 from spark_jobs.auditing.transaction_facts import count_transactions
-from spark_jobs.auditing.volumes import VOLUMES, earlier_volumes, topic_volumes
+from spark_jobs.auditing.volumes import earlier_volumes, topic_volumes
 from spark_jobs.auditing.worker import Counted, count_facts
 from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
@@ -34,12 +34,17 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.table_listing import entries_of, put_listing
-from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TRANSACTION_FACTS
+from spark_jobs.tables.audit import (
+    EXPECTATION_RESULTS,
+    PARTITION_FACTS,
+    SOURCE_FACTS,
+    TOPIC_PARTITIONERS,
+    TOPIC_VOLUMES,
+    TRANSACTION_FACTS,
+)
 from spark_jobs.tables.contract import published
 
 JUDGE = "expectations.judge"
-RESULTS = "expectation_results.parquet"
-PARTITIONERS = "topic_partitioners.parquet"
 FEW_TRANSACTIONS = 1 << 15
 CRITICAL = "critical"
 """Count of critical failures that hold a part of the run, and let the rest go on."""
@@ -156,7 +161,7 @@ def known_fits(context: RunContext) -> Mapping[str, Fits]:
     """What has placed keys in earlier runs; each run hands on what it has not seen."""
     runs = context.chain.before(context.folder.inputs.day)[-context.settings.audit.history_runs :]
     for entry in reversed(runs):
-        key = step_key(entry.run_id, Step.AUDIT, PARTITIONERS)
+        key = step_key(entry.run_id, Step.AUDIT, TOPIC_PARTITIONERS.file)
         if context.lake.stat(key) is not None:
             return read_fits(read_table(context.lake, key))
     return {}
@@ -170,11 +175,11 @@ def logical_time(context: RunContext) -> str:
 def put_facts(context: RunContext, facts: Facts, placement: Placement) -> tuple[OutputFile, ...]:
     """What was counted; later runs read the volumes and the partitioners."""
     tables = {
-        "source_facts.parquet": facts.sources,
-        "partition_facts.parquet": facts.partitions,
-        "transaction_facts.parquet": facts.transactions,
-        VOLUMES: facts.volumes,
-        PARTITIONERS: placement.fits,
+        SOURCE_FACTS.file: facts.sources,
+        PARTITION_FACTS.file: facts.partitions,
+        TRANSACTION_FACTS.file: facts.transactions,
+        TOPIC_VOLUMES.file: facts.volumes,
+        TOPIC_PARTITIONERS.file: placement.fits,
     }
     folder = context.folder.key(Step.AUDIT)
     return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())
@@ -183,7 +188,7 @@ def put_facts(context: RunContext, facts: Facts, placement: Placement) -> tuple[
 def put_judgement(context: RunContext, judgement: Judgement) -> tuple[OutputFile, ...]:
     """The run's rows of `expectation_results`, and its Data Docs."""
     table = results_table(context, judgement.findings)
-    results = put_table(context.lake, context.folder.key(Step.AUDIT), RESULTS, table)
+    results = put_table(context.lake, context.folder.key(Step.AUDIT), EXPECTATION_RESULTS.file, table)
     name, namespace = EXPECTATION_RESULTS.name, context.settings.catalog.namespace
     listing = put_listing(
         context.folder, Step.AUDIT, entries_of(namespace, name, [(results, table.num_rows)])

@@ -15,7 +15,7 @@ from spark_jobs.indexing.worker import IndexTask, index_bins
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.index import INDEX_FILES, INDEX_LISTING
+from spark_jobs.tables.index import INDEX_FILES
 
 MOST_MESSAGES = 20
 
@@ -24,7 +24,7 @@ def run(context: RunContext) -> StepResult:
     """Index every object that holds batches; damage inside one is a row, never a failed run."""
     batches = context.manifest.batches
     indexed = index_all(context, plan_bins(batches, context.settings))
-    listing = put_table(context.lake, context.folder.key(Step.INDEX), INDEX_LISTING, files_table(indexed))
+    listing = put_table(context.lake, context.folder.key(Step.INDEX), INDEX_FILES.file, files_table(indexed))
     return StepResult(
         outputs=(listing, *(each.summary.output for each in indexed)),
         counts={

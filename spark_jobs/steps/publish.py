@@ -10,7 +10,6 @@ from spark_jobs.storage.iceberg.holdings import check_holdings
 from spark_jobs.storage.iceberg.leftovers import leftover_targets
 from spark_jobs.storage.iceberg.run_targets import (
     LISTED_BY,
-    RUN_FILE,
     finished_before,
     run_target,
     stamp_of,
@@ -81,4 +80,4 @@ def put_run(folder: RunFolder, stamp: RunStamp, done: list[StepDone]) -> OutputF
     }
     schema = OWN_TABLES[RUNS.name].schema
     table = pa.Table.from_pylist([row], schema=schema)
-    return put_table(folder.lake, folder.key(Step.PUBLISH), RUN_FILE, table)
+    return put_table(folder.lake, folder.key(Step.PUBLISH), RUNS.file, table)

@@ -23,7 +23,7 @@ from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
-from spark_jobs.tables.rebuild import ORIGINS, STATE_ORIGINS
+from spark_jobs.tables.rebuild import STATE_ORIGINS
 from spark_jobs.tables.states import CARRIED_OBJECTS
 from spark_jobs.tables.table_names import readable_name
 
@@ -46,7 +46,7 @@ def run(context: RunContext) -> StepResult:
     return StepResult(
         outputs=(
             put_states(folder, Step.REBUILD, states),
-            put_table(lake, folder.key(Step.REBUILD), ORIGINS, _origins_table(rebuilt)),
+            put_table(lake, folder.key(Step.REBUILD), STATE_ORIGINS.file, _origins_table(rebuilt)),
             put_table(lake, folder.key(Step.REBUILD), CARRIED, _carried_table(rebuilt)),
             *coordinators.outputs,
             *captures.outputs,

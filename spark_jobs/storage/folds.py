@@ -15,8 +15,6 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.tables.states import FOLDS, FoldKind
 
-FOLD_TABLE = "folds.parquet"
-
 FoldName = tuple[FoldKind, TopicPartition]
 Folds = Mapping[FoldName, str]
 """Digest of each folded partition's file."""
@@ -29,7 +27,7 @@ def put_folds(folder: RunFolder, folds: Folds) -> OutputFile:
         for (kind, partition), digest in sorted(folds.items())
     ]
     table = FOLDS.cast(pa.Table.from_pylist(rows, schema=FOLDS.schema))
-    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLD_TABLE, table)
+    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLDS.file, table)
 
 
 def digest_of_folds(folds: Folds) -> str:
@@ -78,7 +76,7 @@ def _has_resolved(entry: ChainEntry) -> bool:
 
 def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
     """What `resolve` of a run carried on."""
-    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
+    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLDS.file)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)
     return dict(zip(names, columns["digest"], strict=True))

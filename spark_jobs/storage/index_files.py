@@ -10,8 +10,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.log_segments import SegmentPlace
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.run_folder import RunFolder
-
-INDEX_FILE_TABLE = "files.parquet"
+from spark_jobs.tables.index import INDEX_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class IndexedCopy:
 
 def read_index_files(folder: RunFolder) -> dict[TopicPartition, tuple[IndexedCopy, ...]]:
     """The copies of every partition that the run has objects of."""
-    rows = read_table(folder.lake, folder.key(Step.INDEX, INDEX_FILE_TABLE)).to_pylist()
+    rows = read_table(folder.lake, folder.key(Step.INDEX, INDEX_FILES.file)).to_pylist()
     copies = _copies(folder, rows)
     return {partition: tuple(same) for partition, same in groupby(copies, lambda copy: copy.partition)}
 

@@ -29,7 +29,7 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.placement import Placed, split_date
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.tables.admit import REACH, REACH_FILE
+from spark_jobs.tables.admit import REACH
 
 Where = tuple[str, str]
 """Source and path of an object."""
@@ -214,12 +214,12 @@ def put_reaches(folder: RunFolder, reaches: Mapping[int, Reach]) -> OutputFile:
         for order, reach in sorted(reaches.items())
     ]
     table = REACH.cast(pa.Table.from_pylist(rows, schema=REACH.schema))
-    return put_table(folder.lake, folder.key(Step.ADMIT), REACH_FILE, table)
+    return put_table(folder.lake, folder.key(Step.ADMIT), REACH.file, table)
 
 
 def read_reaches(lake: ObjectStore, run_id: str) -> dict[int, Reach]:
     """The table `reach` of a run; empty where it was written by an earlier version, or has expired."""
-    key = step_key(run_id, Step.ADMIT, REACH_FILE)
+    key = step_key(run_id, Step.ADMIT, REACH.file)
     if lake.stat(key) is None:
         return {}
     columns = read_table(lake, key).to_pydict()

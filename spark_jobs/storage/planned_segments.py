@@ -10,7 +10,7 @@ from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
-from spark_jobs.tables.admit import PLANNED_SEGMENTS, SEGMENTS
+from spark_jobs.tables.admit import PLANNED_SEGMENTS
 
 LOG = "log/"
 """Where files of accepted logs lie below the folder of their step."""
@@ -45,13 +45,13 @@ def put_segments(folder: RunFolder, planned: Iterable[tuple[TopicPartition, Segm
         for segment in segments
     ]
     table = PLANNED_SEGMENTS.cast(pa.Table.from_pylist(rows, schema=PLANNED_SEGMENTS.schema))
-    return put_table(folder.lake, folder.key(Step.ADMIT), SEGMENTS, table)
+    return put_table(folder.lake, folder.key(Step.ADMIT), PLANNED_SEGMENTS.file, table)
 
 
 def read_segments(folder: RunFolder) -> Mapping[TopicPartition, Segments]:
     """The segments of every captured partition that has any tonight."""
     found: dict[TopicPartition, Segments] = {}
-    for row in read_table(folder.lake, folder.key(Step.ADMIT, SEGMENTS)).to_pylist():
+    for row in read_table(folder.lake, folder.key(Step.ADMIT, PLANNED_SEGMENTS.file)).to_pylist():
         partition = TopicPartition(row.pop("topic"), row.pop("partition"))
         found[partition] = (*found.get(partition, ()), PlannedSegment(**row))
     return found

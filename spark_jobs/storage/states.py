@@ -15,7 +15,6 @@ from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.tables.states import STATES
 
-STATE_TABLE = "state.parquet"
 STATE_STEPS = (Step.RESOLVE, Step.ADMIT)
 """The steps that hand on partition states, the one whose word counts first."""
 
@@ -30,12 +29,12 @@ def put_states(folder: RunFolder, step: Step, states: States) -> OutputFile:
         for partition, digest in sorted(states.items())
     ]
     table = STATES.cast(pa.Table.from_pylist(rows, schema=STATES.schema))
-    return put_table(folder.lake, folder.key(step), STATE_TABLE, table)
+    return put_table(folder.lake, folder.key(step), STATES.file, table)
 
 
 def read_states(lake: ObjectStore, run_id: str, step: Step) -> dict[TopicPartition, str]:
     """The states that `step` of a run wrote."""
-    columns = read_table(lake, step_key(run_id, step, STATE_TABLE)).to_pydict()
+    columns = read_table(lake, step_key(run_id, step, STATES.file)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     return dict(zip(partitions, columns["state"], strict=True))
 
@@ -54,6 +53,6 @@ def states_before(lake: ObjectStore, chain: Chain, state_in: str) -> tuple[str, 
         raise BrokenState(f"{lake.url}: no run of the chain ended in the state {state_in}")
     reached = STEPS[: STEPS.index(entry.last_step) + 1]
     for step in STATE_STEPS:
-        if step in reached and lake.stat(step_key(entry.run_id, step, STATE_TABLE)) is not None:
+        if step in reached and lake.stat(step_key(entry.run_id, step, STATES.file)) is not None:
             return entry.run_id, read_states(lake, entry.run_id, step)
     return entry.run_id, {}

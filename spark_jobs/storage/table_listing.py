@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_jobs.flow import Step
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
-from spark_jobs.tables.materialise import TABLE_FILES, TABLE_LISTING
+from spark_jobs.tables.materialise import TABLE_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ def put_listing(folder: RunFolder, step: Step, entries: Iterable[TableEntry]) ->
     """Writes the listing of `step`."""
     rows = [asdict(entry) for entry in entries]
     table = TABLE_FILES.cast(pa.Table.from_pylist(rows, schema=TABLE_FILES.schema))
-    return put_table(folder.lake, folder.key(step), TABLE_LISTING, table)
+    return put_table(folder.lake, folder.key(step), TABLE_FILES.file, table)
 
 
 def read_listing(folder: RunFolder, step: Step) -> list[TableEntry]:
     """The listing of `step`; empty if it has none."""
-    key = folder.key(step, TABLE_LISTING)
+    key = folder.key(step, TABLE_FILES.file)
     if folder.lake.stat(key) is None:
         return []
     return [TableEntry(**row) for row in read_table(folder.lake, key).to_pylist()]

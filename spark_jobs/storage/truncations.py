@@ -24,9 +24,8 @@ from spark_jobs.storage.planned_segments import LOG, Segments, read_segments
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import states_before
-from spark_jobs.tables.admit import SEGMENTS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, PLANNED_SEGMENTS
 
-PARTITIONS = "partitions.parquet"
 COLUMNS = ("topic", "partition", "kind", "leader_epoch", "end_offset")
 READERS = 8
 
@@ -81,7 +80,7 @@ def _others(chain: Chain, day: date) -> list[str]:
 
 
 def _log_ends(lake: ObjectStore, run_id: str) -> LogEnds:
-    key = step_key(run_id, Step.ADMIT, PARTITIONS)
+    key = step_key(run_id, Step.ADMIT, ADMITTED_PARTITIONS.file)
     if lake.stat(key) is None:
         return []  # an old run that was removed: whatever it wrote is out of the world
     columns = read_table(lake, key).select(COLUMNS).to_pydict()
@@ -119,7 +118,7 @@ def _collides(end: LogEnd, start: LogEnd) -> bool:
 def _last_run(lake: ObjectStore, chain: Chain, day: date) -> RunFolder | None:
     """The last run of the date, whether it still speaks or not, if what it wrote is still there."""
     runs = [entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN and entry.day == day]
-    if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, SEGMENTS)) is None:
+    if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, PLANNED_SEGMENTS.file)) is None:
         return None
     return RunFolder(lake, read_inputs(lake, runs[-1]))
 

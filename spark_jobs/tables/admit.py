@@ -14,6 +14,7 @@ MARKER_OBJECT = -(2**31)
 
 BATCHES = Contract(
     name="batches",
+    file="batches/{partition}.parquet",
     meaning=(
         "Every batch of the run, and every one that waited for it, with exactly one verdict; accepted ones "
         "ascend by offset."
@@ -65,6 +66,7 @@ GROUP_MEANINGS = {
 
 ADMITTED_PARTITIONS = Contract(
     name="admitted_partitions",
+    file="partitions.parquet",
     meaning="One row per partition with objects tonight; `rows` is the sum of the five groups of verdicts.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -95,6 +97,7 @@ ADMITTED_PARTITIONS = Contract(
 
 PARTITION_TRANSACTIONS = Contract(
     name="partition_transactions",
+    file="transactions/{task:05d}.parquet",
     meaning="Every transaction that a partition closed tonight or has open at the night's end.",
     columns=(
         Column("topic", pa.string(), "topic of the partition"),
@@ -121,10 +124,6 @@ PARTITION_TRANSACTIONS = Contract(
 )
 
 
-GAPS_TABLE = "gaps.parquet"
-"""File of the table below the folder of the step admit."""
-
-
 class GapStatus(StrEnum):
     """What became of a gap."""
 
@@ -144,6 +143,7 @@ class GapStatus(StrEnum):
 
 GAPS = Contract(
     name="gaps",
+    file="gaps.parquet",
     meaning=(
         "Ranges of missing offsets: those that are open after the run, and those that changed in it. Holes "
         "that a cleaner explains are none."
@@ -165,11 +165,9 @@ GAPS = Contract(
 )
 
 
-SEGMENTS = "segments.parquet"
-"""The table's file in the folder of `admit`."""
-
 PLANNED_SEGMENTS = Contract(
     name="planned_segments",
+    file="segments.parquet",
     meaning="The segments that a night adds to accepted logs; `materialise` writes them.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -187,11 +185,9 @@ PLANNED_SEGMENTS = Contract(
 )
 
 
-REACH_FILE = "reach.parquet"
-"""The table's file in the folder of `admit`."""
-
 REACH = Contract(
     name="reach",
+    file="reach.parquet",
     meaning="Where a later run continues to read a segment that has grown, one row per object that was read.",
     columns=(
         Column("object_order", pa.int32(), "the object"),

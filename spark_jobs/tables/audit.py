@@ -6,6 +6,7 @@ from spark_jobs.tables.contract import Column, Contract
 
 SOURCE_FACTS = Contract(
     name="source_facts",
+    file="source_facts.parquet",
     meaning="One row per source of the configuration.",
     columns=(
         Column("source", pa.string(), "name of the source"),
@@ -27,6 +28,7 @@ def _count(name: str, meaning: str) -> Column:
 
 PARTITION_FACTS = Contract(
     name="partition_facts",
+    file="partition_facts.parquet",
     meaning="One row per partition ever seen, counted anew from the files that the run has written.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -69,6 +71,7 @@ PARTITION_FACTS = Contract(
 
 TRANSACTION_FACTS = Contract(
     name="transaction_facts",
+    file="transaction_facts.parquet",
     meaning="One row per file of the table `transactions`, which is divided by producer id.",
     columns=(
         Column("file", pa.string(), "path below the folder of the step resolve"),
@@ -85,6 +88,7 @@ TRANSACTION_FACTS = Contract(
 
 TOPIC_VOLUMES = Contract(
     name="topic_volumes",
+    file="topic_volumes.parquet",
     meaning="One row per topic, with zeros where a run brought nothing.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -104,6 +108,7 @@ ALL_PRODUCERS = -1
 
 TOPIC_PARTITIONERS = Contract(
     name="topic_partitioners",
+    file="topic_partitioners.parquet",
     meaning="One row per topic whose keys tell a partitioner, or per producer where producers differ.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -117,6 +122,7 @@ TOPIC_PARTITIONERS = Contract(
 
 EXPECTATION_RESULTS = Contract(
     name="expectation_results",
+    file="expectation_results.parquet",
     meaning="Every expectation of every audited run: whether it was met, and if not, where.",
     columns=(
         Column("run_id", pa.string(), "the run that was audited"),

@@ -39,12 +39,16 @@ def with_labels(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Contract:
-    """One table: each step that writes it ends with one `cast` to it."""
+    """One table: each step that writes it ends with one `cast` to it.
+
+    `file` is its file below the folder of its step, or the pattern of its files; empty if a run has none.
+    """
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    file: str = ""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -55,6 +59,10 @@ class Contract:
                 for column in self.columns
             ]
         )
+
+    def file_of(self, **values: object) -> str:
+        """One of the table's files: `values` are those that the pattern names."""
+        return self.file.format(**values)
 
     def cast(self, table: pa.Table) -> pa.Table:
         """`table` in the contract's column order and types; a missing or unfit column is an error."""

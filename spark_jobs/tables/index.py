@@ -53,6 +53,7 @@ is a quarter of the time, against dictionaries and zstd half of it, for a tenth 
 
 INDEX = Contract(
     name="index",
+    file="{partition}/{copy}/{object_order:09d}-{start:019d}.parquet",
     meaning="Every batch of the staged objects, and every stretch of bytes that is none.",
     columns=(
         *HEADER_COLUMNS,
@@ -66,11 +67,9 @@ INDEX = Contract(
 )
 
 
-INDEX_LISTING = "files.parquet"
-"""Where the table stands below the folder of the step index."""
-
 INDEX_FILES = Contract(
     name="index_files",
+    file="files.parquet",
     meaning="Every file of the run's index; those of one copy of a partition follow in arrival order.",
     columns=(
         Column("topic", pa.string(), "topic of the batches"),

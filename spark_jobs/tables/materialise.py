@@ -130,6 +130,7 @@ QUARANTINE = Contract(
 
 UNREADABLE = Contract(
     name="unreadable",
+    file="unreadable/{plan}.parquet",
     meaning="Batches accepted by their headers, of which some or all records are not published.",
     columns=(
         Column("topic", pa.string(), "topic of the batch"),
@@ -146,12 +147,12 @@ UNREADABLE = Contract(
 )
 
 
-TABLE_LISTING = "files.parquet"
 RECORDS_FOLDER, REPLAYED_FOLDER = "records/", "replayed/"
 """Where files of topics' tables stand: the night's own records, and those of earlier nights' quarantine."""
 
 TABLE_FILES = Contract(
     name="table_files",
+    file="files.parquet",
     meaning="Every file that is to become part of a published table.",
     columns=(
         Column("namespace", pa.string(), "namespace of the table"),

@@ -18,6 +18,7 @@ COUNT_TYPE = pa.struct(
 
 RUNS = Contract(
     name="runs",
+    file="runs.parquet",
     meaning="Every published run: what it was made of, and what its steps counted. Written after all tables.",
     columns=(
         Column("run_id", pa.string(), "the run; also the tag of its cut in every table"),

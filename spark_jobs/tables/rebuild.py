@@ -6,9 +6,6 @@ import pyarrow as pa
 
 from spark_jobs.tables.contract import Column, Contract
 
-ORIGINS = "origins.parquet"
-"""The table's file in the folder of `rebuild`."""
-
 
 class StateOrigin(StrEnum):
     """What a partition's state was made of."""
@@ -21,6 +18,7 @@ class StateOrigin(StrEnum):
 
 STATE_ORIGINS = Contract(
     name="state_origins",
+    file="origins.parquet",
     meaning="How the producer state of every partition with news tonight came about.",
     columns=(
         Column("topic", pa.string(), "topic of the state"),
@@ -43,6 +41,7 @@ STATE_ORIGINS = Contract(
 
 TIMELINES = Contract(
     name="timelines",
+    file="timelines/{partition:05d}.parquet",
     meaning=(
         "Every transaction that is not settled, in the order of the coordinator's log; a row without a state "
         "says only who owns a producer id."
@@ -78,6 +77,7 @@ TIMELINES = Contract(
 
 TIMELINE_FILES = Contract(
     name="timeline_files",
+    file="timelines.parquet",
     meaning="The folded partitions of __transaction_state.",
     columns=(
         Column("partition", pa.int32(), "partition of __transaction_state"),
@@ -95,6 +95,7 @@ AT_THE_END = 2**31 - 1
 
 MARKERS = Contract(
     name="markers",
+    file="markers/{partition}.parquet",
     meaning="Markers of one partition in the order in which they go into its log.",
     columns=(
         Column("before_object_order", pa.int32(), "object of the batch that comes next in arrival order"),
@@ -110,6 +111,7 @@ MARKERS = Contract(
 
 MARKER_FILES = Contract(
     name="marker_files",
+    file="markers.parquet",
     meaning="The files of the table `markers`, one per partition that has any.",
     columns=(
         Column("topic", pa.string(), "topic of the markers"),

@@ -8,6 +8,7 @@ _NAMES = pa.list_(pa.string())
 
 TRANSACTIONS = Contract(
     name="transactions",
+    file="transactions/{task:05d}.parquet",
     meaning="Every transaction with news tonight, and every one that is still undecided.",
     columns=(
         Column(
@@ -62,6 +63,7 @@ TRANSACTIONS = Contract(
 
 OUTCOMES = Contract(
     name="outcomes",
+    file="outcomes/{partition}.parquet",
     meaning="Transactions with data on one partition by first offset; the aborted ones are aborted ranges.",
     columns=(
         Column("first_offset", pa.int64(), "first offset of its data: `txn_first_offset` of its batches"),
@@ -83,6 +85,7 @@ OUTCOMES = Contract(
 
 RESOLVED_PARTITIONS = Contract(
     name="resolved_partitions",
+    file="partitions.parquet",
     meaning="Every partition ever seen. The run publishes committed records from first to before end offset.",
     columns=(
         Column("topic", pa.string(), "the topic"),
@@ -119,6 +122,7 @@ RESOLVED_PARTITIONS = Contract(
 
 CONSUMER_OFFSETS = Contract(
     name="consumer_offsets",
+    file="consumer_offsets/{partition:05d}.parquet",
     meaning="The committed offset of each group and partition, and those that wait for their transaction.",
     columns=(
         Column("group", pa.string(), "the consumer group"),

@@ -8,6 +8,7 @@ from spark_jobs.tables.contract import Column, Contract
 
 STATES = Contract(
     name="states",
+    file="state.parquet",
     meaning="The state of every partition ever seen; one without news keeps its digest.",
     columns=(
         Column("topic", pa.string(), "topic of the state"),
@@ -31,6 +32,7 @@ class FoldKind(StrEnum):
 
 FOLDS = Contract(
     name="folds",
+    file="folds.parquet",
     meaning="The file that speaks for each folded partition; one without news keeps its digest.",
     columns=(
         Column("kind", pa.string(), "what the file holds"),
@@ -44,6 +46,7 @@ FOLDS = Contract(
 
 CARRIED_OBJECTS = Contract(
     name="carried_objects",
+    file="carried_objects.parquet",
     meaning="Objects that earlier nights staged and this one needs again, for batches that wait in them.",
     columns=(
         Column("object_order", pa.int32(), "negative, so before every object of the night; by arrival"),

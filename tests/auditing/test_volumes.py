@@ -4,13 +4,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.auditing.volumes import VOLUMES, earlier_volumes, topic_volumes
+from spark_jobs.auditing.volumes import earlier_volumes, topic_volumes
 from spark_jobs.flow import Step
 from spark_jobs.storage.chain import Chain, ChainEntry, EntryKind
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.audit import PARTITION_FACTS
+from spark_jobs.tables.audit import PARTITION_FACTS, TOPIC_VOLUMES
 from tests.expectations.nights import GOOD_PARTITION, table, volumes
 
 FIRST = date(2024, 5, 1)
@@ -42,7 +42,9 @@ def lake(tmp_path: Path) -> FileStore:
     lake = FileStore(str(tmp_path))
     for number in range(40):
         if number != 35:
-            put_table(lake, step_key(f"run-{number}", Step.AUDIT), VOLUMES, volumes(records=number))
+            put_table(
+                lake, step_key(f"run-{number}", Step.AUDIT), TOPIC_VOLUMES.file, volumes(records=number)
+            )
     return lake
 
 

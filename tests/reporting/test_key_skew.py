@@ -10,7 +10,7 @@ from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.tables.materialise import TABLE_FILES, TABLE_LISTING
+from spark_jobs.tables.materialise import TABLE_FILES
 
 RUN = "2024-05-01-0123456789abcdef"
 FOLDER = step_key(RUN, Step.MATERIALISE)
@@ -33,7 +33,7 @@ def lake_with(place: Path, topics: dict[str, list[bytes | None] | None]) -> RunT
         }
         for topic in topics
     ]
-    put_table(lake, FOLDER, TABLE_LISTING, pa.Table.from_pylist(rows, schema=TABLE_FILES.schema))
+    put_table(lake, FOLDER, TABLE_FILES.file, pa.Table.from_pylist(rows, schema=TABLE_FILES.schema))
     return RunTables(lake, RUN)
 
 

@@ -19,7 +19,7 @@ from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.stores import open_source
-from spark_jobs.tables.index import INDEX, INDEX_FILES, INDEX_LISTING
+from spark_jobs.tables.index import INDEX, INDEX_FILES
 from tests.indexing.objects import batch, marker, nested_object, plain_object
 from tests.indexing.reading import index_bytes
 from tests.s3_server import S3Server
@@ -36,7 +36,7 @@ def _context(place: Place, spark: Spark) -> RunContext:
 
 
 def _files(context: RunContext) -> pa.Table:
-    return read_table(context.lake, context.folder.key(Step.INDEX, INDEX_LISTING))
+    return read_table(context.lake, context.folder.key(Step.INDEX, INDEX_FILES.file))
 
 
 def _rows(context: RunContext) -> pa.Table:
@@ -102,7 +102,7 @@ def test_the_files_table_names_every_file_with_its_rows_and_bytes(night: Place, 
     assert files.schema.equals(INDEX_FILES.schema, check_metadata=True)
     assert pc.sum(files["bytes"]).as_py() == sum(map(len, objects.values()))
     assert pc.sum(files["rows"]).as_py() == 123
-    assert {output.path for output in result.outputs} == {INDEX_LISTING, *files["file"].to_pylist()}
+    assert {output.path for output in result.outputs} == {INDEX_FILES.file, *files["file"].to_pylist()}
     for output in result.outputs:
         stat = context.lake.stat(context.folder.key(Step.INDEX, output.path))
         assert stat is not None

@@ -16,12 +16,11 @@ from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
 from spark_jobs.storage.table_listing import TableEntry, read_listing
 from spark_jobs.storage.topic_contract import topic_contract
 from spark_jobs.tables.publish import OWN_TABLES, RUNS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.table_names import readable_name
 
 LISTED_BY = (Step.MATERIALISE, Step.AUDIT)
 """The steps that make files for tables."""
-RUN_FILE = "runs.parquet"
-PARTITIONS = "partitions.parquet"
 
 
 class TableKey(NamedTuple):
@@ -106,12 +105,12 @@ def run_target(settings: Settings, folder: RunFolder) -> TableTarget:
 
 def run_file(folder: RunFolder) -> DataFile:
     """The file with the run's row in the table `runs`."""
-    return DataFile(location=folder.lake.url_of(folder.key(Step.PUBLISH, RUN_FILE)), rows=1)
+    return DataFile(location=folder.lake.url_of(folder.key(Step.PUBLISH, RUNS.file)), rows=1)
 
 
 def read_next_offsets(folder: RunFolder) -> dict[str, dict[int, int]]:
     """For every topic and partition where the next run's records begin."""
-    table = read_table(folder.lake, folder.key(Step.RESOLVE, PARTITIONS))
+    table = read_table(folder.lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file))
     columns = (table.column(name).to_pylist() for name in ("topic", "partition", "end_offset"))
     offsets: dict[str, dict[int, int]] = defaultdict(dict)
     for topic, partition, end_offset in zip(*columns, strict=True):
