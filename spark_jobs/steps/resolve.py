@@ -11,6 +11,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -23,7 +24,6 @@ from spark_jobs.resolving.messages import messages
 from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
 from spark_jobs.resolving.partition_rows import partitions_table
 from spark_jobs.resolving.phases import CarryJobs, Parts, Phases
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.copy_times import copied_partitions
