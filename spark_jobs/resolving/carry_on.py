@@ -5,14 +5,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.config.sources import CONSUMER_OFFSETS
-from spark_jobs.resolving.buckets import read_grouped
+from spark_jobs.coordinator_logs.buckets import read_grouped
+from spark_jobs.coordinator_logs.consumer_offsets import (
+    accepted_batches,
+    fold_offsets,
+    get_offsets,
+    offsets_table,
+    write_offsets,
+)
+from spark_jobs.coordinator_logs.log_records import LogReader
 from spark_jobs.resolving.carry_job import CarriedPartition, CarryJob, CarryTask
 from spark_jobs.resolving.concluded_parts import ConcludedParts, concluded_parts
 from spark_jobs.resolving.concluded_rows import BIN, CONCLUDED_PARTS
 from spark_jobs.resolving.held_rows import hold
-from spark_jobs.resolving.log_records import LogReader
-from spark_jobs.resolving.offset_file import offsets_table, write_offsets
-from spark_jobs.resolving.offset_fold import accepted_batches, fold_offsets, get_offsets
 from spark_jobs.resolving.positions import positions_of
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.parquet_file import put_table

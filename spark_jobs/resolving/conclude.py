@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.coordinator_logs.buckets import write_grouped
+from spark_jobs.coordinator_logs.completed import COORDINATOR
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.resolving.buckets import write_grouped
 from spark_jobs.resolving.concluded_rows import (
     BIN,
-    COORDINATOR,
+    completed_table,
     parts_table,
-    settled_table,
     transactions_table,
 )
 from spark_jobs.resolving.cuts import Numbers, Offsets, lower_cuts
@@ -68,7 +68,7 @@ class Concluded:
 
     output: OutputFile
     parts: str
-    settled: str
+    completed: str
     outcomes: dict[Outcome, int]
     published: int
     timed_out: int
@@ -84,11 +84,11 @@ def conclude_transactions(task: ConcludeTask) -> Concluded:
     rows = transactions_table(file, fates, task.cut, task.partitions)
     number = f"{task.joined.number:05d}.parquet"
     counted = np.bincount(file.outcome[fates.is_listed], minlength=len(OUTCOMES)).tolist()
-    parts, settled = parts_table(file, fates, task.cut, task.bins), settled_table(file, fates)
+    parts, completed = parts_table(file, fates, task.cut, task.bins), completed_table(file, fates)
     return Concluded(
         output=put_table(task.lake, task.folder, f"transactions/{number}", rows),
         parts=_put_grouped(task, f"concluded-{number}", parts, BIN),
-        settled=_put_grouped(task, f"settled-{number}", settled, COORDINATOR),
+        completed=_put_grouped(task, f"completed-{number}", completed, COORDINATOR),
         outcomes=dict(zip(OUTCOMES, counted, strict=True)),
         published=int(fates.is_published.sum()),
         timed_out=int((file.is_timed_out & fates.is_listed).sum()),

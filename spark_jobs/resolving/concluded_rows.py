@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.coordinator_logs.completed import COMPLETED, COORDINATOR
 from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.hanging import HangingTransaction, hanging_transaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
@@ -35,15 +36,6 @@ CONCLUDED_PARTS = pa.schema(_FIELDS)
 `timed_out` of a part is what the next night has to know: its batches are held, though below its cut.
 """
 
-COORDINATOR = "coordinator_partition"
-_SETTLED_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field(COORDINATOR, pa.int32(), nullable=False),
-    pa.field("transactional_id", pa.string()),
-    pa.field("first_record_offset", pa.int64(), nullable=False),
-]
-SETTLED = pa.schema(_SETTLED_FIELDS)
-"""Transactions that a coordinator's log told of and that are over."""
-
 
 def parts_table(file: JoinedFile, fates: Fates, cut: Cut, bins: Numbers) -> pa.Table:
     """Rows of `CONCLUDED_PARTS`; `bins` says by which task each partition is carried on."""
@@ -66,10 +58,12 @@ def parts_table(file: JoinedFile, fates: Fates, cut: Cut, bins: Numbers) -> pa.T
     return pa.table([columns[name] for name in CONCLUDED_PARTS.names], schema=CONCLUDED_PARTS)
 
 
-def settled_table(file: JoinedFile, fates: Fates) -> pa.Table:
-    """Rows of `SETTLED`."""
+def completed_table(file: JoinedFile, fates: Fates) -> pa.Table:
+    """Rows of `COMPLETED`."""
     known = file.transactions.column(COORDINATOR).to_numpy() != NONE
-    return file.transactions.filter(pa.array(known & fates.is_settled)).select(SETTLED.names).cast(SETTLED)
+    return (
+        file.transactions.filter(pa.array(known & fates.is_settled)).select(COMPLETED.names).cast(COMPLETED)
+    )
 
 
 def transactions_table(

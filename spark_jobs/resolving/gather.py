@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark_jobs.coordinator_logs.buckets import BUCKET, write_grouped
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.buckets import BUCKET, write_grouped
 from spark_jobs.resolving.part_rows import (
     PART,
     PARTS,

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.coordinator_logs.buckets import BUCKET, read_grouped
+from spark_jobs.coordinator_logs.timelines import gc_paused, transactions_in
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext
-from spark_jobs.resolving.buckets import BUCKET, read_grouped
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.grouped_parts import GroupedParts
 from spark_jobs.resolving.joined_files import JoinedFile, Reach
@@ -21,8 +22,6 @@ from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin, parts_t
 from spark_jobs.resolving.part_rows import PARTS, partition_transactions, parts_in
 from spark_jobs.resolving.producer_outcomes import resolve_producer
 from spark_jobs.resolving.recreated import later_logs, of_logs
-from spark_jobs.resolving.timeline_rows import transactions_in
-from spark_jobs.resolving.uncollected import uncollected
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.timelines import TIMELINES
@@ -59,7 +58,7 @@ def resolve_buckets(task: JoinTask) -> Joined:
     """Resolves every producer of the buckets, and writes transactions and their parts."""
     parts = parts_in(read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS))
     timelines = read_grouped(task.lake, task.timelines, BUCKET, task.buckets, schema=TIMELINES.schema)
-    with uncollected():
+    with gc_paused():
         resolved, transactions = _resolve(parts, timelines, task.night)
     file = JoinedFile(
         parts=resolved.rows, transaction=resolved.transaction, transactions=transactions, reach=task.reach

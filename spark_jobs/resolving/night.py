@@ -8,22 +8,17 @@ import numpy as np
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from spark_jobs.context import RunContext
 from spark_jobs.flow import Step
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.joined_files import Reach
 from spark_jobs.resolving.part_rows import NewestMarker
-from spark_jobs.resolving.run import Run
-from spark_jobs.storage.folds import run_before
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.folds import Row, has_markers
+from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.tables.state_origins import ORIGINS
-
-PARTITIONS = "partitions.parquet"
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,24 +104,9 @@ def partitions_of_night(
     )
 
 
-def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: Settings) -> bool:
-    """False for a capture of producers alone, tonight's or the one that waits: no producer sends markers."""
-    captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
-    if captured:
-        return any(settings.source(name).markers for name in captured)
-    return bool(entries) or before is None or bool(before["has_markers"])
-
-
-def resolved_before(run: Run) -> dict[TopicPartition, Row]:
-    """The rows of last night's partitions, as `resolve` left them."""
-    run_id = run_before(run.lake, run.chain, run.folder.inputs.state_in)
-    if not run_id:
-        return {}
-    rows = read_table(run.lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
-    return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
-
-
-def gaps_between_nights(run: Run, night: Iterable[PartitionNight]) -> dict[TopicPartition, tuple[int, int]]:
+def gaps_between_nights(
+    run: RunContext, night: Iterable[PartitionNight]
+) -> dict[TopicPartition, tuple[int, int]]:
     """First and last of the offsets behind which a snapshot took up what the night before had left."""
     rows = read_table(run.lake, run.folder.key(Step.REBUILD, ORIGINS)).to_pylist()
     starts = {TopicPartition(row["topic"], row["partition"]): row["snapshot_offset"] for row in rows}

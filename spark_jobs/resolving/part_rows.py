@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.coordinator_logs.buckets import BUCKET, bucket_of
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, SpannedGap, WrittenMarker
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.buckets import BUCKET, bucket_of
 from spark_jobs.storage.waiting_file import WAITING
 
 PART = np.dtype(

@@ -8,11 +8,14 @@ import numpy as np
 
 from spark_jobs.config.settings import DAY_MS, Publish
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
+from spark_jobs.context import RunContext
+from spark_jobs.coordinator_logs.completed import PruneTask, prune_completed
+from spark_jobs.coordinator_logs.folding import Timelines
 from spark_jobs.flow import Step
+from spark_jobs.packing import share_out
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.buckets import share_out
 from spark_jobs.resolving.carry_job import CarriedPartition, CarryJob, CarryTask
 from spark_jobs.resolving.carry_on import carry_partitions
 from spark_jobs.resolving.conclude import (
@@ -22,17 +25,15 @@ from spark_jobs.resolving.conclude import (
     conclude_transactions,
     move_cuts,
 )
-from spark_jobs.resolving.coordinators import Timelines
 from spark_jobs.resolving.cuts import Numbers, Offsets
 from spark_jobs.resolving.fates import Cut
-from spark_jobs.resolving.forget import ForgetTask, forget_settled
 from spark_jobs.resolving.gather import GatherPartition, GatherTask, gather_parts
 from spark_jobs.resolving.held_rows import NightBatches
 from spark_jobs.resolving.join import JoinTask, Night, resolve_buckets
 from spark_jobs.resolving.joined_rows import Joined
 from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
 from spark_jobs.resolving.part_rows import NewestMarker
-from spark_jobs.resolving.run import Run, Summary, Task
+from spark_jobs.spark_session import Summary, Task
 from spark_jobs.storage.copy_times import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
@@ -59,7 +60,7 @@ class Parts:
 class Phases:
     """A night's partitions, and the rounds that they go through."""
 
-    run: Run
+    run: RunContext
     night: tuple[PartitionNight, ...]
     timelines: Timelines
     buckets: int
@@ -236,18 +237,18 @@ class Phases:
         ]
         return tuple(chain.from_iterable(self._run_tasks(carry_partitions, tasks)))
 
-    def forget(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
-        """The coordinators' folds without what is over."""
+    def prune(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
+        """The coordinators' folds without completed transactions."""
         folds = self.timelines.folds
         tasks = [
-            ForgetTask(
+            PruneTask(
                 folds=folds[share.start : share.stop],
-                settled=tuple(each.settled for each in concluded),
+                completed=tuple(each.completed for each in concluded),
                 lake=self.run.lake,
             )
             for share in share_out([1] * len(folds), MOST_TASKS)
         ]
-        left = chain.from_iterable(self._run_tasks(forget_settled, tasks))
+        left = chain.from_iterable(self._run_tasks(prune_completed, tasks))
         return {
             (FoldKind.TIMELINES, TopicPartition(TRANSACTION_STATE, partition)): digest
             for partition, digest in left
@@ -272,7 +273,7 @@ def _newest(one: NewestMarker | None, other: NewestMarker | None) -> NewestMarke
 class CarryJobs:
     """Makes jobs of partitions: what their batches lie in, what they carry, what their broker noted."""
 
-    run: Run
+    run: RunContext
     carried_objects: dict[TopicPartition, tuple[ManifestEntry, ...]]
     high_watermarks: dict[TopicPartition, int]
     before: Folds

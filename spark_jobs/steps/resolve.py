@@ -12,27 +12,29 @@ from itertools import chain, islice
 import numpy as np
 
 from spark_jobs.context import RunContext, StepResult
+from spark_jobs.coordinator_logs.folding import buckets_of, read_timelines
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.resolving.carry_job import CarriedPartition
 from spark_jobs.resolving.conclude import Concluded
-from spark_jobs.resolving.coordinators import buckets_of, read_timelines
 from spark_jobs.resolving.cuts import Numbers
 from spark_jobs.resolving.messages import messages
-from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
+from spark_jobs.resolving.night import PartitionNight, partitions_of_night
 from spark_jobs.resolving.partition_rows import partitions_table
 from spark_jobs.resolving.phases import CarryJobs, Parts, Phases
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.copy_times import copied_partitions
 from spark_jobs.storage.folds import (
+    PARTITIONS,
     FoldName,
     check_resolved,
     digest_of_folds,
     folds_before,
     put_folds,
+    resolved_before,
 )
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.night_partitions import night_partitions
@@ -58,7 +60,7 @@ def run(context: RunContext) -> StepResult:
     cut = phases.cut(joined)
     concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.night)))
     carried = phases.carry(bins, concluded, cut.cuts, _carry_jobs(context, before))
-    folds = {**before, **phases.forget(concluded), **dict(_folds(carried))}
+    folds = {**before, **phases.prune(concluded), **dict(_folds(carried))}
     phases.clear()
     partitions = partitions_table(phases.night, carried, cut.decided, parts.newest_markers)
     return StepResult(
@@ -95,7 +97,7 @@ def _phases(context: RunContext) -> Phases:
     night = partitions_of_night(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),
         admitted=admitted.to_pylist(),
-        before=resolved_before(context),
+        before=resolved_before(context.lake, context.chain, context.folder.inputs.state_in),
         entries={each.partition: each.entries for each in tonight},
         settings=context.settings,
     )

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.resolving.buckets import bucket_count, bucket_of, share_out
+from spark_jobs.coordinator_logs.buckets import bucket_count, bucket_of
+from spark_jobs.packing import share_out
 from spark_jobs.resolving.cuts import Extents, Offsets, lower_cuts
 
 Part = tuple[int, int, int, int]

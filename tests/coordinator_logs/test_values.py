@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.coordinator_logs.transaction_state import key_of, value_of
 from spark_jobs.protocol.coordinator_log import (
     TransactionLogKey,
     TransactionLogValue,
@@ -15,7 +16,6 @@ from spark_jobs.protocol.coordinator_log import (
     write_value,
 )
 from spark_jobs.protocol.errors import CorruptCoordinatorRecord
-from spark_jobs.resolving.coordinator_values import key_of, value_of
 from tests.protocol.coordinator_values import VALUES
 from tests.protocol.strategies import damaged
 

@@ -1,10 +1,10 @@
-"""Rows divided by producer id, so that each share can be resolved by itself: a shuffle through files.
+"""Rows divided by producer id, so that each bucket can be resolved by itself: a shuffle through files.
 
 A file holds row groups of one bucket each; a reader of some buckets reads only theirs. How many buckets there
-are follows from the night's size alone, so that the same night gives the same files on any machine.
+are follows from the run's size alone, so that the same run gives the same files on any machine.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +16,7 @@ from spark_jobs.storage.parquet_file import ParquetOutput, read_groups
 
 BUCKET = "bucket"
 ROWS_PER_BUCKET = 40_000
-"""Batches of the night per bucket: more than transactions, usually, one of which takes as long as many."""
+"""Batches of the run per bucket: more than transactions, usually, one of which takes as long as many."""
 MOST_BUCKETS = 256
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: consecutive ids land far apart."""
@@ -51,13 +51,3 @@ def read_grouped(
     """The rows of several files in which the number `column` is `wanted`."""
     tables = [read_groups(lake, key, column, wanted.start, wanted.stop - 1) for key in keys]
     return pa.concat_tables(tables).cast(schema) if tables else schema.empty_table()
-
-
-def share_out(costs: Sequence[int], shares: int) -> list[range]:
-    """Neighbouring items in at most `shares` ranges of about equal cost, each with at least one item."""
-    if not costs:
-        return []
-    reached = np.cumsum(np.maximum(np.asarray(costs, dtype=np.int64), 1))
-    limits = reached[-1] * (np.arange(shares) + 1) / shares
-    stops = np.unique(np.searchsorted(reached, limits, side="left") + 1).clip(max=len(costs))
-    return [range(start, stop) for start, stop in pairwise([0, *np.unique(stops).tolist()])]

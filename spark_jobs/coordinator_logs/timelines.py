@@ -1,15 +1,23 @@
-"""A folded partition of `__transaction_state` as canonical bytes: equal folds are equal files.
+"""The transactional ids of a `__transaction_state` partition: as a file of the lake, and as a table.
 
-JSON lines: a heading, then every transactional id in order. Of an id's last record only what it takes to read
-on is kept: its offset, its leader epoch, and whether it was a tombstone or unreadable.
+The file is canonical, so equal folds are equal files. It holds JSON lines: a heading, then every
+transactional id in order. Of an id's last record only what it takes to read on is kept: its offset,
+its leader epoch, and whether it was a tombstone or unreadable.
 """
 
+import gc
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.coordinator_logs.buckets import BUCKET, bucket_of
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, CoordinatorRecord, UnreadableRecord
 from spark_jobs.protocol.coordinator_log import TransactionState
@@ -17,8 +25,9 @@ from spark_jobs.protocol.coordinator_transaction import RESULT_OF_STATE, Coordin
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transaction_timeline import IdTimeline
+from spark_jobs.protocol.transaction_timeline import IdTimeline, is_unreadable
 from spark_jobs.storage.errors import BrokenState
+from spark_jobs.tables.timelines import TIMELINES
 
 FORMAT = 2
 READABLE = (1, FORMAT)
@@ -153,19 +162,19 @@ _FIRST_RECORD = _BEFORE_PLAIN + _PLAIN.index("first_record_offset")
 _COMMITS = {state for state, result in RESULT_OF_STATE.items() if result is TransactionResult.COMMIT}
 
 
-def without_settled(data: bytes, settled: Mapping[str, set[int]]) -> bytes:
-    """The file of a fold without transactions that are over; `settled` names them by id and first record.
+def without_completed(data: bytes, completed: Mapping[str, set[int]]) -> bytes:
+    """The file of a fold without completed transactions; `completed` names them by id and first record.
 
-    The client's newest transaction stays: it tells which version the client speaks. An id that has expired
+    The client's newest transaction stays: it shows which version the client speaks. An id that has expired
     goes with its last one. Works on the lines themselves, since most of what they hold goes.
     """
     heading, *lines = data.splitlines()
-    kept = (_forget(json.loads(line), settled) for line in lines)
+    kept = (_pruned(json.loads(line), completed) for line in lines)
     return b"".join((heading, b"\n", *(canonical_json(line) + b"\n" for line in kept if line is not None)))
 
 
-def _forget(line: dict[str, Any], settled: Mapping[str, set[int]]) -> dict[str, Any] | None:
-    over = {*line["settled"], *settled.get(line["id"], ())}
+def _pruned(line: dict[str, Any], completed: Mapping[str, set[int]]) -> dict[str, Any] | None:
+    over = {*line["settled"], *completed.get(line["id"], ())}
     is_over = [txn[_FIRST_RECORD] in over for txn in line["transactions"]]
     if line["expired"] and all(is_over):
         return None
@@ -178,3 +187,126 @@ def _forget(line: dict[str, Any], settled: Mapping[str, set[int]]) -> dict[str, 
 def _is_clients_own(fields: list[Any]) -> bool:
     """As `CoordinatorTransaction.is_clients_own`."""
     return fields[_EPOCH] is not None or fields[_STATE] in _COMMITS
+
+
+_SAME = (
+    "producer_epoch",
+    "marker_epoch",
+    "transaction_timeout_ms",
+    "start_timestamp_ms",
+    "last_update_timestamp_ms",
+    "end_timestamp_ms",
+    "client_transaction_version",
+    "is_epoch_bumped",
+    "is_cut",
+    "has_known_past",
+    "first_record_offset",
+    "last_record_offset",
+)
+"""Columns that are called as the fields are, and hold just their values."""
+_NOTHING = (None,) * (len(_SAME) + 4)
+_NAMES = (
+    "producer_id",
+    "transactional_id",
+    "is_unreadable",
+    "is_news",
+    "state",
+    "topics",
+    "partitions",
+    "coordinator_epochs",
+    *_SAME,
+)
+
+
+_STATES = {int(state): state for state in TransactionState}
+_READ = (
+    "producer_id",
+    "transactional_id",
+    "coordinator_partition",
+    "is_news",
+    "state",
+    "topics",
+    "partitions",
+    "coordinator_epochs",
+    *_SAME,
+)
+
+
+def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int, buckets: int) -> pa.Table:
+    """What `fold` says of transactions that are not settled, and whose the producer ids are.
+
+    Records from `folded_before` on are tonight's.
+    """
+    rows = [row for known in fold.timelines.values() for row in _rows_of(known, fold.settled, folded_before)]
+    columns: dict[str, Any] = dict(zip(_NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
+    arrays = {
+        name: pa.array(columns.get(name, ()), TIMELINES.schema.field(name).type)
+        for name in TIMELINES.schema.names
+        if name not in {BUCKET, "coordinator_partition"}
+    }
+    producers = arrays["producer_id"].to_numpy()
+    numbers = np.full(producers.size, partition, dtype=np.int32)
+    return TIMELINES.cast(
+        pa.table({**arrays, BUCKET: bucket_of(producers, buckets), "coordinator_partition": numbers})
+    )
+
+
+Row = tuple[Any, ...]
+
+
+def _rows_of(known: IdTimeline, settled: frozenset[tuple[str, int]], folded_before: int) -> Iterator[Row]:
+    name, unreadable = known.transactional_id, is_unreadable(known)
+    for producer_id in known.producer_ids:
+        yield (producer_id, name, unreadable, False, *_NOTHING)
+    for txn in known.transactions:
+        if (name, txn.first_record_offset) not in settled:
+            is_news = txn.last_record_offset >= folded_before
+            yield (txn.producer_id, name, unreadable, is_news, *_values(txn))
+
+
+def _values(txn: CoordinatorTransaction) -> Row:
+    listed = None if txn.topic_partitions is None else sorted(txn.topic_partitions)
+    return (
+        int(txn.state),
+        None if listed is None else [topic for topic, _ in listed],
+        None if listed is None else [partition for _, partition in listed],
+        txn.coordinator_epochs,
+        *(getattr(txn, field) for field in _SAME),
+    )
+
+
+def transactions_in(rows: pa.Table) -> Iterator[tuple[CoordinatorTransaction, int, bool]]:
+    """The transactions that `rows` hold: each with its coordinator's partition and whether it is news."""
+    columns = (rows.column(name).to_pylist() for name in _READ)
+    for producer_id, owner, coordinator, is_news, state, topics, numbers, epochs, *same in zip(
+        *columns, strict=True
+    ):
+        txn = CoordinatorTransaction(
+            transactional_id=owner,
+            producer_id=producer_id,
+            state=_STATES[state],
+            topic_partitions=_partitions(topics, numbers),
+            coordinator_epochs=tuple(epochs),
+            **dict(zip(_SAME, same, strict=True)),
+        )
+        yield txn, coordinator, is_news
+
+
+def _partitions(topics: Iterable[str] | None, numbers: Iterable[int]) -> frozenset[TopicPartition] | None:
+    return None if topics is None else _remembered(tuple(topics), tuple(numbers))
+
+
+@lru_cache(maxsize=1 << 16)
+def _remembered(topics: tuple[str, ...], numbers: tuple[int, ...]) -> frozenset[TopicPartition]:
+    """Lists of partitions come again and again."""
+    return frozenset(map(TopicPartition, topics, numbers))
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Creates millions of small values without garbage collection: none refers back, and it costs a third."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.coordinator_logs.log_records import COLUMNS
 from spark_jobs.kernels.replica_copies import DIVERGENT, CopyColumns, CopySettler
 from spark_jobs.kernels.rules import ACCEPTED
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.leader_epochs import UNDEFINED_EPOCH
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
-from spark_jobs.resolving.log_records import COLUMNS
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.index_rows import is_problem, values
 from spark_jobs.storage.log_rows import iter_log

@@ -1,4 +1,4 @@
-"""What runs in a Spark task to give captures their markers, where the coordinator's log ends transactions.
+"""Markers for captures that lack them, wherever the coordinator's log ends a transaction.
 
 A marker goes right behind the last batch of its transaction on the partition, and behind what was sent amiss
 with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
@@ -14,23 +14,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.admitting.capture_judge import CapturedPartition, judge_capture
+from spark_jobs.admitting.captured_batches import AT_THE_START, CapturedBatch, Chain, follow, producers_in
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext
+from spark_jobs.coordinator_logs.folding import read_timelines
+from spark_jobs.coordinator_logs.timelines import transactions_in
+from spark_jobs.flow import Step
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.packing import share_out
 from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import Candidates, candidates
-from spark_jobs.resolving.captured_batches import AT_THE_START, CapturedBatch, Chain, follow, producers_in
-from spark_jobs.resolving.timeline_rows import transactions_in
-from spark_jobs.storage.captured_night import CapturedNight, Judge
+from spark_jobs.storage.folds import has_markers, resolved_before
+from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.waiting_file import get_waiting
-from spark_jobs.tables.markers import MARKERS
+from spark_jobs.tables.markers import MARKER_FILES, MARKERS
 
 MarkerRow = dict[str, int]
 MOST_ATTEMPTS = 4
@@ -38,26 +44,22 @@ MOST_ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerJob:
-    """One captured partition, and what waits of it since earlier nights."""
+    """One captured partition, and the digest of what earlier runs hold of it."""
 
-    night: CapturedNight
-    waiting: str
+    captured: CapturedPartition
+    held: str
 
     @property
     def partition(self) -> TopicPartition:
-        return self.night.partition
+        return self.captured.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerTask:
-    """Some partitions for one worker; `timelines` are keys of files, `folder` is that of the step.
-
-    `judge` applies the rules by which a batch is taken or not.
-    """
+    """Some partitions for one worker; `timelines` are keys of files, `folder` is that of the step."""
 
     jobs: tuple[MarkerJob, ...]
     timelines: tuple[str, ...]
-    judge: Judge
     settings: Settings
     lake: ObjectStore
     folder: str
@@ -82,11 +84,11 @@ def mark_captures(task: MarkerTask) -> tuple[Marked, ...]:
 
 
 def _producers(task: MarkerTask, job: MarkerJob) -> set[int]:
-    return producers_in(task.lake, job.night.keys) | set(_open_parts(task, job)["producer_id"].tolist())
+    return producers_in(task.lake, job.captured.keys) | set(_open_parts(task, job)["producer_id"].tolist())
 
 
 def _open_parts(task: MarkerTask, job: MarkerJob) -> Rows:
-    rows = get_waiting(task.lake, job.waiting).transactions
+    rows = get_waiting(task.lake, job.held).transactions
     found: Rows = rows[(rows["marker_type"] == NO_MARKER) & (rows["batches"] > 0)]
     return found
 
@@ -102,8 +104,8 @@ def coordinator_transactions(
         is_wanted = pc.and_(
             pc.is_in(table.column("producer_id"), value_set=wanted), pc.is_valid(table.column("state"))
         )
-        told = table.filter(is_wanted).sort_by("first_record_offset")
-        for txn, _, _ in transactions_in(told):
+        logged = table.filter(is_wanted).sort_by("first_record_offset")
+        for txn, _, _ in transactions_in(logged):
             found.setdefault(txn.producer_id, []).append(txn)
     return found
 
@@ -149,12 +151,12 @@ def _chains(
         )
         for producer_id, each in known.items()
     }
-    follow(chains, task.judge(job.night, task.lake, task.settings, markers))
+    follow(chains, judge_capture(job.captured, task.lake, task.settings, markers))
     return chains
 
 
 def _opened(row: "np.void | None") -> Iterator[CapturedBatch]:
-    """An open transaction of earlier nights, by its first and its last batch."""
+    """An open transaction of earlier runs, by its first and its last batch."""
     if row is not None:
         place = (AT_THE_START, 0)
         yield CapturedBatch(int(row["first_epoch"]), int(row["first_timestamp"]), *place)
@@ -215,3 +217,66 @@ def _table(rows: Iterable[MarkerRow]) -> pa.Table:
     order = ("before_object_order", "before_position", "timestamp", "producer_id")
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in order))
     return MARKERS.cast(pa.Table.from_pylist(ordered, schema=MARKERS.schema))
+
+
+LISTING = "markers.parquet"
+MOST_TASKS = 16
+"""Each task reads all timelines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedCaptures:
+    """The files of markers, and how many there are."""
+
+    outputs: tuple[OutputFile, ...] = ()
+    markers: int = 0
+
+
+def mark_all(
+    run: RunContext, night: Sequence[NightPartition], states: Mapping[TopicPartition, str]
+) -> MarkedCaptures:
+    """Markers for every partition that is captured without; nothing where there is no coordinator's log."""
+    timelines = read_timelines(run.folder)
+    jobs = tuple(_jobs(run, night, states)) if timelines.folds else ()
+    tasks = [
+        MarkerTask(
+            jobs=jobs[share.start : share.stop],
+            timelines=timelines.keys,
+            settings=run.settings,
+            lake=run.lake,
+            folder=run.folder.key(Step.REBUILD),
+        )
+        for share in share_out([1] * len(jobs), MOST_TASKS)
+    ]
+    marked = tuple(chain.from_iterable(run.run_tasks(mark_captures, tasks)))
+    outputs = tuple(each.output for each in marked if each.output is not None)
+    if not outputs:
+        return MarkedCaptures()
+    listing = put_table(run.lake, run.folder.key(Step.REBUILD), LISTING, _listing(marked))
+    return MarkedCaptures(outputs=(listing, *outputs), markers=sum(each.markers for each in marked))
+
+
+def _jobs(
+    run: RunContext, night: Iterable[NightPartition], states: Mapping[TopicPartition, str]
+) -> Iterator[MarkerJob]:
+    """Partitions with news: to others a marker can come when they have some, the outcome does not need it."""
+    before = resolved_before(run.lake, run.chain, run.folder.inputs.state_in)
+    for found in night:
+        row = before.get(found.partition)
+        if not has_markers(found.entries, row, run.settings):
+            captured = CapturedPartition(
+                partition=found.partition,
+                keys=tuple(key for copy in found.copies for key in copy.keys),
+                objects=found.entries,
+                state=states[found.partition],
+            )
+            yield MarkerJob(captured=captured, held="" if row is None else row["waiting"])
+
+
+def _listing(marked: Iterable[Marked]) -> pa.Table:
+    rows = [
+        {"topic": each.partition.topic, "partition": each.partition.partition, "file": each.output.path}
+        for each in marked
+        if each.output is not None
+    ]
+    return MARKER_FILES.cast(pa.Table.from_pylist(rows, schema=MARKER_FILES.schema))

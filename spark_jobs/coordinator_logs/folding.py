@@ -7,20 +7,21 @@ from itertools import chain
 import pyarrow as pa
 
 from spark_jobs.config.sources import TRANSACTION_STATE
-from spark_jobs.flow import Step
-from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
-from spark_jobs.protocol.errors import CorruptCheckpoint
-from spark_jobs.protocol.record_batch import NO_TIMESTAMP
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.buckets import bucket_count, share_out
-from spark_jobs.resolving.coordinator_fold import (
+from spark_jobs.context import RunContext
+from spark_jobs.coordinator_logs.buckets import bucket_count
+from spark_jobs.coordinator_logs.log_copies import LogCopy
+from spark_jobs.coordinator_logs.transaction_state import (
     FoldedPartition,
     FoldJob,
     FoldTask,
     fold_coordinator_logs,
 )
-from spark_jobs.resolving.coordinator_rows import LogCopy
-from spark_jobs.resolving.run import Run
+from spark_jobs.flow import Step
+from spark_jobs.packing import share_out
+from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
+from spark_jobs.protocol.errors import CorruptCheckpoint
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
+from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.folds import folds_before
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
@@ -63,7 +64,7 @@ class Timelines:
         return tuple(partition for partition, _ in self.folds)
 
 
-def fold_coordinators(run: Run, night: Sequence[NightPartition]) -> FoldedCoordinators:
+def fold_coordinators(run: RunContext, night: Sequence[NightPartition]) -> FoldedCoordinators:
     """Folds the partitions of the coordinator's log; those without news have a say all the same."""
     jobs = tuple(_jobs(run, night))
     costs = [PARTITION_COST + sum(copy.rows for copy in _copies(night, job.partition)) for job in jobs]
@@ -106,7 +107,7 @@ def buckets_of(night: Iterable[NightPartition]) -> int:
     return bucket_count(sum(each.rows for each in night))
 
 
-def _jobs(run: Run, night: Iterable[NightPartition]) -> Iterator[FoldJob]:
+def _jobs(run: RunContext, night: Iterable[NightPartition]) -> Iterator[FoldJob]:
     before = {
         partition.partition: digest
         for (kind, partition), digest in folds_before(run.lake, run.chain, run.folder.inputs.state_in).items()

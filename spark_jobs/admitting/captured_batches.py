@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.admitting.capture_judge import JudgedRows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
-from spark_jobs.storage.captured_night import JudgedRows
 from spark_jobs.storage.index_rows import is_problem, iter_index, values
 from spark_jobs.storage.object_store import ObjectStore
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.sources import TRANSACTION_STATE
+from spark_jobs.coordinator_logs.timelines import CoordinatorFold, read_fold, write_fold
+from spark_jobs.coordinator_logs.transaction_state import get_fold
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.coordinator_history import CoordinatorRecord
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.coordinator_fold import get_fold
-from spark_jobs.resolving.timeline_file import CoordinatorFold, read_fold, write_fold
 from spark_jobs.storage.folds import read_folds
 from spark_jobs.tables.folds import FoldKind
 from tests.protocol.txn_cluster import PARTITIONS, TV0, Cluster, Producer
