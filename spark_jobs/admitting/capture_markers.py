@@ -35,7 +35,7 @@ from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.storage.waiting_file import get_waiting
+from spark_jobs.storage.waiting_file import get_held
 from spark_jobs.tables.markers import MARKER_FILES, MARKERS
 
 MarkerRow = dict[str, int]
@@ -88,7 +88,7 @@ def _producers(task: MarkerTask, job: MarkerJob) -> set[int]:
 
 
 def _open_parts(task: MarkerTask, job: MarkerJob) -> Rows:
-    rows = get_waiting(task.lake, job.held).transactions
+    rows = get_held(task.lake, job.held).transactions
     found: Rows = rows[(rows["marker_type"] == NO_MARKER) & (rows["batches"] > 0)]
     return found
 

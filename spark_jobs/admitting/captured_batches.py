@@ -19,7 +19,7 @@ from spark_jobs.storage.index_rows import is_problem, iter_index, values
 from spark_jobs.storage.object_store import ObjectStore
 
 AT_THE_START = -(2**31)
-"""`object_order` of what comes before everything of the night."""
+"""`object_order` of what comes before everything of the run."""
 _PARKED = VERDICTS.index(Verdict.PARKED)
 _ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
 _SENT_AMISS = frozenset(
@@ -78,7 +78,7 @@ def producers_in(lake: ObjectStore, keys: Iterable[str]) -> set[int]:
 
 
 def follow(chains: Mapping[int, Chain], judged: Iterable[JudgedRows]) -> None:
-    """Adds the night's batches to the chains of their producers."""
+    """Adds the run's batches to the chains of their producers."""
     producers, reached = np.array(sorted(chains), dtype=np.int64), (AT_THE_START, 0)
     for rows, verdicts in judged:
         is_known, is_transactional = np.isin(values(rows, "producer_id"), producers), _is_transactional(rows)

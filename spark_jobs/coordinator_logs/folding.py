@@ -64,14 +64,14 @@ class Timelines:
         return tuple(partition for partition, _ in self.folds)
 
 
-def fold_coordinators(run: RunContext, night: Sequence[NightPartition]) -> FoldedCoordinators:
+def fold_coordinators(run: RunContext, partitions: Sequence[NightPartition]) -> FoldedCoordinators:
     """Folds the partitions of the coordinator's log; those without news have a say all the same."""
-    jobs = tuple(_jobs(run, night))
-    costs = [PARTITION_COST + sum(copy.rows for copy in _copies(night, job.partition)) for job in jobs]
+    jobs = tuple(_jobs(run, partitions))
+    costs = [PARTITION_COST + sum(copy.rows for copy in _copies(partitions, job.partition)) for job in jobs]
     tasks = [
         FoldTask(
             jobs=jobs[share.start : share.stop],
-            buckets=buckets_of(night),
+            buckets=buckets_of(partitions),
             lake=run.lake,
             folder=run.folder.key(Step.REBUILD),
             settings=run.settings,
@@ -102,21 +102,23 @@ def read_timelines(folder: RunFolder) -> Timelines:
     )
 
 
-def buckets_of(night: Iterable[NightPartition]) -> int:
-    """How many buckets the night's producers are divided into."""
-    return bucket_count(sum(each.rows for each in night))
+def buckets_of(partitions: Iterable[NightPartition]) -> int:
+    """How many buckets the run's producers are divided into."""
+    return bucket_count(sum(each.rows for each in partitions))
 
 
-def _jobs(run: RunContext, night: Iterable[NightPartition]) -> Iterator[FoldJob]:
+def _jobs(run: RunContext, partitions: Iterable[NightPartition]) -> Iterator[FoldJob]:
     before = {
         partition.partition: digest
         for (kind, partition), digest in folds_before(run.lake, run.chain, run.folder.inputs.state_in).items()
         if kind is FoldKind.TIMELINES
     }
-    tonight = {each.partition.partition: each for each in night if each.partition.topic == TRANSACTION_STATE}
+    found_now = {
+        each.partition.partition: each for each in partitions if each.partition.topic == TRANSACTION_STATE
+    }
     staged = StagedObjects(run.settings)
-    for partition in sorted({*before, *tonight}):
-        found = tonight.get(partition)
+    for partition in sorted({*before, *found_now}):
+        found = found_now.get(partition)
         yield FoldJob(
             partition=partition,
             copies=() if found is None else tuple(_log_copy(staged, found, copy) for copy in found.copies),
@@ -125,9 +127,9 @@ def _jobs(run: RunContext, night: Iterable[NightPartition]) -> Iterator[FoldJob]
         )
 
 
-def _copies(night: Iterable[NightPartition], partition: int) -> tuple[IndexedCopy, ...]:
+def _copies(partitions: Iterable[NightPartition], partition: int) -> tuple[IndexedCopy, ...]:
     name = TopicPartition(TRANSACTION_STATE, partition)
-    return next((each.copies for each in night if each.partition == name), ())
+    return next((each.copies for each in partitions if each.partition == name), ())
 
 
 def _objects(found: NightPartition) -> tuple[ManifestEntry, ...]:

@@ -235,7 +235,7 @@ _READ = (
 def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int, buckets: int) -> pa.Table:
     """What `fold` says of transactions that are not settled, and whose the producer ids are.
 
-    Records from `folded_before` on are tonight's.
+    Records from `folded_before` on are this run's.
     """
     rows = [row for known in fold.timelines.values() for row in _rows_of(known, fold.settled, folded_before)]
     columns: dict[str, Any] = dict(zip(_NAMES, zip(*rows, strict=True), strict=True)) if rows else {}

@@ -54,7 +54,7 @@ MOST_PROBLEMS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldJob:
-    """One partition of the coordinator's log: its copies tonight, their objects, and its fold of before."""
+    """One partition of the coordinator's log: its copies, their objects, and its fold of the run before."""
 
     partition: int
     copies: tuple[LogCopy, ...] = ()
@@ -150,13 +150,13 @@ class Findings:
     def note_replaced(self, log: LogRows) -> None:
         if log.replaced:
             self.add(
-                f"offsets from {log.replaced[0]} on were folded by an earlier night, but a newer leader has "
+                f"offsets from {log.replaced[0]} on were folded by an earlier run, but a newer leader has "
                 "written others there since: outcomes that rest on them may be wrong"
             )
 
 
 def _expired(known: Mapping[str, IdTimeline], before: CoordinatorFold) -> frozenset[str]:
-    """Ids whose last record is a tombstone: one of tonight, or one of before that nothing has followed."""
+    """Ids whose last record is a tombstone: of this run, or one of before that nothing has followed."""
     return frozenset(
         transactional_id
         for transactional_id, each in known.items()

@@ -13,7 +13,7 @@ from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import STATE_STEPS, STATE_TABLE, read_states
-from spark_jobs.storage.waiting_file import get_waiting
+from spark_jobs.storage.waiting_file import get_held
 from spark_jobs.tables.folds import FoldKind
 
 PARTITIONS = "partitions.parquet"
@@ -63,7 +63,7 @@ def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
     if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.WAITING:
-                yield from get_waiting(lake, digest).held
+                yield from get_held(lake, digest).held
     key = step_key(run_id, Step.RESOLVE, PARTITIONS)
     if lake.stat(key) is not None:
         for held in read_table(lake, key).column("held").to_pylist():

@@ -1,8 +1,8 @@
 """Resolved transactions as rows, on their way from the join to the tables."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +12,16 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.coordinator_log import TransactionState
+from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
-from spark_jobs.resolving.cuts import Flags
-from spark_jobs.resolving.decisions import Decisions, decisions_of
-from spark_jobs.resolving.grouped_parts import GroupedParts
-from spark_jobs.resolving.part_rows import PART
-from spark_jobs.resolving.patience import Patience
-from spark_jobs.resolving.sentences import sentence_of
+from spark_jobs.protocol.transactions import Decision
+from spark_jobs.resolving.parts import PART, Flags, GroupedParts, Numbers
 from spark_jobs.tables.transactions import TRANSACTIONS
 
-OUTCOMES = tuple(Outcome)
-CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+OUTCOME_NAMES = tuple(Outcome)
+CODE_OF = {outcome: code for code, outcome in enumerate(OUTCOME_NAMES)}
 COMMITTED, ABORTED = CODE_OF[Outcome.COMMITTED], CODE_OF[Outcome.ABORTED]
 NONE = -1
 _UNKNOWN = {Evidence.NO_COORDINATOR_LOG, Evidence.SEVERAL_FIT, Evidence.END_NOT_RECORDED}
@@ -75,7 +72,7 @@ class Joined:
 
 
 class Origin(NamedTuple):
-    """Which partition of the coordinator's log tells of a transaction, and whether tonight's records do."""
+    """Which partition of the coordinator's log tells of a transaction, and whether this run's records do."""
 
     coordinator_partition: int = NONE
     is_news: bool = False
@@ -86,6 +83,124 @@ NOWHERE = Origin()
 
 Columns = dict[str, Any]
 Missing = tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Each decision once, and of each transaction the place of its own among them."""
+
+    distinct: tuple[Decision, ...]
+    places: Numbers
+
+    def column(
+        self, of: Callable[[Outcome, tuple[Evidence, ...]], Any], kind: pa.DataType
+    ) -> "pa.Array[Any]":
+        """Of each transaction what follows from its decision."""
+        return pa.array([of(*decision) for decision in self.distinct], kind).take(self.places)
+
+    @property
+    def is_final(self) -> Flags:
+        """Of each transaction, whether it was decided by somebody's word, with nothing missing."""
+        found: Flags = self.column(_is_final, pa.bool_()).to_numpy(zero_copy_only=False)
+        return found
+
+
+def decisions_of(transactions: Iterable[ResolvedTransaction]) -> Decisions:
+    """The decisions on `transactions`."""
+    seen: dict[Decision, int] = {}
+    places = [seen.setdefault((each.outcome, each.evidence), len(seen)) for each in transactions]
+    return Decisions(distinct=tuple(seen), places=np.array(places, dtype=np.int32))
+
+
+def _is_final(outcome: Outcome, evidence: tuple[Evidence, ...]) -> bool:
+    return outcome.is_decided and Evidence.TIMEOUT not in evidence and Evidence.GAP not in evidence
+
+
+MARKER_WAIT_MS = 7 * 86_400_000
+"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
+DATA_WAIT_MS = 86_400_000
+"""How long to wait for data of partitions that are not known, or whose markers nobody copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionWait:
+    """`now` is the run's time, `marked` says of known partitions if markers come."""
+
+    now: int
+    marked: Mapping[TopicPartition, bool]
+
+    def is_over(
+        self, coordinator: CoordinatorTransaction | None, missing: tuple[TopicPartition, ...]
+    ) -> bool:
+        """Whether nothing more is to come by what its coordinator tells, if it tells of it at all."""
+        if coordinator is None:
+            return True
+        waited = self.now - coordinator.last_update_timestamp_ms
+        return coordinator.state.is_complete and waited >= self._limit(coordinator, missing)
+
+    def _limit(self, coordinator: CoordinatorTransaction, missing: tuple[TopicPartition, ...]) -> int:
+        """How long more of a completed transaction may come, in ms, on partitions where nothing has yet."""
+        if coordinator.topic_partitions is None:
+            return MARKER_WAIT_MS
+        if any(self.marked.get(partition, False) for partition in missing):
+            return MARKER_WAIT_MS
+        return DATA_WAIT_MS if missing else 0
+
+
+_WORDS = {
+    Evidence.MARKER: "its markers say so",
+    Evidence.COORDINATOR: "the coordinator's log has it as {state}",
+    Evidence.MARKER_ELSEWHERE: "its marker on another partition says so",
+    Evidence.PRODUCER_EPOCH: "its epoch is used by no other transaction",
+    Evidence.CLOCK: "order and timestamps leave no other transaction",
+    Evidence.TIMEOUT: "its timeout of {timeout} ms had passed when the coordinator's log was copied",
+    Evidence.MARKER_MISSING: "{missing} of its partitions have no marker",
+    Evidence.MARKER_NEVER_WRITTEN: "the coordinator calls it ended, its partition goes on without a marker",
+    Evidence.AHEAD_OF_COORDINATOR: "the copy of the coordinator's log is older than the markers",
+    Evidence.CONTRADICTION: "markers contradict the coordinator or each other",
+    Evidence.END_NOT_RECORDED: "the coordinator's log goes on, or cannot be read, without its end",
+    Evidence.NOT_LISTED: "the coordinator knows the producer, but not this transaction on this partition",
+    Evidence.NO_COORDINATOR_ENTRY: "the coordinator's log does not know the producer",
+    Evidence.NO_COORDINATOR_LOG: "there is no copy of the coordinator's log, so markers alone decide",
+    Evidence.COORDINATOR_OLDER: "undecidable: the coordinator's copy is older than the data",
+    Evidence.NOT_PROVEN: "undecidable: the copies do not show that the coordinator's log is newer than the "
+    "data by more than its timeout",
+    Evidence.SEVERAL_FIT: "it can be one of several transactions that ended differently",
+    Evidence.GAP: "offsets are missing that may hold a marker of it",
+}
+
+
+def sentence_of(resolved: ResolvedTransaction, missing: Sized) -> str:
+    """Outcome and evidence as a sentence; `missing` are the partitions without a marker."""
+    coordinator = resolved.coordinator
+    sentence = _sentence(
+        resolved.outcome,
+        resolved.evidence,
+        None if coordinator is None else coordinator.state,
+        0 if coordinator is None else coordinator.transaction_timeout_ms,
+        len(missing),
+    )
+    return f"{sentence}{_gaps_of(resolved)}" if Evidence.GAP in resolved.evidence else sentence
+
+
+def _gaps_of(resolved: ResolvedTransaction) -> str:
+    """Which offsets its own parts lack, in brackets; those of parts that it only may be in are told there."""
+    spans = ((part.topic_partition, part.gap) for part in resolved.parts if part.gap is not None)
+    told = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
+    return f" (missing: {told})" if told else ""
+
+
+@cache
+def _sentence(
+    outcome: Outcome,
+    evidence: tuple[Evidence, ...],
+    state: TransactionState | None,
+    timeout: int,
+    missing: int,
+) -> str:
+    label = "" if state is None else state.label
+    reasons = (_WORDS[each].format(state=label, timeout=timeout, missing=missing) for each in evidence)
+    return f"{outcome}: {'; '.join(reasons)}"
 
 
 @dataclass(slots=True)
@@ -222,14 +337,14 @@ class JoinedRows:
 
     def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
         """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
-        patience = Patience(now=self.now, marked=self.marked)
+        wait = CompletionWait(now=self.now, marked=self.marked)
         told = (each.coordinator for each in self.transactions)
-        is_over = np.fromiter(map(patience.is_over, told, missing), np.bool_, len(missing))
+        is_over = np.fromiter(map(wait.is_over, told, missing), np.bool_, len(missing))
         found: Flags = decisions.is_final & ~parts.any_of(~parts.has_marker) & is_over
         return found
 
 
-def parts_table(parts: GroupedParts) -> pa.Table:
+def joined_parts_table(parts: GroupedParts) -> pa.Table:
     """Rows of `JOINED_PARTS`."""
     columns = [parts.transaction, *(np.ascontiguousarray(parts.rows[name]) for name in PART.names or ())]
     return pa.table([pa.array(each) for each in columns], schema=JOINED_PARTS)

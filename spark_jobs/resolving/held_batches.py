@@ -1,4 +1,4 @@
-"""Batches that are held back: which ones, and how they are kept until a later night publishes them."""
+"""Batches that are held: which ones, and how they are kept until a later run publishes them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.resolving.cuts import Flags, Offsets
+from spark_jobs.resolving.parts import Flags, Offsets
 from spark_jobs.storage.carried_rows import (
     CARRIED,
     CarriedRows,
@@ -63,8 +63,8 @@ def _is_in(offsets: Offsets, sorted_offsets: Offsets) -> Flags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightBatches:
-    """The night's batches of one partition: key of their file, and the objects that they lie in."""
+class RunBatches:
+    """The run's batches of one partition: key of their file, and the objects that they lie in."""
 
     key: str = ""
     objects: tuple[ManifestEntry, ...] = field(default=())
@@ -99,13 +99,13 @@ def _data_rows(batch: pa.RecordBatch, orders: npt.NDArray[np.int64]) -> Rows:
     return rows
 
 
-def hold(lake: ObjectStore, holding: Holding, before: Rows, night: NightBatches) -> Rows:
-    """Keeps what has to wait; `before` are the stretches of earlier nights. Returns the new stretches.
+def hold(lake: ObjectStore, holding: Holding, before: Rows, batches: RunBatches) -> Rows:
+    """Keeps what has to wait; `before` are the stretches of earlier runs. Returns the new stretches.
 
     A stretch at a time is in memory.
     """
     held: list[tuple[int, int, bytes]] = []
-    for number, kept in by_stretch(chain(_held_before(lake, holding, before), night.held(lake, holding))):
+    for number, kept in by_stretch(chain(_held_before(lake, holding, before), batches.held(lake, holding))):
         held.append((number, len(kept.rows), bytes.fromhex(put_carried(lake, kept))))
     return np.array(held, dtype=STRETCH)
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG
-from spark_jobs.resolving.held_rows import Holding, NightBatches, hold
+from spark_jobs.resolving.held_batches import Holding, RunBatches, hold
 from spark_jobs.storage.carried_rows import STRETCH_OFFSETS, get_carried
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
@@ -45,7 +45,7 @@ def night(
     order: int = 0,
     name: str = "night",
     attributes: Mapping[int, int] = MappingProxyType({}),
-) -> NightBatches:
+) -> RunBatches:
     """Batches at the given offsets, each with the first offset of its transaction; some have attributes."""
     table = pa.Table.from_pylist(
         [
@@ -66,7 +66,7 @@ def night(
         schema=BATCHES.schema,
     )
     put_table(lake, "admit", f"{name}.parquet", table)
-    return NightBatches(key=f"admit/{name}.parquet", objects=(entry(order),))
+    return RunBatches(key=f"admit/{name}.parquet", objects=(entry(order),))
 
 
 def holding(cut: int, *, aborted: tuple[int, ...] = (), timed_out: tuple[int, ...] = ()) -> Holding:
@@ -96,7 +96,7 @@ def test_what_is_held_goes_on_from_night_to_night_until_it_can_go(lake: FileStor
     assert offsets(lake, second) == [2, 3, 4]
     carried = get_carried(lake, bytes(second["digest"][0]).hex())
     assert [carried.objects[number].path for number in carried.rows["object"]] == ["o0", "o0", "o1"]
-    assert len(hold(lake, holding(5), second, NightBatches())) == 0
+    assert len(hold(lake, holding(5), second, RunBatches())) == 0
 
 
 def test_each_stretch_of_offsets_has_a_file_and_untouched_ones_keep_theirs(lake: FileStore) -> None:

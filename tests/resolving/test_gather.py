@@ -10,14 +10,9 @@ from spark_jobs.protocol.copy_reach import appended_by
 from spark_jobs.protocol.partition_transactions import WrittenMarker
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.part_rows import (
-    PART,
-    NewestMarker,
-    joined,
-    note_appended,
-    part_order,
-    partition_transactions,
-)
+from spark_jobs.resolving.gather import joined, note_appended
+from spark_jobs.resolving.partitions import NewestMarker
+from spark_jobs.resolving.parts import PART, part_order, partition_transactions
 
 GAP = (50, 99)
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from spark_jobs.kernels.transactions import NO_MARKER
-from spark_jobs.resolving.grouped_parts import GroupedParts
-from spark_jobs.resolving.part_rows import PART
+from spark_jobs.resolving.parts import PART, GroupedParts
 
 
 def _grouped(count: int, *parts: tuple[int, dict[str, int]]) -> GroupedParts:
