@@ -1,6 +1,6 @@
 """The rules of a captured partition, and what it remembers while they are applied: Onceover is its broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +78,19 @@ class CaptureJudge:
         return self.memory.judge(part)
 
 
-def judge_capture(
-    captured: CapturedPartition, lake: ObjectStore, settings: Settings, markers: pa.Table | None
+def judge_producers(
+    captured: CapturedPartition,
+    lake: ObjectStore,
+    settings: Settings,
+    *,
+    producers: Iterable[int],
+    markers: pa.Table | None,
 ) -> Iterator[JudgedRows]:
-    """Every batch as it is judged with these markers between; what waits on comes last.
+    """The batches of `producers` as they are judged with these markers between; parked ones come last.
 
-    Without any, nobody knows when a transaction is over, and no batch is refused for an open one.
+    Without markers it is not known when a transaction is over, and no batch is refused for an open one. A
+    verdict depends on the batches of its own producer alone, so others are not judged; but parked batches of
+    all producers share one limit, so all are judged where batches can be parked.
     """
     state = get_state(lake, captured.state)
     waiting = get_carried(lake, state.parked).rows
@@ -96,8 +103,12 @@ def judge_capture(
         waiting=waiting,
         enforce_open_transaction=markers is not None,
     )
+    own = np.array(sorted(producers), dtype=np.int64)
+    can_park = isinstance(judge.memory, PatientMemory)
     for rows in with_markers(iter_index(lake, captured.keys), markers):
-        yield _without_markers(judge.judge(judge.chunk(rows))[0])
+        judged = rows if can_park else chosen(rows, np.isin(values(rows, "producer_id"), own))
+        if judged.num_rows:
+            yield _without_markers(judge.judge(judge.chunk(judged))[0])
     if isinstance(judge.memory, PatientMemory):
         judge.memory.end()
         yield _without_markers(judge.memory.left()[0])

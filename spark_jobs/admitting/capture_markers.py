@@ -4,6 +4,13 @@ A marker goes right behind the last batch of its transaction on the partition, a
 with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
 Where it cannot be told which transaction a batch belongs to, no marker is given to its producer from there
 on: what is unclear stays open, and is held.
+
+Where a marker goes follows from the verdicts, and offsets follow from the markers. So `rebuild` judges the
+batches of producers that the coordinator knows, to place their markers, and `admit` judges every batch of the
+partition once, with all markers, and gives offsets. Verdicts of `rebuild` cannot be taken over: a marker has
+an offset and moves its producer's epoch, so the fold has to see them in order. Only for a producer that also
+sends non-transactional batches can its markers change its own verdicts: such producers, and no others, are
+judged again until their markers no longer change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.admitting.capture_judge import CapturedPartition, judge_capture
+from spark_jobs.admitting.capture_judge import CapturedPartition, judge_producers
 from spark_jobs.admitting.captured_batches import AT_THE_START, CapturedBatch, Chain, follow, producers_in
 from spark_jobs.config.settings import Settings
 from spark_jobs.context import RunContext
@@ -123,22 +130,27 @@ def _mark(task: MarkerTask, job: MarkerJob, known: Mapping[int, Sequence[Coordin
 
 
 def _settled(task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates]) -> list[MarkerRow]:
-    """The markers that the batches call for which are taken with these very markers.
+    """The markers that follow from the batches which are accepted with these very markers.
 
-    Only for a producer that also sends plain batches can markers decide what is taken. One for which they
-    never come right gets none.
+    A producer whose markers still change after the last attempt gets none.
     """
     chains = _chains(task, job, known, None)
-    found = {each: list(markers_of(job.partition, each, own, known[each])) for each, own in chains.items()}
-    unsettled = {each for each, own in chains.items() if own.is_mixed}
+    found = _markers(job, chains, known)
+    unsettled = {each: known[each] for each, own in chains.items() if own.is_mixed}
     for _ in range(MOST_ATTEMPTS):
         if not unsettled:
             break
-        chains = _chains(task, job, known, _table(chain.from_iterable(found.values())))
-        again = {each: list(markers_of(job.partition, each, chains[each], known[each])) for each in unsettled}
-        unsettled = {each for each in unsettled if again[each] != found[each]}
+        markers = _table(chain.from_iterable(found.values()))
+        again = _markers(job, _chains(task, job, unsettled, markers), known)
+        unsettled = {each: own for each, own in unsettled.items() if again[each] != found[each]}
         found |= again
     return [row for each, rows in sorted(found.items()) if each not in unsettled for row in rows]
+
+
+def _markers(
+    job: MarkerJob, chains: Mapping[int, Chain], known: Mapping[int, Candidates]
+) -> dict[int, list[MarkerRow]]:
+    return {each: list(markers_of(job.partition, each, own, known[each])) for each, own in chains.items()}
 
 
 def _chains(
@@ -151,7 +163,11 @@ def _chains(
         )
         for producer_id, each in known.items()
     }
-    follow(chains, judge_capture(job.captured, task.lake, task.settings, markers))
+    if chains:
+        follow(
+            chains,
+            judge_producers(job.captured, task.lake, task.settings, producers=chains, markers=markers),
+        )
     return chains
 
 
