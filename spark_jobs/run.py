@@ -17,11 +17,11 @@ from threading import Thread
 from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.spark_session import Spark
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.steps.stage import fetch, fixed_inputs, open_run, stage, staged_counts
 from spark_jobs.storage.chain import Chain, make_final, read_chain
 from spark_jobs.storage.errors import LakeBusy, LakeMoved

@@ -1,7 +1,10 @@
 """The rules of a captured partition, and what it remembers while they are applied: Onceover is its broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, with_markers
@@ -12,15 +15,29 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.captured_night import CapturedNight, JudgedRows
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.index_rows import chosen, iter_index, values
+from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.tables.admit import MARKER_OBJECT
 
-SOME_NIGHT_BEFORE = -1
-"""`object` of a batch that waits since an earlier night, where nobody reads its bytes."""
+SOME_EARLIER_RUN = -1
+"""`object` of a batch that an earlier run parked, where nobody reads its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedPartition:
+    """One captured partition: its index files of the run, the objects behind them, its state at the start."""
+
+    partition: TopicPartition
+    keys: tuple[str, ...]
+    objects: tuple[ManifestEntry, ...]
+    state: str
+
+
+JudgedRows = tuple[pa.RecordBatch, npt.NDArray[np.int8]]
+"""Rows of the index in the order of their judgement, and the numbers of their verdicts."""
 
 
 class CaptureJudge:
@@ -61,26 +78,37 @@ class CaptureJudge:
         return self.memory.judge(part)
 
 
-def judge_night(
-    night: CapturedNight, lake: ObjectStore, settings: Settings, markers: pa.Table | None
+def judge_producers(
+    captured: CapturedPartition,
+    lake: ObjectStore,
+    settings: Settings,
+    *,
+    producers: Iterable[int],
+    markers: pa.Table | None,
 ) -> Iterator[JudgedRows]:
-    """Every batch as it is judged with these markers between; what waits on comes last.
+    """The batches of `producers` as they are judged with these markers between; parked ones come last.
 
-    Without any, nobody knows when a transaction is over, and no batch is refused for an open one.
+    Without markers it is not known when a transaction is over, and no batch is refused for an open one. A
+    verdict depends on the batches of its own producer alone, so others are not judged; but parked batches of
+    all producers share one limit, so all are judged where batches can be parked.
     """
-    state = get_state(lake, night.state)
+    state = get_state(lake, captured.state)
     waiting = get_carried(lake, state.parked).rows
-    waiting["object"] = SOME_NIGHT_BEFORE
+    waiting["object"] = SOME_EARLIER_RUN
     judge = CaptureJudge(
-        night.partition,
+        captured.partition,
         state,
-        CaptureObjects(night.objects, settings),
+        CaptureObjects(captured.objects, settings),
         settings,
         waiting=waiting,
         enforce_open_transaction=markers is not None,
     )
-    for rows in with_markers(iter_index(lake, night.keys), markers):
-        yield _without_markers(judge.judge(judge.chunk(rows))[0])
+    own = np.array(sorted(producers), dtype=np.int64)
+    can_park = isinstance(judge.memory, PatientMemory)
+    for rows in with_markers(iter_index(lake, captured.keys), markers):
+        judged = rows if can_park else chosen(rows, np.isin(values(rows, "producer_id"), own))
+        if judged.num_rows:
+            yield _without_markers(judge.judge(judge.chunk(judged))[0])
     if isinstance(judge.memory, PatientMemory):
         judge.memory.end()
         yield _without_markers(judge.memory.left()[0])

@@ -13,7 +13,7 @@ from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
 
 if TYPE_CHECKING:
-    from spark_jobs.resolving.transaction_listing import ListedTransaction
+    from spark_jobs.reporting.transaction_listing import ListedTransaction
 
 MOST = 100
 TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
@@ -31,7 +31,7 @@ def transactions(
     command that ends it and what that destroys are printed below the table.
     """
     from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.resolving.transaction_listing import (  # noqa: PLC0415 — likewise
+    from spark_jobs.reporting.transaction_listing import (  # noqa: PLC0415 — likewise
         list_transactions,
         newest_resolved,
     )

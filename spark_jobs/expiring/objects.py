@@ -5,7 +5,7 @@ from datetime import date
 
 from spark_jobs.flow import Step
 from spark_jobs.storage.carried_rows import get_carried
-from spark_jobs.storage.folds import read_folds
+from spark_jobs.storage.folds import FOLD_TABLE, read_folds
 from spark_jobs.storage.gap_file import get_gaps
 from spark_jobs.storage.layout import OBJECTS, STAGING, step_key
 from spark_jobs.storage.manifest import Manifest, read_manifest
@@ -13,9 +13,9 @@ from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import STATE_STEPS, read_states
-from spark_jobs.storage.waiting_file import get_waiting
+from spark_jobs.storage.waiting_file import get_held
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
-from spark_jobs.tables.states import FOLDS, STATES, FoldKind
+from spark_jobs.tables.states import STATES, FoldKind
 
 
 def objects_of(manifest: Manifest) -> set[str]:
@@ -59,10 +59,10 @@ def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
                 yield from (file.digest for file in get_gaps(lake, state.gaps).held)
                 if state.parked:
                     yield state.parked
-    if lake.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.WAITING:
-                yield from get_waiting(lake, digest).held
+                yield from get_held(lake, digest).held
     key = step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)
     if lake.stat(key) is not None:
         for held in read_table(lake, key).column("held").to_pylist():

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.flow import Step
 from spark_jobs.reporting.run_tables import RunTables
-from spark_jobs.resolving.transaction_listing import UNDECIDED
+from spark_jobs.reporting.transaction_listing import UNDECIDED
 from spark_jobs.storage.parquet_file import iter_rows
 
 MOST_UNDECIDED = 500

@@ -1,39 +1,43 @@
 """What runs in a Spark task to gather transactions as partitions saw them, divided by producer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from spark_jobs.coordinator_logs.buckets import BUCKET, write_grouped
 from spark_jobs.kernels.producers import Rows
+from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
+from spark_jobs.protocol.producer_state import NO_OFFSET
+from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.buckets import BUCKET, write_grouped
-from spark_jobs.resolving.part_rows import (
+from spark_jobs.resolving.partitions import NewestMarker
+from spark_jobs.resolving.parts import (
     PART,
     PARTS,
-    NewestMarker,
-    joined,
-    newest_markers,
-    note_appended,
-    parts_of_night,
-    parts_table,
-    parts_waiting,
+    bucketed_table,
 )
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput, read_table
-from spark_jobs.storage.waiting_file import get_waiting
+from spark_jobs.storage.waiting_file import HELD_PART, get_held
+
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherPartition:
-    """One partition: its number, and the digest of what waits of it.
+    """One partition: its number, and the digest of what is held of it.
 
-    `gap`: first and last of the offsets between last night's log and tonight's, if any are in neither.
+    `gap`: first and last of the offsets that are neither in this run's log nor in that of the run before.
     `newest_marker` is that of earlier runs.
     """
 
     number: int
     partition: TopicPartition
-    waiting: str
+    held_state: str
     gap: tuple[int, int] | None = None
     newest_marker: NewestMarker | None = None
 
@@ -60,23 +64,114 @@ class Gathered:
 
 
 def gather_parts(task: GatherTask) -> Gathered:
-    """Writes all parts of the partitions: those that waited, and those of the night."""
-    waiting = [
-        parts_waiting(get_waiting(task.lake, each.waiting).transactions, each.number)
-        for each in task.partitions
+    """Writes all parts of the partitions: those that were held, and those of the run."""
+    held = [
+        parts_held(get_held(task.lake, each.held_state).transactions, each.number) for each in task.partitions
     ]
     gaps = {each.number: each.gap for each in task.partitions if each.gap is not None}
-    rows = joined(np.concatenate(waiting), _tonight(task), gaps)
+    rows = joined(np.concatenate(held), _new_parts(task), gaps)
     before = {each.number: each.newest_marker for each in task.partitions if each.newest_marker is not None}
     note_appended(rows, before)
     with ParquetOutput(task.lake, PARTS) as output:
-        write_grouped(output, parts_table(rows, task.buckets), BUCKET)
+        write_grouped(output, bucketed_table(rows, task.buckets), BUCKET)
         path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
     return Gathered(key=f"{task.work}/{path}", rows=len(rows), newest_markers=newest_markers(rows))
 
 
-def _tonight(task: GatherTask) -> Rows:
+def _new_parts(task: GatherTask) -> Rows:
     if not task.transactions:
         return np.empty(0, dtype=PART)
     numbers = {each.partition: each.number for each in task.partitions}
-    return parts_of_night(read_table(task.lake, task.transactions), numbers)
+    return parts_of_run(read_table(task.lake, task.transactions), numbers)
+
+
+def parts_of_run(table: pa.Table, numbers: Mapping[TopicPartition, int]) -> Rows:
+    """Rows of the table `partition_transactions`."""
+    rows = np.zeros(table.num_rows, dtype=PART)
+    for name in TRANSACTION.names or ():
+        column = table.column(name).combine_chunks()
+        rows[name] = (column.fill_null(NO_MARKER) if column.null_count else column).to_numpy(
+            zero_copy_only=False
+        )
+    named = zip(table.column("topic").to_pylist(), table.column("partition").to_pylist(), strict=True)
+    plain: Mapping[Any, int] = numbers  # a pair finds what its equal, the partition, would
+    rows["partition"] = [plain[name] for name in named]
+    rows["is_news"] = 1
+    return rows
+
+
+def parts_held(held: Rows, number: int) -> Rows:
+    """Rows of `HELD_PART` of one partition."""
+    rows = np.zeros(len(held), dtype=PART)
+    for name in HELD_PART.names or ():
+        rows[name] = held[name]
+    rows["partition"] = number
+    return rows
+
+
+def joined(held: Rows, new: Rows, gaps: Mapping[int, tuple[int, int]]) -> Rows:
+    """All parts of some partitions; what this run says of a transaction with data replaces what was held.
+
+    It is the same transaction if it began at the same offset; that it was taken for timed out is remembered.
+    What was held for its marker and is open no longer has ended where its partition, by number, has a gap.
+    """
+    places = {key: place for place, key in enumerate(_beginnings(held)) if held["batches"][place]}
+    is_replaced = np.zeros(len(held), dtype=np.bool_)
+    going_on = np.flatnonzero((new["batches"] > 0) & (new["began_before"] != 0))
+    for place, key in zip(going_on.tolist(), _beginnings(new[going_on]), strict=True):
+        before = places.get(key)
+        if before is not None:
+            is_replaced[before] = True
+            new["timed_out"][place] = held["timed_out"][before]
+    left = held[~is_replaced]
+    for number, (first_offset, last_offset) in gaps.items():
+        ended = (left["partition"] == number) & (left["marker_type"] == NO_MARKER) & (left["batches"] > 0)
+        left["gap_first_offset"][ended & (left["gap_first_offset"] == NO_OFFSET)] = first_offset
+        left["gap_last_offset"][ended] = last_offset
+    return np.concatenate((left, new))
+
+
+def _beginnings(rows: Rows) -> list[tuple[int, int]]:
+    return list(zip(rows["partition"].tolist(), rows["first_offset"].tolist(), strict=True))
+
+
+def newest_markers(rows: Rows) -> dict[int, NewestMarker]:
+    """The newest marker of each partition that has one, by its number."""
+    marked = rows[rows["marker_type"] != NO_MARKER]
+    partitions, places = np.unique(marked["partition"], return_inverse=True)
+    newest = np.full((2, len(partitions)), np.iinfo(np.int64).min)
+    np.maximum.at(newest[0], places, marked["marker_offset"])
+    np.maximum.at(newest[1], places, marked["marker_timestamp"])
+    return dict(zip(partitions.tolist(), map(NewestMarker, *newest.tolist()), strict=True))
+
+
+def note_appended(rows: Rows, before: Mapping[int, NewestMarker]) -> None:
+    """Fills in `appended_by` of what is open: the earliest time of a marker behind its last batch.
+
+    The twin of `protocol.copy_reach.appended_by`; `before` is by partition the newest marker of earlier runs.
+    """
+    rows["appended_by"] = NO_TIMESTAMP
+    has_marker = rows["marker_type"] != NO_MARKER
+    is_open = ~has_marker & (rows["batches"] > 0)
+    markers = (
+        rows[has_marker][["partition", "marker_offset", "marker_timestamp"]] if is_open.any() else rows[:0]
+    )
+    markers = markers[np.lexsort((markers["marker_offset"], markers["partition"]))]
+    places = np.flatnonzero(is_open)
+    for number in np.unique(rows["partition"][places]).tolist():
+        first, stop = np.searchsorted(markers["partition"], (number, number + 1)).tolist()
+        own = places[rows["partition"][places] == number]
+        rows["appended_by"][own] = _earliest_behind(
+            rows["last_offset"][own], markers[first:stop], before.get(number)
+        )
+
+
+def _earliest_behind(
+    offsets: npt.NDArray[np.int64], markers: Rows, before: NewestMarker | None
+) -> npt.NDArray[np.int64]:
+    """For each offset the earliest time of a marker behind it; `markers` ascend by offset."""
+    earliest = np.append(np.minimum.accumulate(markers["marker_timestamp"][::-1])[::-1], _NEVER)
+    found = earliest[np.searchsorted(markers["marker_offset"], offsets, side="right")]
+    if before is not None:
+        found = np.where(before.offset > offsets, np.minimum(found, before.timestamp), found)
+    return np.where(found == _NEVER, NO_TIMESTAMP, found)

@@ -1,36 +1,40 @@
-"""What runs in a Spark task to resolve some buckets: parts and timelines of the same producers, joined."""
+"""What runs in a Spark task to resolve some buckets: parts and timelines of the same producers, joined.
+
+Where a capture lacks markers, the coordinator's log gave them before the batches were judged, so that what is
+closed needs no other treatment. What is still open there waits for the coordinator, not for a marker: it can
+only be the transaction that its first and its last batch both belong to.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.coordinator_logs.buckets import BUCKET, read_grouped
+from spark_jobs.coordinator_logs.timelines import gc_paused, transactions_in
 from spark_jobs.kernels.producers import Rows
+from spark_jobs.protocol.capture_matching import match_batches
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext
-from spark_jobs.resolving.buckets import BUCKET, read_grouped
-from spark_jobs.resolving.cuts import Offsets
-from spark_jobs.resolving.grouped_parts import GroupedParts
-from spark_jobs.resolving.joined_files import JoinedFile, Reach
-from spark_jobs.resolving.joined_rows import Joined, JoinedRows, Origin, parts_table
-from spark_jobs.resolving.part_rows import PARTS, partition_transactions, parts_in
-from spark_jobs.resolving.producer_outcomes import resolve_producer
+from spark_jobs.protocol.transaction_candidates import SEVERAL, Candidates, candidates
+from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
+from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext, decide, resolve
+from spark_jobs.resolving.cuts import JoinedTransactions, Published
+from spark_jobs.resolving.parts import PARTS, GroupedParts, Offsets, partition_transactions, parts_in
 from spark_jobs.resolving.recreated import later_logs, of_logs
-from spark_jobs.resolving.timeline_rows import transactions_in
-from spark_jobs.resolving.uncollected import uncollected
+from spark_jobs.resolving.transaction_rows import Joined, JoinedRows, Origin, joined_parts_table
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.rebuild import TIMELINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """What every task of the night knows: its partitions by number, and which of them have markers."""
+class RunFacts:
+    """What every task of the run knows: its partitions by number, and which of them have markers."""
 
     partitions: tuple[TopicPartition, ...]
     has_markers: tuple[bool, ...]
@@ -46,8 +50,8 @@ class JoinTask:
 
     number: int
     buckets: range
-    night: Night
-    reach: Reach
+    facts: RunFacts
+    reach: Published
     ends: Offsets
     parts: tuple[str, ...]
     timelines: tuple[str, ...]
@@ -59,26 +63,26 @@ def resolve_buckets(task: JoinTask) -> Joined:
     """Resolves every producer of the buckets, and writes transactions and their parts."""
     parts = parts_in(read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS))
     timelines = read_grouped(task.lake, task.timelines, BUCKET, task.buckets, schema=TIMELINES.schema)
-    with uncollected():
-        resolved, transactions = _resolve(parts, timelines, task.night)
-    file = JoinedFile(
+    with gc_paused():
+        resolved, transactions = _resolve(parts, timelines, task.facts)
+    file = JoinedTransactions(
         parts=resolved.rows, transaction=resolved.transaction, transactions=transactions, reach=task.reach
     )
     return Joined(
         number=task.number,
-        parts=_put(task, f"parts-{task.number:05d}.parquet", parts_table(resolved)),
+        parts=_put(task, f"parts-{task.number:05d}.parquet", joined_parts_table(resolved)),
         transactions=_put(task, f"transactions-{task.number:05d}.parquet", transactions),
         undecided=file.oldest_undecided(task.ends),
     )
 
 
-def _resolve(parts: Rows, timelines: pa.Table, night: Night) -> tuple[GroupedParts, pa.Table]:
+def _resolve(parts: Rows, timelines: pa.Table, facts: RunFacts) -> tuple[GroupedParts, pa.Table]:
     """The parts by transaction, and rows of `JOINED_TRANSACTIONS`."""
-    marked = dict(zip(night.partitions, night.has_markers, strict=True))
-    context = night.context
+    marked = dict(zip(facts.partitions, facts.has_markers, strict=True))
+    context = facts.context
     rows = JoinedRows(now=context.now, reach=context.reach, marked=marked, parts=parts)
-    logs = later_logs(night.partitions)
-    for producer in producers_in(parts, timelines, night.partitions):
+    logs = later_logs(facts.partitions)
+    for producer in producers_in(parts, timelines, facts.partitions):
         if logs:
             producer.coordinator = of_logs(producer.coordinator, producer.parts, logs, context)
         resolve_into(rows, producer, context)
@@ -153,3 +157,59 @@ def resolve_into(rows: JoinedRows, producer: Producer, context: ResolveContext) 
 
 def _put(task: JoinTask, path: str, table: pa.Table) -> str:
     return f"{task.work}/{put_table(task.lake, task.work, path, table).path}"
+
+
+def resolve_producer(
+    group: ProducerTransactions,
+    context: ResolveContext,
+    *,
+    unmarked: Sequence[PartitionTransaction] = (),
+) -> tuple[ResolvedTransaction, ...]:
+    """An outcome for each transaction, in the order of `resolve`; `unmarked` are open parts of captures."""
+    if not unmarked:
+        return resolve(group, context)
+    resolved = list(resolve(group, context))
+    known = candidates(group.coordinator, clock_skew_ms=context.clock_skew_ms, trust_lone_aborts=False)
+    for part in unmarked:
+        index = transaction_of(part, known)
+        if index >= 0:
+            resolved[index] = _with_part(resolved[index], part, context, group)
+        else:
+            resolved.append(_by_itself(group, part, context, is_unclear=index == SEVERAL))
+    return tuple(resolved)
+
+
+def transaction_of(part: PartitionTransaction, known: Candidates) -> int:
+    """The index of the one transaction that all of an open part's batches are of, NO_MATCH or SEVERAL."""
+    first_epoch = part.producer_epoch if part.first_epoch is None else part.first_epoch
+    ends = (
+        replace(part, producer_epoch=first_epoch, last_timestamp=part.first_timestamp),
+        replace(part, first_timestamp=part.last_timestamp),
+    )
+    first, last = match_batches(ends, known)
+    return first if first == last else SEVERAL
+
+
+def _with_part(
+    resolved: ResolvedTransaction,
+    part: PartitionTransaction,
+    context: ResolveContext,
+    group: ProducerTransactions,
+) -> ResolvedTransaction:
+    parts = (*resolved.parts, part)
+    assert resolved.coordinator is not None  # what the coordinator tells comes first in the order of its log
+    outcome, evidence = decide(resolved.coordinator, parts, context, group.coordinator_partition)
+    return replace(
+        resolved, parts=parts, outcome=outcome, evidence=evidence, producer_epoch=part.producer_epoch
+    )
+
+
+def _by_itself(
+    group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext, *, is_unclear: bool
+) -> ResolvedTransaction:
+    """A part that no one transaction of the coordinator's log explains."""
+    alone = replace(group, parts=(part,), coordinator=())
+    (resolved,) = resolve(alone, replace(context, has_markers=False))
+    if is_unclear:
+        return replace(resolved, outcome=Outcome.AMBIGUOUS, evidence=(Evidence.SEVERAL_FIT,))
+    return resolved

@@ -1,4 +1,4 @@
-"""What people should know about a night's transactions."""
+"""What people should know about a run's transactions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.resolving.carry_job import CarriedPartition
+from spark_jobs.resolving.close_partitions import ClosedPartition
 from spark_jobs.resolving.conclude import Concluded
 
 _TROUBLES = {
@@ -22,7 +22,7 @@ LAST_SECOND = 253_402_300_799
 
 def messages(
     concluded: Sequence[Concluded],
-    carried: Iterable[CarriedPartition],
+    closed: Iterable[ClosedPartition],
     coordinators: Sequence[int],
     *,
     reach: CopyReach,
@@ -36,7 +36,7 @@ def messages(
     yield from _of_skew(concluded, reach)
     yield from _of_captures(concluded, unmarked_topics, has_coordinator_log=bool(coordinators))
     yield from _of_outcomes(concluded)
-    for partition in carried:
+    for partition in closed:
         yield from partition.problems
 
 

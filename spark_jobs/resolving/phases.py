@@ -1,4 +1,4 @@
-"""The driver's side of resolving a night: one round of tasks after the other, small values in between."""
+"""The driver's side of resolving a run: one round of tasks after the other, small values in between."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ import numpy as np
 
 from spark_jobs.config.settings import DAY_MS, Publish
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
+from spark_jobs.context import RunContext
+from spark_jobs.coordinator_logs.completed import PruneTask, prune_completed
+from spark_jobs.coordinator_logs.folding import Timelines
 from spark_jobs.flow import Step
+from spark_jobs.packing import share_out
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.buckets import share_out
-from spark_jobs.resolving.carry_job import CarriedPartition, CarryJob, CarryTask
-from spark_jobs.resolving.carry_on import carry_partitions
+from spark_jobs.resolving.close_partitions import ClosedPartition, CloseJob, CloseTask, close_partitions
 from spark_jobs.resolving.conclude import (
     Concluded,
     ConcludeTask,
@@ -22,17 +24,14 @@ from spark_jobs.resolving.conclude import (
     conclude_transactions,
     move_cuts,
 )
-from spark_jobs.resolving.coordinators import Timelines
-from spark_jobs.resolving.cuts import Numbers, Offsets
-from spark_jobs.resolving.fates import Cut
-from spark_jobs.resolving.forget import ForgetTask, forget_settled
+from spark_jobs.resolving.cuts import Cut
 from spark_jobs.resolving.gather import GatherPartition, GatherTask, gather_parts
-from spark_jobs.resolving.held_rows import NightBatches
-from spark_jobs.resolving.join import JoinTask, Night, resolve_buckets
-from spark_jobs.resolving.joined_rows import Joined
-from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
-from spark_jobs.resolving.part_rows import NewestMarker
-from spark_jobs.resolving.run import Run, Summary, Task
+from spark_jobs.resolving.held_batches import RunBatches
+from spark_jobs.resolving.join import JoinTask, RunFacts, resolve_buckets
+from spark_jobs.resolving.partitions import NewestMarker, RunPartition, ends_of, gaps_between_runs, reach_of
+from spark_jobs.resolving.parts import Numbers, Offsets
+from spark_jobs.resolving.transaction_rows import Joined
+from spark_jobs.spark_session import Summary, Task
 from spark_jobs.storage.copy_times import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
@@ -42,7 +41,7 @@ WORK = "work"
 PARTITIONS_PER_TASK = 64
 MOST_TASKS = 64
 PARTITION_COST = 4096
-"""What closing a partition's night costs at least, in batches that could be looked at meanwhile."""
+"""What closing a partition costs at least, in batches that could be looked at meanwhile."""
 SMALLEST_BIN = 1 << 16
 """Partitions that cost less together are not worth a task of their own."""
 
@@ -57,10 +56,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """A night's partitions, and the rounds that they go through."""
+    """A run's partitions, and the rounds that they go through."""
 
-    run: Run
-    night: tuple[PartitionNight, ...]
+    run: RunContext
+    partitions: tuple[RunPartition, ...]
     timelines: Timelines
     buckets: int
     copied: CopiedPartitions
@@ -71,21 +70,21 @@ class Phases:
         return self.run.folder.key(Step.RESOLVE, WORK)
 
     @property
-    def busy(self) -> tuple[PartitionNight, ...]:
-        return tuple(each for each in self.night if each.is_busy)
+    def busy(self) -> tuple[RunPartition, ...]:
+        return tuple(each for each in self.partitions if each.is_busy)
 
     def _is_worth(self, bins: int) -> bool:
         """Whether all of it costs more than so many tasks do, or is more than headers."""
         busy = self.busy
         if any(each.partition.topic == CONSUMER_OFFSETS for each in busy):
             return True
-        waiting = sum(each.waits for each in busy)
-        return sum(map(_cost, busy)) + waiting + self.timelines.rows > bins * SMALLEST_BIN
+        held = sum(each.held_count for each in busy)
+        return sum(map(_cost, busy)) + held + self.timelines.rows > bins * SMALLEST_BIN
 
     def _run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, worth: int = 2
     ) -> list[Summary]:
-        """By workers, but here where it would take as long to hand out: a night of less than `worth` bins."""
+        """By workers, but here where it would take as long to hand out: a run of less than `worth` bins."""
         return self.run.run_tasks(function, tasks, here=not self._is_worth(worth))
 
     def gather(self) -> Parts:
@@ -96,23 +95,23 @@ class Phases:
             keys=tuple(each.key for each in gathered if each.rows),
             newest_markers={
                 each.partition: newest
-                for each in self.night
+                for each in self.partitions
                 if (newest := _newest(found.get(each.number), each.newest_marker)) is not None
             },
         )
 
     def _gather_tasks(self) -> Iterable[GatherTask]:
-        shared: dict[str, list[PartitionNight]] = {}
+        shared: dict[str, list[RunPartition]] = {}
         for each in self.busy:
             path = None if each.admitted is None else each.admitted["transactions"]
-            if path or each.waiting:
+            if path or each.held_state:
                 shared.setdefault(path or "", []).append(each)
         groups = [
             (path, together[start : start + (PARTITIONS_PER_TASK if not path else len(together))])
             for path, together in shared.items()
             for start in range(0, len(together), PARTITIONS_PER_TASK if not path else len(together))
         ]
-        gaps = gaps_between_nights(self.run, self.busy)
+        gaps = gaps_between_runs(self.run, self.busy)
         for number, (path, together) in enumerate(groups):
             yield GatherTask(
                 number=number,
@@ -120,7 +119,7 @@ class Phases:
                     GatherPartition(
                         number=each.number,
                         partition=each.partition,
-                        waiting=each.waiting,
+                        held_state=each.held_state,
                         gap=gaps.get(each.partition),
                         newest_marker=each.newest_marker,
                     )
@@ -151,9 +150,9 @@ class Phases:
 
     def join(self, parts: Parts) -> list[Joined]:
         """Parts and timelines of the same producers, resolved."""
-        night = Night(
-            partitions=tuple(each.partition for each in self.night),
-            has_markers=tuple(each.has_markers for each in self.night),
+        facts = RunFacts(
+            partitions=tuple(each.partition for each in self.partitions),
+            has_markers=tuple(each.has_markers for each in self.partitions),
             context=ResolveContext(
                 now=self.run.now_ms,
                 past=self.run.now_ms - DAY_MS,
@@ -167,9 +166,9 @@ class Phases:
             JoinTask(
                 number=number,
                 buckets=share,
-                night=night,
-                reach=reach_of(self.night),
-                ends=ends_of(self.night),
+                facts=facts,
+                reach=reach_of(self.partitions),
+                ends=ends_of(self.partitions),
                 parts=parts.keys,
                 timelines=self.timelines.keys,
                 lake=self.run.lake,
@@ -180,8 +179,8 @@ class Phases:
         return self._run_tasks(resolve_buckets, tasks, worth=1)
 
     def cut(self, joined: Sequence[Joined]) -> Cut:
-        """How far the night publishes; rounds go on until no transaction moves a cut any more."""
-        reach, ends = reach_of(self.night), ends_of(self.night)
+        """How far the run publishes; rounds go on until no transaction moves a cut any more."""
+        reach, ends = reach_of(self.partitions), ends_of(self.partitions)
         decided = np.minimum.reduce([ends, *(each.undecided for each in joined)])
         cuts = decided
         is_held_back = bool(((cuts < ends) & ~reach.is_internal).any())
@@ -197,7 +196,7 @@ class Phases:
         tasks = [
             ConcludeTask(
                 joined=each,
-                partitions=tuple(known.partition for known in self.night),
+                partitions=tuple(known.partition for known in self.partitions),
                 cut=cut,
                 bins=bins,
                 lake=self.run.lake,
@@ -208,23 +207,23 @@ class Phases:
         ]
         return self._run_tasks(conclude_transactions, tasks)
 
-    def bins(self) -> list[tuple[PartitionNight, ...]]:
-        """Which partitions close their night in the same task."""
+    def bins(self) -> list[tuple[RunPartition, ...]]:
+        """Which partitions are closed in the same task."""
         busy = self.busy
         costs = [_cost(each) for each in busy]
         shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
         return [busy[share.start : share.stop] for share in share_out(costs, shares)]
 
-    def carry(
+    def close(
         self,
-        bins: Sequence[Sequence[PartitionNight]],
+        bins: Sequence[Sequence[RunPartition]],
         concluded: Sequence[Concluded],
         cuts: Offsets,
-        jobs: "CarryJobs",
-    ) -> tuple[CarriedPartition, ...]:
-        """Closes the night of every partition that has something to do."""
+        jobs: "CloseJobs",
+    ) -> tuple[ClosedPartition, ...]:
+        """Closes every partition that has something to do."""
         tasks = [
-            CarryTask(
+            CloseTask(
                 number=number,
                 jobs=tuple(jobs.job(each, int(cuts[each.number])) for each in together),
                 concluded=tuple(each.parts for each in concluded),
@@ -234,20 +233,20 @@ class Phases:
             )
             for number, together in enumerate(bins)
         ]
-        return tuple(chain.from_iterable(self._run_tasks(carry_partitions, tasks)))
+        return tuple(chain.from_iterable(self._run_tasks(close_partitions, tasks)))
 
-    def forget(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
-        """The coordinators' folds without what is over."""
+    def prune(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
+        """The coordinators' folds without completed transactions."""
         folds = self.timelines.folds
         tasks = [
-            ForgetTask(
+            PruneTask(
                 folds=folds[share.start : share.stop],
-                settled=tuple(each.settled for each in concluded),
+                completed=tuple(each.completed for each in concluded),
                 lake=self.run.lake,
             )
             for share in share_out([1] * len(folds), MOST_TASKS)
         ]
-        left = chain.from_iterable(self._run_tasks(forget_settled, tasks))
+        left = chain.from_iterable(self._run_tasks(prune_completed, tasks))
         return {
             (FoldKind.TIMELINES, TopicPartition(TRANSACTION_STATE, partition)): digest
             for partition, digest in left
@@ -259,8 +258,8 @@ class Phases:
             self.run.lake.delete(found.key)
 
 
-def _cost(each: PartitionNight) -> int:
-    """What closing its night costs, in batches."""
+def _cost(each: RunPartition) -> int:
+    """What closing it costs, in batches."""
     return PARTITION_COST + (0 if each.admitted is None else int(each.admitted["rows"]))
 
 
@@ -269,25 +268,25 @@ def _newest(one: NewestMarker | None, other: NewestMarker | None) -> NewestMarke
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CarryJobs:
+class CloseJobs:
     """Makes jobs of partitions: what their batches lie in, what they carry, what their broker noted."""
 
-    run: Run
+    run: RunContext
     carried_objects: dict[TopicPartition, tuple[ManifestEntry, ...]]
     high_watermarks: dict[TopicPartition, int]
     before: Folds
 
-    def job(self, each: PartitionNight, cut: int) -> CarryJob:
+    def job(self, each: RunPartition, cut: int) -> CloseJob:
         partition = each.partition
         key = "" if each.admitted is None else self.run.folder.key(Step.ADMIT, each.admitted["batches"])
         own = tuple(entry for entry in each.entries if entry.role in BATCH_ROLES)
         objects = (*self.carried_objects.get(partition, ()), *own)
-        return CarryJob(
+        return CloseJob(
             number=each.number,
             partition=partition,
-            waiting=each.waiting,
+            held_state=each.held_state,
             has_markers=each.has_markers,
-            batches=NightBatches(key=key, objects=objects),
+            batches=RunBatches(key=key, objects=objects),
             log_start_offset=each.log_start_offset,
             log_end_offset=each.log_end_offset,
             cut=cut,

@@ -10,13 +10,13 @@ import pyarrow as pa
 from spark_jobs.admitting.gap_messages import gap_messages
 from spark_jobs.admitting.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
 from spark_jobs.admitting.worker import admit_partitions
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.packing import spread
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.inheritance import put_reaches

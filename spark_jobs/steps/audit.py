@@ -26,8 +26,8 @@ from spark_jobs.auditing.transaction_facts import count_transactions
 from spark_jobs.auditing.volumes import earlier_volumes, topic_volumes
 from spark_jobs.auditing.worker import Counted, count_facts
 from spark_jobs.config.audit import Severity
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.parquet_file import put_table, read_table

@@ -6,13 +6,13 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.indexing.piece import Bin
 from spark_jobs.indexing.plan import pack_tasks, plan_bins
 from spark_jobs.indexing.settle import IndexedBin, index_until_settled
 from spark_jobs.indexing.walk import WalkLimits
 from spark_jobs.indexing.worker import IndexTask, index_bins
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.index import INDEX_FILES

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain, groupby
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.materialising.accounts import TABLES as ACCOUNT_TABLES
 from spark_jobs.materialising.accounts import AccountTask, account_for_partitions
@@ -20,7 +21,6 @@ from spark_jobs.materialising.replayed import ReplayTask, decode_replayed
 from spark_jobs.materialising.summaries import Chunk, PartitionPlan, TableFile, Workshop, Written
 from spark_jobs.materialising.survey import SurveyTask, survey_partitions
 from spark_jobs.materialising.worker import DecodeTask, decode_files
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.table_listing import TableEntry, entries_of, put_listing

@@ -3,8 +3,8 @@
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.holdings import check_holdings
 from spark_jobs.storage.iceberg.leftovers import leftover_targets

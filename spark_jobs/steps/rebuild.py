@@ -5,17 +5,16 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
-from spark_jobs.admitting.capture_judge import judge_night
+from spark_jobs.admitting.capture_markers import mark_all
 from spark_jobs.config.sources import SourceKind
+from spark_jobs.context import RunContext, StepResult
+from spark_jobs.coordinator_logs.folding import fold_coordinators
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition, topic_of
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.snapshots import offset_of
 from spark_jobs.rebuilding.worker import rebuild_partitions
-from spark_jobs.resolving.captures import mark_all
-from spark_jobs.resolving.coordinators import fold_coordinators
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import OffsetsByDirectory, read_by_directory
 from spark_jobs.storage.log_segments import first_segments
 from spark_jobs.storage.manifest import SEGMENT_ROLES, ObjectRole
@@ -41,7 +40,7 @@ def run(context: RunContext) -> StepResult:
     rebuilt = _rebuild_all(context, night, run_id, before)
     states = before | {each.partition: each.state for each in rebuilt}
     coordinators = fold_coordinators(context, night)
-    captures = mark_all(context, night, states, judge_night)
+    captures = mark_all(context, night, states)
     folder, lake = context.folder, context.lake
     return StepResult(
         outputs=(

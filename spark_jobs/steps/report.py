@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import StepResult
 from spark_jobs.metrics.publish import publish
 from spark_jobs.reporting.site import build_site
 from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
 from spark_jobs.reporting.table_queries import table_view
-from spark_jobs.steps.context import StepResult
 from spark_jobs.storage.errors import StorageError
 from spark_jobs.storage.iceberg.published import topic_tables
 from spark_jobs.storage.identity import open_at_home

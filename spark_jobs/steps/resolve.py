@@ -2,7 +2,7 @@
 
 Transactions are small rows in files; workers divide them by producer, join them with the coordinator's log,
 and divide the outcomes by partition again. The driver sees partitions, never transactions; only the rounds of
-a night that is less than a task or two does it do in a worker's place.
+a run that is less than a task or two does it do in a worker's place.
 """
 
 from collections import Counter
@@ -11,28 +11,29 @@ from itertools import chain, islice
 
 import numpy as np
 
+from spark_jobs.context import RunContext, StepResult
+from spark_jobs.coordinator_logs.folding import buckets_of, read_timelines
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.resolving.carry_job import CarriedPartition
+from spark_jobs.resolving.close_partitions import ClosedPartition
 from spark_jobs.resolving.conclude import Concluded
-from spark_jobs.resolving.coordinators import buckets_of, read_timelines
-from spark_jobs.resolving.cuts import Numbers
 from spark_jobs.resolving.messages import messages
-from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
-from spark_jobs.resolving.partition_rows import partitions_table
-from spark_jobs.resolving.phases import CarryJobs, Parts, Phases
-from spark_jobs.steps.context import RunContext, StepResult
+from spark_jobs.resolving.partitions import RunPartition, partitions_of_run, partitions_table
+from spark_jobs.resolving.parts import Numbers
+from spark_jobs.resolving.phases import CloseJobs, Parts, Phases
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.copy_times import copied_partitions
 from spark_jobs.storage.folds import (
+    PARTITIONS,
     FoldName,
     check_resolved,
     digest_of_folds,
     folds_before,
     put_folds,
+    resolved_before,
 )
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.night_partitions import night_partitions
@@ -47,7 +48,7 @@ MOST_MESSAGES = 20
 
 
 def run(context: RunContext) -> StepResult:
-    """Resolve the night's transactions, and those that earlier nights could not."""
+    """Resolve the run's transactions, and those that earlier runs could not."""
     lake, state_in = context.lake, context.folder.inputs.state_in
     check_resolved(lake, context.chain, state_in)
     before = folds_before(lake, context.chain, state_in)
@@ -56,33 +57,33 @@ def run(context: RunContext) -> StepResult:
     parts = phases.gather()
     joined = phases.join(parts)
     cut = phases.cut(joined)
-    concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.night)))
-    carried = phases.carry(bins, concluded, cut.cuts, _carry_jobs(context, before))
-    folds = {**before, **phases.forget(concluded), **dict(_folds(carried))}
+    concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.partitions)))
+    closed = phases.close(bins, concluded, cut.cuts, _close_jobs(context, before))
+    folds = {**before, **phases.prune(concluded), **dict(_folds(closed))}
     phases.clear()
-    partitions = partitions_table(phases.night, carried, cut.decided, parts.newest_markers)
+    partitions = partitions_table(phases.partitions, closed, cut.decided, parts.newest_markers)
     return StepResult(
         outputs=(
             put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
             put_folds(context.folder, folds),
             *(each.output for each in concluded),
-            *chain.from_iterable(map(_outputs, carried)),
+            *chain.from_iterable(map(_outputs, closed)),
         ),
-        counts=_counts(concluded, carried),
+        counts=_counts(concluded, closed),
         state=digest_of_folds(folds),
         messages=tuple(
-            islice(chain(phases.copied.problems, _messages(phases, parts, concluded, carried)), MOST_MESSAGES)
+            islice(chain(phases.copied.problems, _messages(phases, parts, concluded, closed)), MOST_MESSAGES)
         ),
     )
 
 
 def _messages(
-    phases: Phases, parts: Parts, concluded: Sequence[Concluded], carried: Iterable[CarriedPartition]
+    phases: Phases, parts: Parts, concluded: Sequence[Concluded], closed: Iterable[ClosedPartition]
 ) -> Iterator[str]:
-    unmarked = dict.fromkeys(each.partition.topic for each in phases.night if not each.has_markers)
+    unmarked = dict.fromkeys(each.partition.topic for each in phases.partitions if not each.has_markers)
     return messages(
         concluded,
-        carried,
+        closed,
         phases.timelines.partitions,
         reach=phases.reach(parts),
         unmarked_topics=tuple(unmarked),
@@ -90,27 +91,27 @@ def _messages(
 
 
 def _phases(context: RunContext) -> Phases:
-    tonight = night_partitions(context.folder, context.manifest, context.settings)
+    found_now = night_partitions(context.folder, context.manifest, context.settings)
     admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
-    night = partitions_of_night(
+    partitions = partitions_of_run(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),
         admitted=admitted.to_pylist(),
-        before=resolved_before(context),
-        entries={each.partition: each.entries for each in tonight},
+        before=resolved_before(context.lake, context.chain, context.folder.inputs.state_in),
+        entries={each.partition: each.entries for each in found_now},
         settings=context.settings,
     )
     timelines = read_timelines(context.folder)
     return Phases(
         run=context,
-        night=night,
+        partitions=partitions,
         timelines=timelines,
-        buckets=buckets_of(tonight),
+        buckets=buckets_of(found_now),
         copied=copied_partitions(context.manifest.entries, StagedObjects(context.settings)),
     )
 
 
-def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:
-    return CarryJobs(
+def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
+    return CloseJobs(
         run=context,
         carried_objects=_carried_objects(context),
         high_watermarks=read_checkpoints(
@@ -121,7 +122,7 @@ def _carry_jobs(context: RunContext, before: dict[FoldName, str]) -> CarryJobs:
 
 
 def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
-    """Objects of earlier nights that tonight's batches may lie in, because they were parked there."""
+    """Objects of earlier runs that this run's batches may lie in, because they were parked there."""
     found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
     for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED_OBJECTS)).to_pylist():
         order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
@@ -132,7 +133,7 @@ def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[Manifest
     return found
 
 
-def _numbers(bins: Sequence[Sequence[PartitionNight]], count: int) -> Numbers:
+def _numbers(bins: Sequence[Sequence[RunPartition]], count: int) -> Numbers:
     """For each partition's number the bin that it is in."""
     numbers = np.zeros(count, dtype=np.int32)
     for number, together in enumerate(bins):
@@ -140,18 +141,18 @@ def _numbers(bins: Sequence[Sequence[PartitionNight]], count: int) -> Numbers:
     return numbers
 
 
-def _folds(carried: Iterable[CarriedPartition]) -> Iterator[tuple[FoldName, str]]:
-    for each in carried:
-        yield (FoldKind.WAITING, each.partition), each.waiting
+def _folds(closed: Iterable[ClosedPartition]) -> Iterator[tuple[FoldName, str]]:
+    for each in closed:
+        yield (FoldKind.WAITING, each.partition), each.held_state
         if each.offsets:
             yield (FoldKind.GROUP_OFFSETS, each.partition), each.offsets
 
 
-def _outputs(each: CarriedPartition) -> Iterator[OutputFile]:
+def _outputs(each: ClosedPartition) -> Iterator[OutputFile]:
     yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
 
 
-def _counts(concluded: Iterable[Concluded], carried: Iterable[CarriedPartition]) -> dict[str, int]:
+def _counts(concluded: Iterable[Concluded], closed: Iterable[ClosedPartition]) -> dict[str, int]:
     outcomes: Counter[Outcome] = Counter()
     published = 0
     for each in concluded:
@@ -161,5 +162,5 @@ def _counts(concluded: Iterable[Concluded], carried: Iterable[CarriedPartition])
         "transactions": outcomes.total(),
         **{outcome.value: outcomes[outcome] for outcome in Outcome},
         "published": published,
-        "held_batches": sum(each.held_batches for each in carried),
+        "held_batches": sum(each.held_batches for each in closed),
     }

@@ -1,19 +1,28 @@
 """The table of files that `resolve` carries from night to night, and where the next night finds it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain, ChainEntry
 from spark_jobs.storage.errors import BrokenState, OutOfTurn
 from spark_jobs.storage.layout import step_key
+from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.tables.states import FOLDS, FoldKind
+
+FOLD_TABLE = "folds.parquet"
+PARTITIONS = "partitions.parquet"
+
+Row = Mapping[str, Any]
+"""A row of the table `resolved_partitions`."""
 
 FoldName = tuple[FoldKind, TopicPartition]
 Folds = Mapping[FoldName, str]
@@ -27,7 +36,7 @@ def put_folds(folder: RunFolder, folds: Folds) -> OutputFile:
         for (kind, partition), digest in sorted(folds.items())
     ]
     table = FOLDS.cast(pa.Table.from_pylist(rows, schema=FOLDS.schema))
-    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLDS.file, table)
+    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLD_TABLE, table)
 
 
 def digest_of_folds(folds: Folds) -> str:
@@ -76,7 +85,24 @@ def _has_resolved(entry: ChainEntry) -> bool:
 
 def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
     """What `resolve` of a run carried on."""
-    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLDS.file)).to_pydict()
+    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)
     return dict(zip(names, columns["digest"], strict=True))
+
+
+def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: Settings) -> bool:
+    """False for a capture of producers alone, this run's or an earlier one's: no producer sends markers."""
+    captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
+    if captured:
+        return any(settings.source(name).markers for name in captured)
+    return bool(entries) or before is None or bool(before["has_markers"])
+
+
+def resolved_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[TopicPartition, Row]:
+    """The rows of the partitions as `resolve` of the run before left them."""
+    run_id = run_before(lake, chain, state_in)
+    if not run_id:
+        return {}
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
+    return {TopicPartition(row["topic"], row["partition"]): row for row in rows}

@@ -1,4 +1,4 @@
-"""What of a partition waits for a later night, as canonical bytes: equal states are equal files.
+"""What a partition holds for a later run, as canonical bytes: equal states are equal files.
 
     magic "WAIT", version int16
     published_offset int64: up to where records are published
@@ -6,7 +6,7 @@
 
 A transaction stays until nothing of it is to come, neither data nor marker nor publication. Batches that were
 held back are kept in files of carried rows, one for each stretch of offsets, so that no file grows without
-bound and a night rewrites only the stretches that it touches. Versions are those of a state file.
+bound and a run rewrites only the stretches that it touches. Versions are those of a state file.
 """
 
 from dataclasses import dataclass, field
@@ -33,13 +33,15 @@ MAGIC = b"WAIT"
 _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qbii")
 
-WAITING = np.dtype([*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("timed_out", np.int8)])
+HELD_PART = np.dtype(
+    [*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("timed_out", np.int8)]
+)
 """A transaction of the partition; `timed_out` if its batches are held below the published offset."""
 
 
 def _stored_without(*names: str) -> np.dtype[Any]:
-    kept = (name for name in WAITING.names or () if name not in names)
-    return np.dtype([(name, WAITING[name].newbyteorder(">")) for name in kept])
+    kept = (name for name in HELD_PART.names or () if name not in names)
+    return np.dtype([(name, HELD_PART[name].newbyteorder(">")) for name in kept])
 
 
 _STORED = {
@@ -51,12 +53,12 @@ STRETCH: np.dtype[Any] = np.dtype([("number", ">i8"), ("rows", ">i4"), ("digest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Waiting:
-    """One partition; compare by bytes. `transactions` are rows of `WAITING`, `stretches` of `STRETCH`."""
+class HeldState:
+    """One partition; compare by bytes. `transactions` are rows of `HELD_PART`, `stretches` of `STRETCH`."""
 
     published_offset: int = 0
     has_markers: bool = True
-    transactions: Rows = field(default_factory=lambda: np.empty(0, dtype=WAITING))
+    transactions: Rows = field(default_factory=lambda: np.empty(0, dtype=HELD_PART))
     stretches: Rows = field(default_factory=lambda: np.empty(0, dtype=STRETCH))
 
     @property
@@ -69,25 +71,23 @@ class Waiting:
         return int(self.stretches["rows"].sum())
 
 
-def write_waiting(waiting: Waiting) -> bytes:
-    """The file of `waiting`; its transactions by first offset, then marker."""
-    rows = waiting.transactions
+def write_held(held: HeldState) -> bytes:
+    """The file of `held`; its transactions by first offset, then marker."""
+    rows = held.transactions
     ordered = rows[np.lexsort((rows["marker_offset"], rows["first_offset"]))]
     version = version_for(rows)
     stored = np.zeros(len(ordered), dtype=_STORED[version])
     for name in stored.dtype.names or ():
         stored[name] = ordered[name]
-    heading = _HEADING.pack(
-        waiting.published_offset, waiting.has_markers, len(stored), len(waiting.stretches)
-    )
-    return b"".join((_PREAMBLE.pack(MAGIC, version), heading, stored.tobytes(), waiting.stretches.tobytes()))
+    heading = _HEADING.pack(held.published_offset, held.has_markers, len(stored), len(held.stretches))
+    return b"".join((_PREAMBLE.pack(MAGIC, version), heading, stored.tobytes(), held.stretches.tobytes()))
 
 
-def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
-    """What waits according to `data`; `source` names it in messages."""
+def read_held(data: bytes, *, source: str = "<bytes>") -> HeldState:
+    """What `data` says is held; `source` names it in messages."""
     start = _PREAMBLE.size + _HEADING.size
     if len(data) < start:
-        raise BrokenState(f"{source}: {len(data)} bytes do not say what waits")
+        raise BrokenState(f"{source}: {len(data)} bytes are no state of held transactions")
     magic, version = _PREAMBLE.unpack_from(data)
     if magic != MAGIC or version not in _STORED:
         readable = " and ".join(map(str, _STORED))
@@ -99,7 +99,7 @@ def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
         raise BrokenState(
             f"{source}: {len(data)} bytes for {transactions} transactions, {stretches} stretches"
         )
-    return Waiting(
+    return HeldState(
         published_offset=published_offset,
         has_markers=bool(has_markers),
         transactions=_unpacked(np.frombuffer(data, dtype=kind, count=transactions, offset=start)),
@@ -107,20 +107,20 @@ def read_waiting(data: bytes, *, source: str = "<bytes>") -> Waiting:
     )
 
 
-def put_waiting(lake: ObjectStore, waiting: Waiting) -> str:
-    """Keeps `waiting` in the lake; its digest is its name."""
-    return put_content(lake, write_waiting(waiting))
+def put_held(lake: ObjectStore, held: HeldState) -> str:
+    """Keeps `held` in the lake; its digest is its name."""
+    return put_content(lake, write_held(held))
 
 
-def get_waiting(lake: ObjectStore, digest: str) -> Waiting:
-    """What waits under that name; nothing for the empty name."""
+def get_held(lake: ObjectStore, digest: str) -> HeldState:
+    """The state of that name; an empty one for the empty name."""
     if not digest:
-        return Waiting()
-    return read_waiting(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+        return HeldState()
+    return read_held(get_content(lake, digest), source=lake.url_of(state_key(digest)))
 
 
 def _unpacked(stored: Rows) -> Rows:
-    rows = np.zeros(len(stored), dtype=WAITING)
+    rows = np.zeros(len(stored), dtype=HELD_PART)
     for name in stored.dtype.names or ():
         rows[name] = stored[name]
     rows["began_before"] = 1

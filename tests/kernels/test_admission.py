@@ -90,6 +90,18 @@ def test_chunks_of_a_partition_leave_the_same_decisions_and_bytes_as_the_whole(
     assert in_chunks.end_offset == whole.end_offset
 
 
+@given(histories(), ANY_RULES, st.integers(0, 3))
+def test_verdicts_on_a_producer_do_not_depend_on_the_batches_of_others(
+    rows: list[BatchRow], rules: Rules, number: int
+) -> None:
+    producers = sorted({row.header.producer_id for row in rows})
+    own = producers[min(number, len(producers) - 1)] if producers else 0
+    alone = [row for row in rows if row.header.producer_id == own]
+    together = fold(columns_of(rows), ProducerTable(), rules=rules).verdict.tolist()
+    expected = [verdict for verdict, row in zip(together, rows, strict=True) if row.header.producer_id == own]
+    assert fold(columns_of(alone), ProducerTable(), rules=rules).verdict.tolist() == expected
+
+
 @given(starts())
 def test_entries_survive_the_way_into_a_table_and_back(states: ProducerStates) -> None:
     assert states_of(table_of(states)) == states

@@ -4,8 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.resolving.buckets import bucket_count, bucket_of, share_out
-from spark_jobs.resolving.cuts import Extents, Offsets, lower_cuts
+from spark_jobs.coordinator_logs.buckets import bucket_count, bucket_of
+from spark_jobs.packing import share_out
+from spark_jobs.resolving.cuts import Extents, lower_cuts
+from spark_jobs.resolving.parts import Offsets
 
 Part = tuple[int, int, int, int]
 """Transaction, partition, first and last offset."""

@@ -20,7 +20,7 @@ from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.patience import LATE_MS
+from spark_jobs.resolving.transaction_rows import DATA_WAIT_MS
 from tests.protocol.resolving import outcome_of_batches, parts_of, reach_of, resolve_all
 from tests.protocol.txn_cluster import PARTITIONS
 from tests.resolving.night_lake import Batch, NightLake, Resolved, end_of_day
@@ -59,7 +59,7 @@ def _may_be_forgotten(txn: ResolvedTransaction, context: ResolveContext) -> bool
     known = txn.coordinator
     if known is None or not known.state.is_complete:
         return False
-    return context.now - known.last_update_timestamp_ms >= LATE_MS
+    return context.now - known.last_update_timestamp_ms >= DATA_WAIT_MS
 
 
 def _data(partition: TopicPartition, log: Iterable[LogBatch]) -> Iterable[Batch]:

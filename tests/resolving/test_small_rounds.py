@@ -14,7 +14,7 @@ from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV2, Cluster, Producer
 from tests.resolving.night_lake import NightLake, Resolved, end_of_day
 
-ROUNDS = {"gather_parts", "resolve_buckets", "conclude_transactions", "carry_partitions"}
+ROUNDS = {"gather_parts", "resolve_buckets", "conclude_transactions", "close_partitions"}
 COST = (len(PARTITIONS) + 1) * phases.PARTITION_COST
 """Of the night, about: its partitions and the coordinator's."""
 

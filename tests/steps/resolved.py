@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.materialising.summaries import PartitionPlan
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import materialise, publish
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole
 from spark_jobs.storage.parquet_file import put_table

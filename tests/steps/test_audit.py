@@ -17,13 +17,13 @@ from expectations.gate import AuditFailed
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.config.load import load_settings, parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
 from spark_jobs.sample.nights import CONFIG, write_sample
 from spark_jobs.sample.story import NIGHTS
 from spark_jobs.steps import audit, materialise
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.ledger import RunStatus, list_runs

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.config.load import load_settings
+from spark_jobs.context import RunContext
 from spark_jobs.flow import Step
 from spark_jobs.protocol.segment import scan_result
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import index
-from spark_jobs.steps.context import RunContext
 from spark_jobs.steps.stage import open_run
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import object_key

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.config.load import parse_settings
+from spark_jobs.context import RunContext
 from spark_jobs.flow import Step
 from spark_jobs.protocol.batch_builder import build_batch, seal
 from spark_jobs.protocol.record_batch import check_batch, read_header
 from spark_jobs.protocol.records import Record
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import materialise
-from spark_jobs.steps.context import RunContext
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.table_listing import read_listing
 from spark_jobs.tables.publish import OWN_TABLES

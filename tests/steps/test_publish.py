@@ -16,9 +16,9 @@ from pyiceberg.catalog import Catalog
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.steps import materialise, publish
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.ledger import Ledger
 from tests.materialising.truth import DATA, as_truth, in_order, recorded_partitions, truth_of

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
+from spark_jobs.coordinator_logs.consumer_offsets import offsets_table
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import read_marker
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, read_entries
@@ -20,7 +21,6 @@ from spark_jobs.protocol.records import read_records
 from spark_jobs.protocol.segment import scan
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.offset_file import offsets_table
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table

@@ -9,9 +9,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.context import RunContext
 from spark_jobs.flow import Step
 from spark_jobs.rollback import roll_back
-from spark_jobs.steps.context import RunContext
 from spark_jobs.storage.chain import make_final, read_chain
 from spark_jobs.storage.errors import ObjectMissing, OutOfTurn, PublishFailed
 from spark_jobs.storage.iceberg.catalog import open_catalog

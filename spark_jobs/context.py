@@ -1,0 +1,83 @@
+"""What a step is given and what it gives back: a step is a module with `run(context) -> StepResult`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.shuffle import Rows, Shuffled
+from spark_jobs.spark_session import Spark, Summary, Task
+from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.manifest import Manifest
+from spark_jobs.storage.object_store import ObjectStore
+from spark_jobs.storage.run_folder import OutputFile, RunFolder
+from spark_jobs.storage.staged import read_run_manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step wrote: its files, its counts, its share of the state that the next night starts from.
+
+    `messages` are sentences for the run's report: what a person should know though the run went on.
+    """
+
+    outputs: tuple[OutputFile, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    state: str = ""
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """One run as its steps see it: inputs are fixed, `folder` takes outputs, `chain` knows earlier nights.
+
+    `tell` shows a person what is going on; nothing depends on it.
+    """
+
+    settings: Settings
+    folder: RunFolder
+    chain: Chain
+    spark: Spark
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def lake(self) -> ObjectStore:
+        return self.folder.lake
+
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False
+    ) -> list[Summary]:
+        """`function` of every task by Spark's workers, in order, while a person sees how far it is.
+
+        What is too little to hand out is done `here`.
+        """
+        name = function.__name__.replace("_", " ")
+        return self.spark.run_tasks(
+            function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"), here=here
+        )
+
+    def shuffle(
+        self,
+        sides: Sequence[Rows],
+        *,
+        key: str,
+        function: Callable[..., Summary],
+        name: str,
+        in_driver: bool = False,
+    ) -> Shuffled[Summary]:
+        """`Spark.shuffle`, with progress under `name`."""
+
+        def watch(done: int) -> None:
+            self.tell(f"{name}: {done} tasks done")
+
+        return self.spark.shuffle(sides, key=key, function=function, watch=watch, in_driver=in_driver)
+
+    @property
+    def now_ms(self) -> int:
+        """The run's logical time; no step looks at a clock."""
+        return self.folder.inputs.logical_time_ms
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The staged objects, as `stage` fixed them."""
+        return read_run_manifest(self.lake, self.folder.run_id)
