@@ -13,8 +13,8 @@ from spark_jobs.resolving.capture_markers import Marked, MarkerJob, MarkerTask, 
 from spark_jobs.resolving.coordinators import read_timelines
 from spark_jobs.resolving.night import has_markers, resolved_before
 from spark_jobs.resolving.run import Run
+from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.storage.captured_night import CapturedNight, Judge
-from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.markers import MARKER_FILES
@@ -33,7 +33,7 @@ class MarkedCaptures:
 
 
 def mark_all(
-    run: Run, night: Sequence[NightPartition], states: Mapping[TopicPartition, str], judge: Judge
+    run: Run, night: Sequence[RunPartition], states: Mapping[TopicPartition, str], judge: Judge
 ) -> MarkedCaptures:
     """Markers for every partition that is captured without; nothing where no coordinator tells.
 
@@ -61,7 +61,7 @@ def mark_all(
 
 
 def _jobs(
-    run: Run, night: Iterable[NightPartition], states: Mapping[TopicPartition, str]
+    run: Run, night: Iterable[RunPartition], states: Mapping[TopicPartition, str]
 ) -> Iterator[MarkerJob]:
     """Partitions with news: to others a marker can come when they have some, the outcome does not need it."""
     before = resolved_before(run)

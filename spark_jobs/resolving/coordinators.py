@@ -21,10 +21,10 @@ from spark_jobs.resolving.coordinator_fold import (
 )
 from spark_jobs.resolving.coordinator_rows import LogCopy
 from spark_jobs.resolving.run import Run
+from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.storage.folds import folds_before
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
-from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
@@ -63,7 +63,7 @@ class Timelines:
         return tuple(partition for partition, _ in self.folds)
 
 
-def fold_coordinators(run: Run, night: Sequence[NightPartition]) -> FoldedCoordinators:
+def fold_coordinators(run: Run, night: Sequence[RunPartition]) -> FoldedCoordinators:
     """Folds the partitions of the coordinator's log; those without news have a say all the same."""
     jobs = tuple(_jobs(run, night))
     costs = [PARTITION_COST + sum(copy.rows for copy in _copies(night, job.partition)) for job in jobs]
@@ -101,12 +101,12 @@ def read_timelines(folder: RunFolder) -> Timelines:
     )
 
 
-def buckets_of(night: Iterable[NightPartition]) -> int:
+def buckets_of(night: Iterable[RunPartition]) -> int:
     """How many buckets the night's producers are divided into."""
     return bucket_count(sum(each.rows for each in night))
 
 
-def _jobs(run: Run, night: Iterable[NightPartition]) -> Iterator[FoldJob]:
+def _jobs(run: Run, night: Iterable[RunPartition]) -> Iterator[FoldJob]:
     before = {
         partition.partition: digest
         for (kind, partition), digest in folds_before(run.lake, run.chain, run.folder.inputs.state_in).items()
@@ -124,16 +124,16 @@ def _jobs(run: Run, night: Iterable[NightPartition]) -> Iterator[FoldJob]:
         )
 
 
-def _copies(night: Iterable[NightPartition], partition: int) -> tuple[IndexedCopy, ...]:
+def _copies(night: Iterable[RunPartition], partition: int) -> tuple[IndexedCopy, ...]:
     name = TopicPartition(TRANSACTION_STATE, partition)
     return next((each.copies for each in night if each.partition == name), ())
 
 
-def _objects(found: NightPartition) -> tuple[ManifestEntry, ...]:
+def _objects(found: RunPartition) -> tuple[ManifestEntry, ...]:
     return tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
 
 
-def _log_copy(staged: StagedObjects, found: NightPartition, copy: IndexedCopy) -> LogCopy:
+def _log_copy(staged: StagedObjects, found: RunPartition, copy: IndexedCopy) -> LogCopy:
     own = (entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS)
     same = [entry for entry in own if (entry.source, entry.directory) == (copy.source, copy.directory)]
     return LogCopy(

@@ -9,7 +9,7 @@ import numpy as np
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from spark_jobs.flow import Step
-from spark_jobs.protocol.producer_state import NO_OFFSET
+from spark_jobs.protocol.producer_state import NO_OFFSET, AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.cuts import Offsets
 from spark_jobs.resolving.joined_files import Reach
@@ -17,7 +17,7 @@ from spark_jobs.resolving.part_rows import NewestMarker
 from spark_jobs.resolving.run import Run
 from spark_jobs.storage.folds import run_before
 from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.tables.state_origins import ORIGINS
 
@@ -111,7 +111,7 @@ def partitions_of_night(
 
 def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: Settings) -> bool:
     """False for a capture of producers alone, tonight's or the one that waits: no producer sends markers."""
-    captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
+    captured = {entry.source for entry in entries if entry.origin is AppendOrigin.CLIENT}
     if captured:
         return any(settings.source(name).markers for name in captured)
     return bool(entries) or before is None or bool(before["has_markers"])

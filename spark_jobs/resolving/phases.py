@@ -33,7 +33,7 @@ from spark_jobs.resolving.joined_rows import Joined
 from spark_jobs.resolving.night import PartitionNight, ends_of, gaps_between_nights, reach_of
 from spark_jobs.resolving.part_rows import NewestMarker
 from spark_jobs.resolving.run import Run, Summary, Task
-from spark_jobs.storage.copy_times import CopiedPartitions
+from spark_jobs.sources.broker_files import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
 from spark_jobs.tables.folds import FoldKind

@@ -23,10 +23,10 @@ from spark_jobs.resolving.messages import messages
 from spark_jobs.resolving.night import PARTITIONS, PartitionNight, partitions_of_night, resolved_before
 from spark_jobs.resolving.partition_rows import partitions_table
 from spark_jobs.resolving.phases import CarryJobs, Parts, Phases
+from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
+from spark_jobs.sources.partitions import run_partitions
 from spark_jobs.steps.context import RunContext, StepResult
-from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
-from spark_jobs.storage.copy_times import copied_partitions
 from spark_jobs.storage.folds import (
     FoldName,
     check_resolved,
@@ -35,7 +35,6 @@ from spark_jobs.storage.folds import (
     put_folds,
 )
 from spark_jobs.storage.manifest import ManifestEntry
-from spark_jobs.storage.night_partitions import night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
@@ -90,7 +89,7 @@ def _messages(
 
 
 def _phases(context: RunContext) -> Phases:
-    tonight = night_partitions(context.folder, context.manifest, context.settings)
+    tonight = run_partitions(context.folder, context.manifest, context.settings)
     admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
     night = partitions_of_night(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.verdict import VerdictGroup
 from spark_jobs.tables.contract import Column, Contract
 
@@ -13,13 +14,16 @@ GROUP_MEANINGS = {
     VerdictGroup.HELD: "batches that wait",
 }
 
+KIND_OF = {AppendOrigin.CLIENT: "capture", AppendOrigin.REPLICATION: "broker-log"}
+"""The column `kind` by who gave the partition's batches their offsets: the run, or brokers."""
+
 ADMITTED_PARTITIONS = Contract(
     name="admitted_partitions",
     meaning="One row per partition with objects tonight; `rows` is the sum of the five groups of verdicts.",
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
-        Column("kind", pa.string(), "capture or broker-log"),
+        Column("kind", pa.string(), " or ".join(KIND_OF.values())),
         Column("batches", pa.string(), "file with the verdicts, below the folder of the step admit"),
         Column("rows", pa.int64(), "batches of the night, those that waited for it, and given markers"),
         Column("carried", pa.int64(), "batches that came in an earlier night and waited"),
