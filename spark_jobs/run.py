@@ -22,7 +22,7 @@ from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.spark_session import Spark
-from spark_jobs.steps.stage import fetch, fixed_inputs, open_run, stage, staged_counts
+from spark_jobs.steps.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
 from spark_jobs.storage.chain import Chain, make_final, read_chain
 from spark_jobs.storage.errors import LakeBusy, LakeMoved
 from spark_jobs.storage.iceberg.holdings import check_catalog

@@ -34,10 +34,10 @@ from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.leader_epochs import LeaderEpochs
 from spark_jobs.protocol.producer_state import AppendOrigin
-from spark_jobs.storage.broker_checkpoints import read_log_starts
+from spark_jobs.sources.broker_files import read_log_starts
+from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.storage.gap_file import get_gaps, put_gaps
 from spark_jobs.storage.index_rows import is_problem, labels, take, values
-from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state
 

@@ -37,8 +37,8 @@ from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import Candidates, candidates
+from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.storage.folds import has_markers, resolved_before
-from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
@@ -249,7 +249,7 @@ class MarkedCaptures:
 
 
 def mark_all(
-    run: RunContext, night: Sequence[NightPartition], states: Mapping[TopicPartition, str]
+    run: RunContext, night: Sequence[RunPartition], states: Mapping[TopicPartition, str]
 ) -> MarkedCaptures:
     """Markers for every partition that is captured without; nothing where there is no coordinator's log."""
     timelines = read_timelines(run.folder)
@@ -273,7 +273,7 @@ def mark_all(
 
 
 def _jobs(
-    run: RunContext, night: Iterable[NightPartition], states: Mapping[TopicPartition, str]
+    run: RunContext, night: Iterable[RunPartition], states: Mapping[TopicPartition, str]
 ) -> Iterator[MarkerJob]:
     """Partitions with news: to others a marker can come when they have some, the outcome does not need it."""
     before = resolved_before(run.lake, run.chain, run.folder.inputs.state_in)

@@ -27,10 +27,10 @@ from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.errors import MisplacedBatch
 from spark_jobs.protocol.record_batch import CODEC_MASK, MAGIC_V2
+from spark_jobs.sources.inheritance import Reach
 from spark_jobs.storage.gap_file import KnownGap
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.index_rows import chosen, concatenate, is_problem, take, values
-from spark_jobs.storage.inheritance import Reach
 from spark_jobs.storage.log_rows import PLACE_COLUMNS, iter_log
 from spark_jobs.storage.object_store import ObjectStore
 

@@ -5,11 +5,11 @@ from datetime import date
 
 from spark_jobs.admitting.gaps import GapRow
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import SourceKind
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.sources.inheritance import Reach
 from spark_jobs.storage.index_files import IndexedCopy
-from spark_jobs.storage.inheritance import Reach
 from spark_jobs.storage.manifest import ManifestEntry, Truncation
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import Segments
@@ -34,7 +34,7 @@ class PartitionJob:
     """
 
     partition: TopicPartition
-    kind: SourceKind
+    origin: AppendOrigin
     state: str
     copies: tuple[IndexedCopy, ...]
     unused: tuple[IndexedCopy, ...] = ()
@@ -92,7 +92,7 @@ class AdmittedPartition:
     """
 
     partition: TopicPartition
-    kind: SourceKind
+    origin: AppendOrigin
     verdicts: dict[Verdict, int]
     carried: int
     markers: int

@@ -59,7 +59,7 @@ class PartitionNight:
         task = self._files.task
         return AdmittedPartition(
             partition=self._job.partition,
-            kind=self._job.kind,
+            origin=self._job.origin,
             verdicts=self._batches.verdicts,
             carried=self.carried,
             markers=self.markers,

@@ -7,11 +7,11 @@ from spark_jobs.admitting.capture import admit_capture
 from spark_jobs.admitting.job import AdmitSummary, AdmitTask
 from spark_jobs.admitting.partition import TaskFiles
 from spark_jobs.admitting.shared_file import SharedFile
-from spark_jobs.config.sources import SourceKind
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.storage.state_file import settle_states
 from spark_jobs.tables.admit import PARTITION_TRANSACTIONS
 
-ADMIT = {SourceKind.CAPTURE: admit_capture, SourceKind.BROKER_LOG: admit_broker_log}
+ADMIT = {AppendOrigin.CLIENT: admit_capture, AppendOrigin.REPLICATION: admit_broker_log}
 
 
 def admit_partitions(task: AdmitTask) -> AdmitSummary:
@@ -21,7 +21,7 @@ def admit_partitions(task: AdmitTask) -> AdmitSummary:
             SharedFile(task.lake, PARTITION_TRANSACTIONS, PARTITION_TRANSACTIONS.file_of(task=task.number))
         )
         files = TaskFiles(task=task, transactions=transactions)
-        partitions = tuple(ADMIT[job.kind](job, files) for job in task.jobs)
+        partitions = tuple(ADMIT[job.origin](job, files) for job in task.jobs)
         settle_states(task.lake, (each.state for each in partitions))
         outputs = transactions.finish(task.folder)
     return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)

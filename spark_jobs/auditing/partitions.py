@@ -10,20 +10,21 @@ import pyarrow as pa
 from spark_jobs.auditing.accepted_sequences import NEVER
 from spark_jobs.auditing.inputs import PartitionInputs, StateDigests
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
+from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.index_files import read_index_files
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest
-from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.states import STATE_STEPS, read_states, states_before
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
 from spark_jobs.tables.materialise import QuarantineKind
 from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
@@ -114,7 +115,7 @@ def _inputs(
         cleaned_offset=admitted.get("cleaned_offset", 0),
         is_compacted=has_holes_by_design(partition.topic, settings),
         forgotten_before=_forgotten_before(folder, settings)
-        if admitted.get("kind") == SourceKind.BROKER_LOG
+        if admitted.get("kind") == KIND_OF[AppendOrigin.REPLICATION]
         else NEVER,
         unreadable_records=left_out[QuarantineKind.CORRUPT],
         unfit_records=left_out[QuarantineKind.UNFIT],

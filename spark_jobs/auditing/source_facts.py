@@ -8,8 +8,8 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.protocol.topic_partition import TopicPartition, log_number, topic_of
+from spark_jobs.sources.taken import is_updated_in_place
 from spark_jobs.storage.manifest import SEGMENT_ROLES, BareSource, Manifest, ManifestEntry
-from spark_jobs.storage.night import takes_whole
 from spark_jobs.tables.audit import SOURCE_FACTS
 
 MOST_NAMED = 5
@@ -53,7 +53,7 @@ def _vanished(source: Source, before: Manifest | None, there: set[TopicPartition
 
     The log of a topic that was deleted and created anew may go: where a newer log is, it is no loss.
     """
-    if before is None or not takes_whole(source):
+    if before is None or not is_updated_in_place(source):
         return set()
     own = (entry for entry in before.entries if entry.source == source.name)
     newest: dict[str, int] = {}

@@ -7,10 +7,8 @@ from datetime import date
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.fetch import Fetched
+from spark_jobs.sources.taken import Fetched, Taken, as_manifest, entry_of, is_updated_in_place, new_content
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
-from spark_jobs.storage.night import as_manifest, entry_of, new_content, takes_whole
-from spark_jobs.storage.taken import Taken
 
 
 def assemble(
@@ -30,7 +28,7 @@ def assemble(
 
 def _seen(settings: Settings, entry: ManifestEntry, taken: Taken) -> ManifestEntry:
     place = (entry.source, entry.path, entry.sha256)
-    is_whole = takes_whole(settings.source(entry.source))
+    is_whole = is_updated_in_place(settings.source(entry.source))
     return replace(entry, seen=taken.has(*place), rewritten=not is_whole and taken.has_other(*place))
 
 

@@ -8,13 +8,11 @@ from datetime import date
 from spark_jobs.backfilling.inputs import DayInputs, Where, own_entries
 from spark_jobs.backfilling.outlook import Reason, Why, reason
 from spark_jobs.config.settings import Settings
+from spark_jobs.sources.registry import reader_of
+from spark_jobs.sources.source import Placed
+from spark_jobs.sources.taken import Fetched, Taken, entry_of, new_content
 from spark_jobs.storage.errors import StorageError
-from spark_jobs.storage.fetch import Fetched
 from spark_jobs.storage.manifest import Manifest, ManifestEntry
-from spark_jobs.storage.night import entry_of, new_content
-from spark_jobs.storage.placement import Placed
-from spark_jobs.storage.stores import open_source
-from spark_jobs.storage.taken import Taken
 
 
 @dataclass(slots=True)
@@ -60,7 +58,7 @@ def _read(settings: Settings, placed: Placed) -> str:
     """Touched, and of the size that it had: only its bytes tell whether it has changed."""
     total = hashlib.sha256()
     try:
-        for piece in open_source(settings, placed.source).chunks(placed.path, version=placed.stat.version):
+        for piece in reader_of(placed.source).open(settings).chunks(placed.path, version=placed.stat.version):
             total.update(piece)
     except StorageError as error:
         if error.transient:

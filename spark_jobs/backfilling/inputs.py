@@ -14,16 +14,16 @@ from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
+from spark_jobs.sources.listing import Listing
+from spark_jobs.sources.source import Placed
+from spark_jobs.sources.taken import Taken, is_updated_in_place, not_taken
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
-from spark_jobs.storage.night import Night, not_taken, takes_whole
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import FOLDER
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.storage.taken import Taken
 from spark_jobs.tables.admit import GAPS, GapStatus
 
 Where = tuple[str, str]
@@ -67,20 +67,20 @@ def day_inputs(
     request: BackfillRequest,
     standing: Manifest,
     taken: Taken,
-    night: Night | None,
+    listing: Listing | None,
     *,
     late: Iterable[ManifestEntry] = (),
 ) -> DayInputs:
     """The inputs of a day; `standing` is what its run had, `taken` what runs of earlier dates have now.
 
-    `night` is what its sources have, None where only the night's own objects count. `late` objects of later
+    `listing` is what its sources have, None where only the run's own objects count. `late` objects of later
     runs fill gaps that the day's run went past.
     """
     own = tuple(entry for entry in own_entries(standing) if not _is_gone(settings, entry, taken))
-    if night is None:
+    if listing is None:
         return DayInputs(kept=own, problems=standing.problems)
     known = {_where(entry) for entry in own_entries(standing)}
-    found = tuple(each for each in night.placed if _is_asked_for(request, each, known))
+    found = tuple(each for each in listing.placed if _is_asked_for(request, each, known))
     missed = _missed(settings, request, own, found)
     kept = (*(entry for entry in own if not _is_listed(settings, request, entry)), *missed)
     filling = [entry for entry in late if request.takes(entry.source, entry.topic)]
@@ -88,7 +88,7 @@ def day_inputs(
     return DayInputs(
         kept=(*(entry for entry in kept if _where(entry) not in replaced), *filling),
         listed=not_taken(found, taken),
-        problems=_problems(request, standing, night.problems, found),
+        problems=_problems(request, standing, listing.problems, found),
         missed=missed,
     )
 
@@ -96,7 +96,7 @@ def day_inputs(
 def _is_gone(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
     """Whether an earlier night has the object now."""
     is_taken = taken.has(entry.source, entry.path, entry.sha256)
-    return is_taken and not takes_whole(_source(settings, entry))
+    return is_taken and not is_updated_in_place(_source(settings, entry))
 
 
 def _source(settings: Settings, entry: ManifestEntry) -> Source:
@@ -115,14 +115,14 @@ def _where(entry: ManifestEntry) -> Where:
 
 def _is_asked_for(request: BackfillRequest, placed: Placed, known: set[Where]) -> bool:
     source = placed.source
-    if takes_whole(source) or not request.takes(source.name, placed.topic):
+    if is_updated_in_place(source) or not request.takes(source.name, placed.topic):
         return False
     return source.dates is not None or (source.name, placed.path) in known
 
 
 def _is_listed(settings: Settings, request: BackfillRequest, entry: ManifestEntry) -> bool:
     """Whether what the source has now counts for the object, rather than what its night had."""
-    return request.takes(entry.source, entry.topic) and not takes_whole(_source(settings, entry))
+    return request.takes(entry.source, entry.topic) and not is_updated_in_place(_source(settings, entry))
 
 
 def _missed(

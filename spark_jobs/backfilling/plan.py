@@ -16,12 +16,12 @@ from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan, Reason, Why, r
 from spark_jobs.backfilling.replays import replays_of_day
 from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 from spark_jobs.config.settings import Settings
+from spark_jobs.sources.listing import Listing, list_sources
+from spark_jobs.sources.taken import Taken
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest
-from spark_jobs.storage.night import Night, list_night
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import read_run_manifest
-from spark_jobs.storage.taken import Taken
 
 READERS = 8
 MOST_NEW_DAYS = 366
@@ -61,16 +61,16 @@ class Planner:
         asked = (self._request.first + timedelta(days=number) for number in range(count))
         return sorted({*self._chain.current, *asked})
 
-    def _list(self) -> Night | None:
+    def _list(self) -> Listing | None:
         asked = [day for day in self._days() if self._is_listed(day)]
-        return list_night(self._settings, asked[-1], first=asked[0]) if asked else None
+        return list_sources(self._settings, asked[-1], first=asked[0]) if asked else None
 
     def _is_listed(self, day: date) -> bool:
         return self._request.covers(day) and day > self._after
 
-    def _day(self, day: date, night: Night | None) -> DayPlan:
+    def _day(self, day: date, listing: Listing | None) -> DayPlan:
         standing = self._manifests.get(day, Manifest(day=day))
-        seen = night.of(day) if night is not None and self._is_listed(day) else None
+        seen = listing.of(day) if listing is not None and self._is_listed(day) else None
         late = late_entries(self._lake, self._chain, day) if seen is not None else ()
         inputs = day_inputs(self._settings, self._request, standing, self._taken, seen, late=late)
         now = entries_now(self._settings, inputs, self._known, self._taken)

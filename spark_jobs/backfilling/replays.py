@@ -1,11 +1,11 @@
 """Which decisions to replay count for a day of a backfill."""
 
 from spark_jobs.backfilling.request import BackfillRequest
+from spark_jobs.sources.taken import Taken
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest, Replay
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.replays import due_replays
-from spark_jobs.storage.taken import Taken
 
 
 def replays_of_day(
@@ -18,6 +18,6 @@ def replays_of_day(
         return ()
     return tuple(
         replay
-        for replay in due_replays(lake, chain, taken, standing.day)
+        for replay in due_replays(lake, chain, taken.decisions, standing.day)
         if replay.decision in had or (asked and request.takes(replay.source, replay.topic))
     )

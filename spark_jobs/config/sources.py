@@ -11,7 +11,6 @@ from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 """The coordinators' logs: staged with every source that has them, whatever its topic filter says."""
-CAPTURE_ONLY = ("markers", "on_gap")
 
 
 class SourceKind(StrEnum):
@@ -19,6 +18,14 @@ class SourceKind(StrEnum):
 
     CAPTURE = "capture"
     BROKER_LOG = "broker-log"
+
+
+ONLY_FOR = {
+    "markers": (SourceKind.CAPTURE, "a broker's log is already decided"),
+    "on_gap": (SourceKind.CAPTURE, "a broker's log is already decided"),
+    "seed": (SourceKind.BROKER_LOG, "a broker's log knows its producers"),
+}
+"""Settings of one kind of source, and why no other kind has them."""
 
 
 class OnGap(StrEnum):
@@ -64,11 +71,9 @@ class Source(Frozen):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        wrong = [key for key in CAPTURE_ONLY if key in self.model_fields_set]
-        if self.kind is SourceKind.BROKER_LOG and wrong:
-            raise refuse(f"'{wrong[0]}' only where kind is capture: a broker's log is already decided")
-        if self.kind is SourceKind.CAPTURE and "seed" in self.model_fields_set:
-            raise refuse("'seed' only where kind is broker-log: a broker's log knows its producers")
+        for name, (kind, why) in ONLY_FOR.items():
+            if name in self.model_fields_set and self.kind is not kind:
+                raise refuse(f"'{name}' only where kind is {kind}: {why}")
         if self.lookback_days is not None and self.dates is None:
             raise refuse("'lookback_days' only together with 'dates'")
         return self

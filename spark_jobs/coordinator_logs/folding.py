@@ -22,10 +22,10 @@ from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
 from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.storage.folds import folds_before
 from spark_jobs.storage.index_files import IndexedCopy
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry, ObjectRole
-from spark_jobs.storage.night_partitions import NightPartition
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
@@ -64,7 +64,7 @@ class Timelines:
         return tuple(partition for partition, _ in self.folds)
 
 
-def fold_coordinators(run: RunContext, partitions: Sequence[NightPartition]) -> FoldedCoordinators:
+def fold_coordinators(run: RunContext, partitions: Sequence[RunPartition]) -> FoldedCoordinators:
     """Folds the partitions of the coordinator's log; those without news have a say all the same."""
     jobs = tuple(_jobs(run, partitions))
     costs = [PARTITION_COST + sum(copy.rows for copy in _copies(partitions, job.partition)) for job in jobs]
@@ -102,12 +102,12 @@ def read_timelines(folder: RunFolder) -> Timelines:
     )
 
 
-def buckets_of(partitions: Iterable[NightPartition]) -> int:
+def buckets_of(partitions: Iterable[RunPartition]) -> int:
     """How many buckets the run's producers are divided into."""
     return bucket_count(sum(each.rows for each in partitions))
 
 
-def _jobs(run: RunContext, partitions: Iterable[NightPartition]) -> Iterator[FoldJob]:
+def _jobs(run: RunContext, partitions: Iterable[RunPartition]) -> Iterator[FoldJob]:
     before = {
         partition.partition: digest
         for (kind, partition), digest in folds_before(run.lake, run.chain, run.folder.inputs.state_in).items()
@@ -127,16 +127,16 @@ def _jobs(run: RunContext, partitions: Iterable[NightPartition]) -> Iterator[Fol
         )
 
 
-def _copies(partitions: Iterable[NightPartition], partition: int) -> tuple[IndexedCopy, ...]:
+def _copies(partitions: Iterable[RunPartition], partition: int) -> tuple[IndexedCopy, ...]:
     name = TopicPartition(TRANSACTION_STATE, partition)
     return next((each.copies for each in partitions if each.partition == name), ())
 
 
-def _objects(found: NightPartition) -> tuple[ManifestEntry, ...]:
+def _objects(found: RunPartition) -> tuple[ManifestEntry, ...]:
     return tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
 
 
-def _log_copy(staged: StagedObjects, found: NightPartition, copy: IndexedCopy) -> LogCopy:
+def _log_copy(staged: StagedObjects, found: RunPartition, copy: IndexedCopy) -> LogCopy:
     own = (entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS)
     same = [entry for entry in own if (entry.source, entry.directory) == (copy.source, copy.directory)]
     return LogCopy(

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.indexing.piece import Bin, Copy, Piece
 from spark_jobs.packing import pack, spread
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.staged import StagedObjects
 
 OBJECT_COST = 64 * 2**10
@@ -56,7 +57,7 @@ def group_by_copy(entries: Iterable[ManifestEntry]) -> dict[Copy, list[ManifestE
 
 def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
     partition = TopicPartition(entry.topic, entry.partition)
-    if entry.role is ObjectRole.CAPTURE:
+    if entry.origin is AppendOrigin.CLIENT:
         return partition, "", ""
     return partition, entry.source, entry.copy_directory
 
@@ -80,7 +81,7 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
             start=start,
             stop=min(start + length, entry.size),
             boundary=first if start == first else None,
-            counts_keys=is_compacted and entry.role is ObjectRole.CAPTURE,
+            counts_keys=is_compacted and entry.origin is AppendOrigin.CLIENT,
             first=first,
         )
 

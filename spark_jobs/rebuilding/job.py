@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import SourceKind
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.carried_rows import CarriedObject
 from spark_jobs.storage.index_files import IndexedCopy
@@ -25,7 +25,7 @@ class RebuildJob:
     """
 
     partition: TopicPartition
-    kind: SourceKind
+    origin: AppendOrigin
     state: str = ""
     run_id: str = ""
     has_news: bool = True

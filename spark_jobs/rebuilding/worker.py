@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from spark_jobs.config.settings import OnMissing
-from spark_jobs.config.sources import SourceKind
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.checkpoint import EpochEntry
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.rebuilding.job import Provenance, RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.seed import state_from_seed
 from spark_jobs.rebuilding.snapshots import (
@@ -18,11 +18,11 @@ from spark_jobs.rebuilding.snapshots import (
     open_before,
     open_transactions_of,
 )
-from spark_jobs.storage.broker_checkpoints import LogStarts, read_log_starts
+from spark_jobs.sources.broker_files import LogStarts, read_log_starts
+from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.gap_file import get_gaps
-from spark_jobs.storage.night_partitions import has_holes_by_design
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state, put_state
 from spark_jobs.tables.rebuild import StateOrigin
@@ -59,7 +59,7 @@ def _find(
 ) -> tuple[PartitionState, Provenance]:
     if before is not None:
         return _from_chain(job, task, before)
-    if job.kind is SourceKind.BROKER_LOG:
+    if job.origin is AppendOrigin.REPLICATION:
         return _from_first_snapshot(job, task, begin=_missing_from(job, task))
     if job.seeds:
         return state_from_seed(job, task)
@@ -84,7 +84,7 @@ def _with_topic_id(state: PartitionState, job: RebuildJob) -> PartitionState:
 
 def _with_remark(provenance: Provenance, state: PartitionState, job: RebuildJob) -> Provenance:
     """A copy that does not say its topic id is taken for the known one, and that is reported."""
-    is_said = job.topic_id or not state.topic_id or job.kind is SourceKind.CAPTURE
+    is_said = job.topic_id or not state.topic_id or job.origin is AppendOrigin.CLIENT
     if is_said or provenance.message is not None:
         return provenance
     message = f"no readable partition.metadata; taken for topic id {state.topic_id} of earlier runs"
@@ -95,7 +95,7 @@ def _from_chain(
     job: RebuildJob, task: RebuildTask, before: PartitionState
 ) -> tuple[PartitionState, Provenance]:
     """What the last night left; if the log begins only after it, a snapshot there knows more."""
-    if job.kind is SourceKind.CAPTURE:
+    if job.origin is AppendOrigin.CLIENT:
         return before, Provenance(origin=StateOrigin.CHAIN)
     state = before
     if get_gaps(task.lake, before.gaps).open:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import SourceKind
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.record_batch import MAGIC_V2
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.replaying.origins import Origins, TakenBatch
 from spark_jobs.replaying.quarantine import Place, Row, place_of
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.storage.replays import ReplayWay
 from spark_jobs.tables.materialise import QuarantineKind
 
@@ -79,7 +80,7 @@ def _refusal(settings: Settings, origins: Origins, row: Row, batch: TakenBatch |
     if batch is not None:
         is_old = batch.row["magic"][0] < MAGIC_V2
         return UNCOUNTED if is_old and row["kind"] == QuarantineKind.CORRUPT else ""
-    if source.kind is SourceKind.BROKER_LOG:
+    if reader_of(source).origin is AppendOrigin.REPLICATION:
         return DECIDED
     is_gone = row["bytes"] is None and origins.object_at(row["source"], row["path"]) is None
     return GONE if is_gone else ""

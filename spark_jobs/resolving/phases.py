@@ -31,8 +31,8 @@ from spark_jobs.resolving.join import JoinTask, RunFacts, resolve_buckets
 from spark_jobs.resolving.partitions import NewestMarker, RunPartition, ends_of, gaps_between_runs, reach_of
 from spark_jobs.resolving.parts import Numbers, Offsets
 from spark_jobs.resolving.transaction_rows import Joined
+from spark_jobs.sources.broker_files import CopiedPartitions
 from spark_jobs.spark_session import Summary, Task
-from spark_jobs.storage.copy_times import CopiedPartitions
 from spark_jobs.storage.folds import FoldName, Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
 from spark_jobs.tables.states import FoldKind

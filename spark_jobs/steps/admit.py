@@ -17,18 +17,18 @@ from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
-from spark_jobs.storage.broker_checkpoints import read_checkpoints
+from spark_jobs.sources.broker_files import read_checkpoints
+from spark_jobs.sources.inheritance import put_reaches
+from spark_jobs.sources.partitions import RunPartition, run_partitions
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
-from spark_jobs.storage.inheritance import put_reaches
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.log_segments import base_offset_of, first_segments
 from spark_jobs.storage.manifest import BATCH_ROLES, SEGMENT_ROLES, ManifestEntry, ObjectRole
-from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.planned_segments import put_segments
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states, states_before
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
 from spark_jobs.tables.rebuild import MARKER_FILES
 from spark_jobs.tables.states import CARRIED_OBJECTS
 
@@ -44,7 +44,7 @@ class CountsDoNotAddUp(OnceoverError):
 
 def run(context: RunContext) -> StepResult:
     """Admit every partition that has objects tonight; the others keep their state."""
-    partitions = night_partitions(context.folder, context.manifest, context.settings)
+    partitions = run_partitions(context.folder, context.manifest, context.settings)
     states = read_states(context.lake, context.folder.run_id, Step.REBUILD)
     tasks = _tasks(context, partitions, states)
     # The largest first, so that no worker is left with one of them while the others have nothing to do.
@@ -75,7 +75,7 @@ def run(context: RunContext) -> StepResult:
     )
 
 
-def check_conservation(partitions: Sequence[NightPartition], admitted: Sequence[AdmittedPartition]) -> None:
+def check_conservation(partitions: Sequence[RunPartition], admitted: Sequence[AdmittedPartition]) -> None:
     """Every indexed batch, and every one that waited, has exactly one verdict."""
     rows = {each.partition: each.rows for each in partitions}
     for each in admitted:
@@ -87,7 +87,7 @@ def check_conservation(partitions: Sequence[NightPartition], admitted: Sequence[
 
 
 def _tasks(
-    context: RunContext, partitions: Sequence[NightPartition], states: dict[TopicPartition, str]
+    context: RunContext, partitions: Sequence[RunPartition], states: dict[TopicPartition, str]
 ) -> list[AdmitTask]:
     carried, markers = _carried_entries(context), _marker_files(context)
     old = {TopicPartition(each.topic, each.partition): each for each in context.manifest.truncations}
@@ -123,12 +123,12 @@ def _cost(job: PartitionJob) -> int:
     return job.cost
 
 
-def _job(found: NightPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
+def _job(found: RunPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
     batches = tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
     segments = [entry for entry in found.entries if entry.role in SEGMENT_ROLES]
     return PartitionJob(
         partition=found.partition,
-        kind=found.kind,
+        origin=found.origin,
         state=state,
         copies=found.copies,
         unused=found.others,
@@ -180,7 +180,7 @@ def _partition_row(each: AdmittedPartition, summary: AdmitSummary) -> dict[str, 
     return {
         "topic": each.partition.topic,
         "partition": each.partition.partition,
-        "kind": each.kind.value,
+        "kind": KIND_OF[each.origin],
         "batches": each.batches,
         "rows": each.rows,
         "carried": each.carried,

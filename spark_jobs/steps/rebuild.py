@@ -6,19 +6,19 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from spark_jobs.admitting.capture_markers import mark_all
-from spark_jobs.config.sources import SourceKind
 from spark_jobs.context import RunContext, StepResult
 from spark_jobs.coordinator_logs.folding import fold_coordinators
 from spark_jobs.flow import Step
 from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition, topic_of
 from spark_jobs.rebuilding.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.rebuilding.snapshots import offset_of
 from spark_jobs.rebuilding.worker import rebuild_partitions
-from spark_jobs.storage.broker_checkpoints import OffsetsByDirectory, read_by_directory
+from spark_jobs.sources.broker_files import OffsetsByDirectory, read_by_directory
+from spark_jobs.sources.partitions import RunPartition, run_partitions
 from spark_jobs.storage.log_segments import first_segments
 from spark_jobs.storage.manifest import SEGMENT_ROLES, ObjectRole
-from spark_jobs.storage.night_partitions import NightPartition, night_partitions
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
@@ -36,7 +36,7 @@ MOST_NAMES = 5
 def run(context: RunContext) -> StepResult:
     """State files for all partitions with objects tonight; the others keep theirs."""
     run_id, before = states_before(context.lake, context.chain, context.folder.inputs.state_in)
-    night = night_partitions(context.folder, context.manifest, context.settings)
+    night = run_partitions(context.folder, context.manifest, context.settings)
     rebuilt = _rebuild_all(context, night, run_id, before)
     states = before | {each.partition: each.state for each in rebuilt}
     coordinators = fold_coordinators(context, night)
@@ -67,7 +67,7 @@ def run(context: RunContext) -> StepResult:
 
 
 def _rebuild_all(
-    context: RunContext, night: Sequence[NightPartition], run_id: str, before: dict[TopicPartition, str]
+    context: RunContext, night: Sequence[RunPartition], run_id: str, before: dict[TopicPartition, str]
 ) -> tuple[Rebuilt, ...]:
     # Where a checkpoint cannot be read, a broker takes the first segment's base, and so do we.
     log_starts = read_by_directory(
@@ -92,7 +92,7 @@ def _rebuild_all(
 
 def _job(
     context: RunContext,
-    found: NightPartition,
+    found: RunPartition,
     run_id: str,
     before: dict[TopicPartition, str],
     log_starts: OffsetsByDirectory,
@@ -105,11 +105,11 @@ def _job(
     ]
     return RebuildJob(
         partition=found.partition,
-        kind=found.kind,
+        origin=found.origin,
         state=before.get(found.partition, ""),
         run_id=run_id,
         has_news=not all(entry.seen for entry in found.entries),
-        first_offset=min(segments, default=0) if found.kind is SourceKind.BROKER_LOG else 0,
+        first_offset=min(segments, default=0) if found.origin is AppendOrigin.REPLICATION else 0,
         log_start_offset=max(starts, default=0),
         seeds=tuple(copy for copy in found.others if context.settings.source(copy.source).seed),
         snapshots=tuple(entry for entry in found.entries if entry.role is ObjectRole.SNAPSHOT),

@@ -23,9 +23,9 @@ from spark_jobs.resolving.messages import messages
 from spark_jobs.resolving.partitions import RunPartition, partitions_of_run, partitions_table
 from spark_jobs.resolving.parts import Numbers
 from spark_jobs.resolving.phases import CloseJobs, Parts, Phases
-from spark_jobs.storage.broker_checkpoints import read_checkpoints
+from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
+from spark_jobs.sources.partitions import run_partitions
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
-from spark_jobs.storage.copy_times import copied_partitions
 from spark_jobs.storage.folds import (
     PARTITIONS,
     FoldName,
@@ -36,7 +36,6 @@ from spark_jobs.storage.folds import (
     resolved_before,
 )
 from spark_jobs.storage.manifest import ManifestEntry
-from spark_jobs.storage.night_partitions import night_partitions
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
@@ -91,7 +90,7 @@ def _messages(
 
 
 def _phases(context: RunContext) -> Phases:
-    found_now = night_partitions(context.folder, context.manifest, context.settings)
+    found_now = run_partitions(context.folder, context.manifest, context.settings)
     admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
     partitions = partitions_of_run(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.storage.damage import sealed, understood, unsealed
 from spark_jobs.storage.errors import BrokenRun
 
@@ -42,7 +43,7 @@ class ObjectRole(StrEnum):
     LOG_DIRECTORY = "log_directory"
     """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
     COPY_TIMES = "copy_times"
-    """Says when what is in its directory was copied (`storage.copy_times`): it has no topic."""
+    """Says when what is in its directory was copied (`sources.broker_files`): it has no topic."""
 
 
 SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
@@ -104,6 +105,11 @@ class ManifestEntry:
     def name(self) -> str:
         """The object's own name, the last part of its path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def origin(self) -> AppendOrigin:
+        """Who gave the object's batches their offsets: brokers, or nobody yet if clients sent them."""
+        return AppendOrigin.CLIENT if self.role is ObjectRole.CAPTURE else AppendOrigin.REPLICATION
 
     @property
     def directory(self) -> str:

@@ -5,7 +5,7 @@ only as long as that run speaks for its date: a run in its place has judged ever
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, replace
 from datetime import date
 from enum import StrEnum
@@ -17,7 +17,6 @@ from spark_jobs.storage.damage import understood
 from spark_jobs.storage.layout import REPLAYS, replay_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole, Replay, read_replay
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.taken import Taken
 
 ID_DIGITS = 16
 FOLDER = "replay"
@@ -80,9 +79,9 @@ def stands(replay: Replay, chain: Chain) -> bool:
     return entry is not None and entry.run_id == replay.origin
 
 
-def due_replays(lake: ObjectStore, chain: Chain, taken: Taken, day: date) -> tuple[Replay, ...]:
-    """What a run of `day` has to take up: decided, of an earlier date, and taken by no run before."""
-    found = read_decisions(lake, without=taken.decisions)
+def due_replays(lake: ObjectStore, chain: Chain, taken: Collection[str], day: date) -> tuple[Replay, ...]:
+    """What a run of `day` has to take up: decided, of an earlier date, and not among the `taken` ones."""
+    found = read_decisions(lake, without=taken)
     due = (each for each in found if origin_day(each) < day and stands(each, chain))
     return tuple(sorted(due, key=_in_order))
 

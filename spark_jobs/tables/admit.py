@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.verdict import VerdictGroup
 from spark_jobs.tables.contract import Column, Contract, with_labels
 from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
@@ -64,6 +65,9 @@ GROUP_MEANINGS = {
     VerdictGroup.HELD: "batches that wait",
 }
 
+KIND_OF = {AppendOrigin.CLIENT: "capture", AppendOrigin.REPLICATION: "broker-log"}
+"""The column `kind` by what assigned the offsets of the partition: the run, or brokers."""
+
 ADMITTED_PARTITIONS = Contract(
     name="admitted_partitions",
     file="partitions.parquet",
@@ -71,7 +75,7 @@ ADMITTED_PARTITIONS = Contract(
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
-        Column("kind", pa.string(), "capture or broker-log"),
+        Column("kind", pa.string(), " or ".join(KIND_OF.values())),
         Column("batches", pa.string(), "file with the verdicts, below the folder of the step admit"),
         Column("rows", pa.int64(), "batches of the night, those that waited for it, and given markers"),
         Column("carried", pa.int64(), "batches that came in an earlier night and waited"),

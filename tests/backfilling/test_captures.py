@@ -13,9 +13,9 @@ from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.relocate import relocate
 from spark_jobs.run import run_night
+from spark_jobs.steps.stage.truncations import truncations
 from spark_jobs.storage.chain import take_back
 from spark_jobs.storage.ledger import RunStatus, list_runs
-from spark_jobs.storage.truncations import truncations
 from tests.backfilling.lakes import (
     QUIET,
     backfill,

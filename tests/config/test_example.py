@@ -19,7 +19,7 @@ from spark_jobs.config.settings import (
     SparkSettings,
     TopicSettings,
 )
-from spark_jobs.steps.stage import stage
+from spark_jobs.steps.stage.step import stage
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import ObjectRole
 from spark_jobs.storage.stores import open_lake

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from spark_jobs.config.load import parse_settings
-from spark_jobs.steps.stage import stage
+from spark_jobs.steps.stage.step import stage
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.manifest import SetAside
 from spark_jobs.storage.stores import open_lake, open_store

@@ -9,7 +9,7 @@ from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.steps.stage import open_run, stage
+from spark_jobs.steps.stage.step import open_run, stage
 from spark_jobs.storage.chain import make_final, read_chain
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.manifest import Manifest

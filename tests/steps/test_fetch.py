@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.run import fetch_source
+from spark_jobs.sources.source import Placed
+from spark_jobs.steps.stage.fetch import Fetcher
 from spark_jobs.storage.errors import OutOfTurn
-from spark_jobs.storage.fetch import Fetcher
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.placement import Placed
 from tests.indexing.objects import plain_object
 from tests.steps.nights import Place, day, place_at
 

@@ -13,7 +13,7 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.segment import scan_result
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import index
-from spark_jobs.steps.stage import open_run
+from spark_jobs.steps.stage.step import open_run
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.parquet_file import iter_rows, read_table

@@ -12,8 +12,8 @@ from spark_jobs.expiring.objects import objects_of
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.rollback import roll_back
+from spark_jobs.sources.inheritance import SegmentHistory
 from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.inheritance import SegmentHistory
 from spark_jobs.storage.manifest import Manifest, ManifestEntry
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_source

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.flow import Step
-from spark_jobs.steps.stage import fixed_inputs, open_run
+from spark_jobs.sources.listing import Drift
+from spark_jobs.steps.stage.step import fixed_inputs, open_run
 from spark_jobs.storage.chain import read_chain, take_back
 from spark_jobs.storage.errors import ObjectChanged, OutOfTurn
 from spark_jobs.storage.manifest import ObjectRole
-from spark_jobs.storage.night import Drift
 from spark_jobs.storage.run_folder import EMPTY_STATE
 from spark_jobs.storage.staged import StagedObjects, read_run_manifest
 from tests.steps.nights import BROKER_LOG, CAPTURE, UNDATED, Place, day, paths, place_at

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.steps import stage as stage_module
-from spark_jobs.storage import night as night_module
+from spark_jobs.sources import source as source_module
+from spark_jobs.steps.stage.notes import Notes
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.manifest import SetAside
-from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.staged import StagedObjects
 from tests.steps.nights import CAPTURE, DisturbedStore, Place, day, paths, place_at
 
@@ -36,8 +35,7 @@ def disturb(night: Place, monkeypatch: pytest.MonkeyPatch) -> Disturb:
 
     def install(before_read: Callable[[Path], None]) -> DisturbedStore:
         store = DisturbedStore(night.settings.sources[0].root, before_read)
-        for module in (stage_module, night_module):
-            monkeypatch.setattr(module, "open_source", lambda settings, source: store)
+        monkeypatch.setattr(source_module, "open_source", lambda settings, source: store)
         return store
 
     return install
@@ -154,7 +152,7 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
     undisturbed.stage(1)
     code = (
         "import os, signal, sys; from pathlib import Path;"
-        "from spark_jobs.storage.fetch import Fetcher; from tests.steps.nights import place_at;"
+        "from spark_jobs.steps.stage.fetch import Fetcher; from tests.steps.nights import place_at;"
         "left = iter(range(int(sys.argv[2]))); whole = Fetcher.fetch\n"
         "def fetch(self, placed, origin, prefix_size=0):\n"
         "    if next(left, None) is None: os.kill(os.getpid(), signal.SIGKILL)\n"

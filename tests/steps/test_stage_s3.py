@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.steps.stage import open_run, stage
+from spark_jobs.steps.stage.step import open_run, stage
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.errors import StoreUnavailable
 from spark_jobs.storage.manifest import Manifest, SetAside

@@ -11,6 +11,7 @@ import pytest
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import Step
+from spark_jobs.steps.stage.notes import NOTES, Notes
 from spark_jobs.storage.chain import make_final, read_chain
 from spark_jobs.storage.errors import Damaged
 from spark_jobs.storage.file_store import FileStore
@@ -18,7 +19,6 @@ from spark_jobs.storage.layout import chain_key, ledger_key, lock_key, staging_k
 from spark_jobs.storage.ledger import Ledger, list_runs
 from spark_jobs.storage.lock import Holder, current_holder
 from spark_jobs.storage.manifest import Manifest, read_manifest
-from spark_jobs.storage.notes import NOTES, Notes
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.process import this_process
 from spark_jobs.storage.run_folder import DONE, EMPTY_STATE, RunFolder, RunInputs, read_inputs

@@ -1,4 +1,4 @@
-from spark_jobs.storage.notes import BUNDLE_BYTES, BUNDLE_OBJECTS, Notes
+from spark_jobs.steps.stage.notes import BUNDLE_BYTES, BUNDLE_OBJECTS, Notes
 from spark_jobs.storage.object_store import ObjectStore
 from tests.storage.runs import day
 

@@ -8,9 +8,9 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.steps.stage import stage
+from spark_jobs.sources.broker_files import CopiedPartitions, copied_partitions
+from spark_jobs.steps.stage.step import stage
 from spark_jobs.storage.chain import Chain
-from spark_jobs.storage.copy_times import CopiedPartitions, copied_partitions
 from spark_jobs.storage.manifest import Manifest, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.stores import open_lake

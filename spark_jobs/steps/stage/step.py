@@ -19,24 +19,32 @@ from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.settings import OnRecreate, Settings
 from spark_jobs.flow import Step
 from spark_jobs.reporting.progress import byte_progress
+from spark_jobs.sources.inheritance import SegmentHistory
+from spark_jobs.sources.listing import Drift, drift_of, list_sources
+from spark_jobs.sources.registry import reader_of
+from spark_jobs.sources.source import Placed
+from spark_jobs.sources.taken import (
+    Fetched,
+    Taken,
+    build_manifest,
+    new_content,
+    not_taken,
+    read_taken,
+    taken_by,
+)
+from spark_jobs.sources.topic_ids import with_logs, with_topic_ids
+from spark_jobs.steps.stage.fetch import Fetcher, identity_of
+from spark_jobs.steps.stage.notes import Notes
+from spark_jobs.steps.stage.truncations import truncations
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.errors import OutOfTurn, StorageError
-from spark_jobs.storage.fetch import Fetched, Fetcher, identity_of
-from spark_jobs.storage.inheritance import SegmentHistory
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.ledger import runs_of
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem, read_manifest
-from spark_jobs.storage.night import Drift, build_manifest, drift_of, list_night, new_content, not_taken
-from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.placement import Placed
 from spark_jobs.storage.replays import due_replays, with_replays
 from spark_jobs.storage.run_folder import MANIFEST, RunFolder, RunInputs
 from spark_jobs.storage.staged import StagedObjects, read_run_manifest
-from spark_jobs.storage.stores import open_source
-from spark_jobs.storage.taken import Taken, read_taken, taken_by
-from spark_jobs.storage.topic_ids import with_logs, with_topic_ids
-from spark_jobs.storage.truncations import truncations
 
 KEY_DIGITS = 16
 
@@ -118,7 +126,7 @@ def fixed_inputs(settings: Settings, day: date, *, lake: ObjectStore, chain: Cha
     lines = (line for line in runs_of(lake, day) if line.manifest == manifest.digest)
     started = next((line.started_at for line in lines), "")
     try:
-        placed = list_night(settings, day).placed
+        placed = list_sources(settings, day).placed
         drift, problem = drift_of(manifest, placed, read_taken(lake, chain.before(day))), ""
     except StorageError as error:
         drift, problem = Drift(), str(error)
@@ -128,7 +136,7 @@ def fixed_inputs(settings: Settings, day: date, *, lake: ObjectStore, chain: Cha
 def _stage_night(settings: Settings, day: date, lake: ObjectStore, chain: Chain) -> Manifest:
     """Everything that no earlier night has taken, and what was decided to be taken up again."""
     taken = read_taken(lake, chain.before(day))
-    replays = due_replays(lake, chain, taken, day)
+    replays = due_replays(lake, chain, taken.decisions, day)
     manifest = with_replays(_stage_anew(settings, day, lake, taken), replays)
     return replace(manifest, truncations=truncations(lake, chain, day))
 
@@ -139,7 +147,7 @@ def _stage_backfill(
     """The night as the backfill wants it; as it stands, truncations and all, if that is what it is."""
     entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
     standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
-    night = list_night(settings, day) if request.covers(day) else None
+    night = list_sources(settings, day) if request.covers(day) else None
     late = late_entries(lake, chain, day) if night is not None else ()
     inputs = day_inputs(settings, request, standing, taken, night, late=late)
 
@@ -260,7 +268,7 @@ def _stage_anew(
 
     Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
     """
-    night = list_night(settings, day)
+    night = list_sources(settings, day)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
         aside = (*night.problems, *problems)
@@ -329,7 +337,7 @@ def _fetch_all(
     """
 
     def fetch_one(placed: Placed) -> Fetched | StageProblem:
-        origin = open_source(settings, placed.source)
+        origin = reader_of(placed.source).open(settings)
         if history is None:
             return fetcher.fetch(placed, origin)
         if history.is_alike(placed):

@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.sources import Source
+from spark_jobs.sources.registry import reader_of
+from spark_jobs.sources.source import Placed, split_date
 from spark_jobs.storage.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
 from spark_jobs.storage.object_store import ObjectStat
-from spark_jobs.storage.placement import Placed, place, split_date
 
 SEGMENT = "00000000000000000042"
 
@@ -16,7 +17,7 @@ def source(kind: str, **settings: Any) -> Source:
 
 
 def placed(where: Source, path: str) -> Placed | StageProblem | None:
-    return place(where, ObjectStat(key=path, size=1, version="v"))
+    return reader_of(where).place(ObjectStat(key=path, size=1, version="v"))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_hostile_name_is_set_aside_and_shown_escaped(path: str) -> None:
 
 def test_what_is_no_file_is_set_aside() -> None:
     stat = ObjectStat(key="orders-0/a", size=0, version="", problem="not a regular file")
-    found = place(source("capture"), stat)
+    found = reader_of(source("capture")).place(stat)
     assert isinstance(found, StageProblem)
     assert found.reason is SetAside.NOT_A_FILE
 

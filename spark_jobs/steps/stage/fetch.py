@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.config.canonical import digest_of
+from spark_jobs.sources.source import Placed
+from spark_jobs.sources.taken import Fetched
+from spark_jobs.steps.stage.notes import Notes
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, StorageError, StoreDenied, UnsafeKey
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.keys import printable
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import SetAside, StageProblem
-from spark_jobs.storage.notes import Notes
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
-from spark_jobs.storage.placement import Placed
 
 REASONS: dict[type[StorageError], SetAside] = {
     ObjectMissing: SetAside.VANISHED,
@@ -32,24 +33,6 @@ class SourceFault(StorageError):
     def __init__(self, reason: SetAside, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """An object whose bytes are known; `is_here` if they can be read, copied or where they are.
-
-    `prefix_sha256` is the digest of as many leading bytes as were asked for.
-    """
-
-    placed: Placed
-    sha256: str
-    prefix_sha256: str = ""
-    is_here: bool = True
-
-    @property
-    def where(self) -> tuple[str, str]:
-        """Source and path."""
-        return self.placed.source.name, self.placed.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 
-from spark_jobs.config.sources import SourceKind
 from spark_jobs.flow import Step
 from spark_jobs.protocol.checkpoint import read_leader_epochs
 from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import Chain, EntryKind
 from spark_jobs.storage.layout import step_key
@@ -24,7 +24,7 @@ from spark_jobs.storage.planned_segments import LOG, Segments, read_segments
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import states_before
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS, PLANNED_SEGMENTS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, KIND_OF, PLANNED_SEGMENTS
 
 COLUMNS = ("topic", "partition", "kind", "leader_epoch", "end_offset")
 READERS = 8
@@ -87,7 +87,7 @@ def _log_ends(lake: ObjectStore, run_id: str) -> LogEnds:
     return [
         (TopicPartition(topic, partition), LogEnd(leader_epoch=epoch, end_offset=end))
         for topic, partition, kind, epoch, end in zip(*columns.values(), strict=True)
-        if kind == SourceKind.CAPTURE
+        if kind == KIND_OF[AppendOrigin.CLIENT]
     ]
 
 

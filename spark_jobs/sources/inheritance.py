@@ -20,13 +20,14 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
+from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.sources.source import Placed, split_date
 from spark_jobs.storage.errors import StorageError
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.log_segments import base_offset_of
-from spark_jobs.storage.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole
+from spark_jobs.storage.manifest import SEGMENT_ROLES, Manifest, ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
-from spark_jobs.storage.placement import Placed, split_date
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.tables.admit import REACH
@@ -157,7 +158,7 @@ def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:
 def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
     """The segments whose batches get verdicts of the run that has this manifest."""
     captured = {
-        (entry.topic, entry.partition) for entry in manifest.entries if entry.role is ObjectRole.CAPTURE
+        (entry.topic, entry.partition) for entry in manifest.entries if entry.origin is AppendOrigin.CLIENT
     }
     for entry in manifest.entries:
         is_internal = entry.topic in INTERNAL_TOPICS

@@ -1,29 +1,35 @@
-"""The partitions that a night brings something to: where from, and which copies have a say."""
+"""The partitions that a run has objects of: whose offsets they have, and which copies are judged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from spark_jobs.config.settings import CleanupPolicy, Settings
-from spark_jobs.config.sources import INTERNAL_TOPICS, SourceKind
+from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.broker_checkpoints import read_checkpoints
+from spark_jobs.sources.broker_files import read_checkpoints
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.storage.index_files import IndexedCopy, read_index_files
 from spark_jobs.storage.log_segments import segment_places
 from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.storage.staged import StagedObjects
 
+PRECEDENCE = (AppendOrigin.CLIENT, AppendOrigin.REPLICATION)
+"""Which copies of a partition are judged: what clients sent, if any is staged."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightPartition:
-    """One partition; where it is captured, brokers' logs of it are `others`: they have no say tonight.
+class RunPartition:
+    """One partition; where clients' batches are judged, brokers' logs of it are `others`: not judged.
 
     `entries` are all its staged objects, in arrival order.
     """
 
     partition: TopicPartition
-    kind: SourceKind
+    origin: AppendOrigin
     copies: tuple[IndexedCopy, ...]
     others: tuple[IndexedCopy, ...]
     entries: tuple[ManifestEntry, ...]
@@ -33,13 +39,13 @@ class NightPartition:
         return sum(copy.rows for copy in (*self.copies, *self.others))
 
 
-def night_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) -> tuple[NightPartition, ...]:
+def run_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) -> tuple[RunPartition, ...]:
     """Every partition with index files, by topic and number."""
     entries = _by_partition(manifest.entries)
     found = read_index_files(folder)
     cleaned = read_checkpoints(manifest, StagedObjects(settings), CLEANER_OFFSET_CHECKPOINT)
     return tuple(
-        _night_partition(
+        _run_partition(
             partition,
             _with_segments(
                 copies,
@@ -83,17 +89,20 @@ def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list
     return found
 
 
-def _night_partition(
+def _run_partition(
     partition: TopicPartition,
     copies: tuple[IndexedCopy, ...],
     entries: tuple[ManifestEntry, ...],
     settings: Settings,
-) -> NightPartition:
-    captured = tuple(copy for copy in copies if settings.source(copy.source).kind is SourceKind.CAPTURE)
-    return NightPartition(
+) -> RunPartition:
+    by_origin: dict[AppendOrigin, list[IndexedCopy]] = {}
+    for copy in copies:
+        by_origin.setdefault(reader_of(settings.source(copy.source)).origin, []).append(copy)
+    origin = min(by_origin, key=PRECEDENCE.index)
+    return RunPartition(
         partition=partition,
-        kind=SourceKind.CAPTURE if captured else SourceKind.BROKER_LOG,
-        copies=captured or copies,
-        others=tuple(copy for copy in copies if captured and copy not in captured),
+        origin=origin,
+        copies=tuple(by_origin.pop(origin)),
+        others=tuple(chain.from_iterable(by_origin.values())),
         entries=entries,
     )

@@ -14,13 +14,13 @@ from spark_jobs.config.settings import OnRecreate, Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.protocol.errors import CorruptCheckpoint
 from spark_jobs.protocol.partition_metadata import read_partition_metadata
+from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.record_batch import HEADER_SIZE
 from spark_jobs.protocol.topic_partition import log_name, topic_of
+from spark_jobs.sources.taken import KnownLog, Taken, as_manifest, is_updated_in_place
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, TopicRecreated
 from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole
-from spark_jobs.storage.night import as_manifest, takes_whole
 from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.storage.taken import KnownLog, Taken
 from spark_jobs.tables.table_names import readable_name
 
 Directory = tuple[str, str]
@@ -65,7 +65,7 @@ def _by_topic(manifest: Manifest) -> dict[str, Ids]:
 
 
 def _is_of_log(entry: ManifestEntry) -> bool:
-    return entry.partition != NO_PARTITION and entry.role is not ObjectRole.CAPTURE
+    return entry.partition != NO_PARTITION and entry.origin is not AppendOrigin.CLIENT
 
 
 class _Topic:
@@ -131,7 +131,7 @@ class _Topic:
 
     def _is_captured(self) -> bool:
         return any(
-            entry.role is ObjectRole.CAPTURE and topic_of(entry.topic) == self._topic
+            entry.origin is AppendOrigin.CLIENT and topic_of(entry.topic) == self._topic
             for entry in (*self._manifest.entries, *self._taken.by_version.values())
         )
 
@@ -228,7 +228,7 @@ def with_topic_ids(
     In a dated layout a directory keeps its id: `partition.metadata` may have come with an earlier run.
     """
     files = [entry for entry in manifest.entries if entry.role is ObjectRole.PARTITION_METADATA]
-    dated = {source.name for source in settings.sources if not takes_whole(source)}
+    dated = {source.name for source in settings.sources if not is_updated_in_place(source)}
     read = _ids_of_files(files, settings, earlier)
     found = {
         _directory(entry): entry.topic_id for entry in earlier if entry.topic_id and entry.source in dated

@@ -1,4 +1,4 @@
-"""What earlier nights have taken already: each object belongs to exactly one run.
+"""What earlier runs have taken, and the manifest of what is new: each object belongs to exactly one run.
 
 A run of date D takes every object of a date up to D that no run speaking for an earlier date has taken. So an
 object that arrives late for D-1 comes in with D, and a backfill of D takes what D had and what came late. An
@@ -7,12 +7,15 @@ object is known by source, path and content: replaced by other bytes under its o
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
+from spark_jobs.config.sources import Source
 from spark_jobs.protocol.topic_partition import topic_of
+from spark_jobs.sources.registry import reader_of
+from spark_jobs.sources.source import Placed
 from spark_jobs.storage.chain import ChainEntry
-from spark_jobs.storage.manifest import Manifest, ManifestEntry
+from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import read_run_manifest
 
@@ -81,3 +84,89 @@ def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
         for run, manifest in zip(runs, manifests, strict=True):
             taken.add(manifest, run.run_id)
     return taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """An object whose bytes are known; `is_here` if they can be read, copied or where they are.
+
+    `prefix_sha256` is the digest of as many leading bytes as were asked for.
+    """
+
+    placed: Placed
+    sha256: str
+    prefix_sha256: str = ""
+    is_here: bool = True
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Source and path."""
+        return self.placed.where
+
+
+def is_updated_in_place(source: Source) -> bool:
+    """Whether every run takes the source as it is, so that its objects are never left out as taken."""
+    return reader_of(source).is_updated_in_place
+
+
+def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
+    """Those that no earlier run has taken in this version."""
+    return tuple(
+        each
+        for each in placed
+        if is_updated_in_place(each.source)
+        or taken.same_version(each.source.name, each.path, each.stat.version) is None
+    )
+
+
+def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]:
+    """Those that no earlier run has taken with these bytes, now that the bytes are known."""
+    return tuple(
+        each
+        for each in fetched
+        if is_updated_in_place(each.placed.source)
+        or not taken.has(each.placed.source.name, each.placed.path, each.sha256)
+    )
+
+
+def build_manifest(
+    day: date, fetched: Iterable[Fetched], problems: Iterable[StageProblem], taken: Taken
+) -> Manifest:
+    """The manifest in arrival order: within a topic-partition by date, then object name."""
+    return as_manifest(day, (entry_of(each, taken) for each in fetched), problems)
+
+
+def as_manifest(day: date, entries: Iterable[ManifestEntry], problems: Iterable[StageProblem]) -> Manifest:
+    """Entries numbered in arrival order, problems by place."""
+    ordered = sorted(entries, key=_arrival)
+    return Manifest(
+        day=day,
+        entries=tuple(replace(entry, order=order) for order, entry in enumerate(ordered)),
+        problems=tuple(sorted(problems, key=lambda problem: (problem.source, problem.path))),
+    )
+
+
+def _arrival(entry: ManifestEntry) -> tuple[str, int, str, str, str, str]:
+    return entry.topic, entry.partition, entry.day, entry.name, entry.source, entry.path
+
+
+def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
+    """The object as a manifest entry, not numbered yet."""
+    placed = fetched.placed
+    return ManifestEntry(
+        order=0,
+        source=placed.source.name,
+        role=placed.role,
+        topic=placed.topic,
+        partition=placed.partition,
+        day=placed.day.isoformat() if placed.day else "",
+        path=placed.path,
+        size=placed.stat.size,
+        sha256=fetched.sha256,
+        version=placed.stat.version,
+        copied_at=placed.stat.modified_at,
+        referenced=placed.source.immutable,
+        seen=taken.has(placed.source.name, placed.path, fetched.sha256),
+        rewritten=not is_updated_in_place(placed.source)
+        and taken.has_other(placed.source.name, placed.path, fetched.sha256),
+    )

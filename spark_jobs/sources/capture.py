@@ -1,0 +1,37 @@
+"""`kind: capture`: batches as producers sent them, `<root>/<date>/…/<topic>-<partition>/<object>`."""
+
+from datetime import date
+from typing import ClassVar
+
+from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.sources.source import Placed, SourceReader, partition_directory
+from spark_jobs.storage.manifest import ObjectRole, SetAside, StageProblem
+from spark_jobs.storage.object_store import ObjectStat
+
+HIDDEN = (".", "_")
+"""How names begin that writers of data sets use for themselves, such as `_SUCCESS` or `.part`."""
+
+
+class Capture(SourceReader):
+    """Every object in a partition's directory holds batches; objects of a partition arrive in name order."""
+
+    origin: ClassVar[AppendOrigin] = AppendOrigin.CLIENT
+
+    def place_below_date(
+        self, stat: ObjectStat, day: date | None, parts: list[str]
+    ) -> Placed | StageProblem | None:
+        if parts[-1].startswith(HIDDEN):
+            return None
+        found = partition_directory(parts)
+        if found is None or found.suffix is not None:
+            return self.set_aside(stat, SetAside.NO_PARTITION, "it is not in a <topic>-<partition> directory")
+        if not self.source.topics.takes(found.topic):
+            return None
+        return Placed(
+            source=self.source,
+            stat=stat,
+            role=ObjectRole.CAPTURE,
+            topic=found.topic,
+            partition=found.partition,
+            day=day,
+        )

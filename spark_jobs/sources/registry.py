@@ -1,0 +1,18 @@
+"""The kinds of sources by the name that the configuration gives them; nothing else names a kind."""
+
+from collections.abc import Mapping
+
+from spark_jobs.config.sources import Source, SourceKind
+from spark_jobs.sources.broker_log import BrokerLog
+from spark_jobs.sources.capture import Capture
+from spark_jobs.sources.source import SourceReader
+
+READERS: Mapping[SourceKind, type[SourceReader]] = {
+    SourceKind.BROKER_LOG: BrokerLog,
+    SourceKind.CAPTURE: Capture,
+}
+
+
+def reader_of(source: Source) -> SourceReader:
+    """The source as its kind reads it."""
+    return READERS[source.kind](source)
