@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spark_jobs.auditing.volumes import SUMMED
 from spark_jobs.flow import Step
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.reporting.site_files import topic_code
@@ -12,6 +11,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.tables.audit import TOPIC_VOLUMES
 
 RUNS = 28
+VOLUMES = tuple(name for name in TOPIC_VOLUMES.schema.names if name != "topic")
 
 
 def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
@@ -30,5 +30,5 @@ def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
 
 
 def _line(topic: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    series = {name: [row.get(name, 0) for row in rows] for name in SUMMED}
+    series = {name: [row.get(name, 0) for row in rows] for name in VOLUMES}
     return {"name": topic, "code": topic_code(topic), **series}
