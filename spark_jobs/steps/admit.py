@@ -15,7 +15,7 @@ from spark_jobs.packing import spread
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import VERDICTS, Verdict, VerdictGroup
 from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.broker_checkpoints import read_checkpoints
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
@@ -167,7 +167,7 @@ def _marker_files(context: RunContext) -> dict[TopicPartition, str]:
 def _groups(each: AdmittedPartition) -> dict[VerdictGroup, int]:
     groups = dict.fromkeys(VerdictGroup, 0)
     for verdict, count in each.verdicts.items():
-        groups[GROUP_OF[verdict]] += count
+        groups[verdict.group] += count
     return groups
 
 
