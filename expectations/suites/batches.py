@@ -4,13 +4,9 @@ import pyarrow as pa
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.accepted_offsets_have_no_holes import AcceptedOffsetsHaveNoHoles
-from expectations.own.accepted_offsets_increase import AcceptedOffsetsIncrease
-from expectations.own.accepted_sequences_have_no_gaps import AcceptedSequencesHaveNoGaps
-from expectations.own.every_batch_has_one_verdict import EveryBatchHasOneVerdict
-from expectations.own.no_offsets_are_missing import NoOffsetsAreMissing
+from expectations.own import at_most, equal
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
@@ -20,11 +16,11 @@ def frame(facts: Facts, _: AuditSettings) -> pa.Table:
 
 def expectations(_: AuditSettings) -> tuple[Expectation, ...]:
     return (
-        EveryBatchHasOneVerdict(),
-        AcceptedOffsetsIncrease(),
-        AcceptedOffsetsHaveNoHoles(),
-        NoOffsetsAreMissing(),
-        AcceptedSequencesHaveNoGaps(),
+        equal(ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT, "batches_in", "verdicts"),
+        at_most(ExpectationName.ACCEPTED_OFFSETS_INCREASE, "disordered_batches"),
+        at_most(ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES, "missing_offsets"),
+        at_most(ExpectationName.NO_OFFSETS_ARE_MISSING, "gap_offsets"),
+        at_most(ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS, "sequence_gaps"),
     )
 
 

@@ -6,14 +6,9 @@ import pyarrow as pa
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.keys_are_in_their_partition import KeysAreInTheirPartition
-from expectations.own.no_row_of_an_uncommitted_transaction import NoRowOfAnUncommittedTransaction
-from expectations.own.record_offsets_increase import RecordOffsetsIncrease
-from expectations.own.record_sequences_are_unique import RecordSequencesAreUnique
-from expectations.own.rows_are_the_committed_records import RowsAreTheCommittedRecords
-from expectations.own.timestamps_are_in_range import TimestampsAreInRange
+from expectations.own import at_most, equal
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
@@ -40,12 +35,12 @@ def rows_expected(table: pa.Table) -> npt.NDArray[np.int64]:
 
 def expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
     return (
-        RowsAreTheCommittedRecords(),
-        RecordOffsetsIncrease(),
-        RecordSequencesAreUnique(),
-        NoRowOfAnUncommittedTransaction(),
-        TimestampsAreInRange(),
-        KeysAreInTheirPartition(max_value=settings.keys_elsewhere),
+        equal(ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS, "rows_expected", "rows"),
+        at_most(ExpectationName.RECORD_OFFSETS_INCREASE, "disordered_rows"),
+        at_most(ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE, "repeated_sequences"),
+        at_most(ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION, "uncommitted_rows"),
+        at_most(ExpectationName.TIMESTAMPS_ARE_IN_RANGE, "strange_timestamps"),
+        at_most(ExpectationName.KEYS_ARE_IN_THEIR_PARTITION, "share_elsewhere", settings.keys_elsewhere),
     )
 
 

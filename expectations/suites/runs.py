@@ -4,14 +4,10 @@ import pyarrow as pa
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.corrupt_is_as_usual import CorruptIsAsUsual
-from expectations.own.duplicates_are_as_usual import DuplicatesAreAsUsual
-from expectations.own.most_batches_are_accepted import MostBatchesAreAccepted
-from expectations.own.out_of_order_is_as_usual import OutOfOrderIsAsUsual
-from expectations.own.volume_is_as_usual import VolumeIsAsUsual
+from expectations.own import at_most
 from expectations.suite import Suite
 from expectations.usual import compare, with_refused_shares
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, settings: AuditSettings) -> pa.Table:
@@ -26,11 +22,11 @@ def frame(facts: Facts, settings: AuditSettings) -> pa.Table:
 def expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
     above = settings.share_above_usual
     return (
-        MostBatchesAreAccepted(max_value=settings.refused_share),
-        DuplicatesAreAsUsual(max_value=above),
-        OutOfOrderIsAsUsual(max_value=above),
-        CorruptIsAsUsual(max_value=above),
-        VolumeIsAsUsual(max_value=settings.volume_factor),
+        at_most(ExpectationName.MOST_BATCHES_ARE_ACCEPTED, "refused_share", settings.refused_share),
+        at_most(ExpectationName.DUPLICATES_ARE_AS_USUAL, "duplicate_above_usual", above),
+        at_most(ExpectationName.OUT_OF_ORDER_IS_AS_USUAL, "out_of_order_above_usual", above),
+        at_most(ExpectationName.CORRUPT_IS_AS_USUAL, "corrupt_above_usual", above),
+        at_most(ExpectationName.VOLUME_IS_AS_USUAL, "volume_factor", settings.volume_factor),
     )
 
 

@@ -4,12 +4,9 @@ import pyarrow as pa
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.partitions_are_still_there import PartitionsAreStillThere
-from expectations.own.sources_are_recognised import SourcesAreRecognised
-from expectations.own.sources_bring_new_objects import SourcesBringNewObjects
-from expectations.own.sources_have_objects import SourcesHaveObjects
+from expectations.own import at_most
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
@@ -19,10 +16,10 @@ def frame(facts: Facts, _: AuditSettings) -> pa.Table:
 
 def expectations(_: AuditSettings) -> tuple[Expectation, ...]:
     return (
-        SourcesHaveObjects(),
-        SourcesAreRecognised(),
-        SourcesBringNewObjects(),
-        PartitionsAreStillThere(),
+        at_most(ExpectationName.SOURCES_HAVE_OBJECTS, "is_empty"),
+        at_most(ExpectationName.SOURCES_ARE_RECOGNISED, "is_unrecognised"),
+        at_most(ExpectationName.SOURCES_BRING_NEW_OBJECTS, "is_stale"),
+        at_most(ExpectationName.PARTITIONS_ARE_STILL_THERE, "vanished_partitions"),
     )
 
 

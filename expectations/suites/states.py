@@ -4,10 +4,9 @@ import pyarrow as pa
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.last_stable_offset_never_falls import LastStableOffsetNeverFalls
-from expectations.own.state_chain_is_unbroken import StateChainIsUnbroken
+from expectations.own import at_least, at_most
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
@@ -16,7 +15,10 @@ def frame(facts: Facts, _: AuditSettings) -> pa.Table:
 
 
 def expectations(_: AuditSettings) -> tuple[Expectation, ...]:
-    return (StateChainIsUnbroken(), LastStableOffsetNeverFalls())
+    return (
+        at_most(ExpectationName.STATE_CHAIN_IS_UNBROKEN, "state_breaks"),
+        at_least(ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS, "last_stable_offset", "last_stable_before"),
+    )
 
 
 STATES = Suite(name="states", about=("topic", "partition"), frame=frame, expectations=expectations)

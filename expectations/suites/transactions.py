@@ -6,11 +6,9 @@ import pyarrow.compute as pc
 from great_expectations.expectations import Expectation
 
 from expectations.facts import Facts
-from expectations.own.most_transactions_are_decided import MostTransactionsAreDecided
-from expectations.own.producer_ids_have_one_owner import ProducerIdsHaveOneOwner
-from expectations.own.transactions_are_whole import TransactionsAreWhole
+from expectations.own import at_most
 from expectations.suite import Suite
-from spark_jobs.config.audit import AuditSettings
+from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 
 def frame(facts: Facts, settings: AuditSettings) -> pa.Table:
@@ -55,9 +53,9 @@ def _sum(table: pa.Table, name: str) -> int:
 
 def expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
     return (
-        TransactionsAreWhole(),
-        MostTransactionsAreDecided(max_value=settings.undecided_share),
-        ProducerIdsHaveOneOwner(),
+        at_most(ExpectationName.TRANSACTIONS_ARE_WHOLE, "torn_transactions"),
+        at_most(ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED, "undecided_share", settings.undecided_share),
+        at_most(ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER, "shared_producer_ids"),
     )
 
 

@@ -16,7 +16,7 @@ from spark_jobs.cli import app
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.config.settings import Settings
 from spark_jobs.metrics.catalogue import METRICS
-from spark_jobs.protocol.verdict import GROUP_OF, KAFKA_ERROR_OF, MEANING_OF, VERDICTS
+from spark_jobs.protocol.verdict import VERDICTS
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.materialise import RECORDS
 from spark_jobs.tables.publish import OWN_TABLES
@@ -138,7 +138,7 @@ def _table(contract: Contract) -> str:
 def verdicts_page() -> str:
     """Every verdict with its group and the error that a broker answers."""
     rows = (
-        f"| `{each}` | {GROUP_OF[each]} | `{KAFKA_ERROR_OF[each].name}` | {_cell(MEANING_OF[each])} |"
+        f"| `{each}` | {each.group} | `{each.kafka_error.name}` | {_cell(each.meaning)} |"
         for each in VERDICTS
     )
     return _page(

@@ -12,7 +12,7 @@ from spark_jobs.admitting.judging import INVALID_RECORD, NONE, Judged
 from spark_jobs.admitting.reasons import errors_of_invalid, reasons
 from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS, Verdict
+from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from spark_jobs.storage.index_rows import Labels, labels
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import ParquetOutput
@@ -24,7 +24,7 @@ ROWS_PER_GROUP = 1 << 17
 _VERDICTS = [verdict.value for verdict in VERDICTS]
 _OTHER_ERRORS = (KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.UNKNOWN_SERVER_ERROR)
 """What a broker may answer to an invalid batch."""
-_KAFKA_ERRORS = [KAFKA_ERROR_OF[verdict].name for verdict in VERDICTS] + [each.name for each in _OTHER_ERRORS]
+_KAFKA_ERRORS = [verdict.kafka_error.name for verdict in VERDICTS] + [each.name for each in _OTHER_ERRORS]
 
 SourceOf = Callable[[Judged], Labels]
 """For every row the name of its source."""

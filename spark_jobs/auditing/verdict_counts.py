@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.auditing.batch_columns import is_counted
-from spark_jobs.protocol.verdict import GROUP_OF, Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import Verdict, VerdictGroup
 
 
 class VerdictCounts:
@@ -28,7 +28,7 @@ class VerdictCounts:
         known = {verdict: self._counts[verdict.value] for verdict in Verdict}
         groups = dict.fromkeys(VerdictGroup, 0)
         for verdict, count in known.items():
-            groups[GROUP_OF[verdict]] += count
+            groups[verdict.group] += count
         return {
             "verdicts": sum(known.values()),
             "out_of_order": known[Verdict.OUT_OF_ORDER],

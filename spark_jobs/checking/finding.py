@@ -1,10 +1,8 @@
 """What a check found, for a person who has to act on it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-
-from spark_jobs.protocol.errors import OnceoverError
 
 Tell = Callable[[str], None]
 
@@ -38,11 +36,3 @@ class Finding:
     problem: str
     remedy: str = ""
     severity: Severity = Severity.ERROR
-
-
-def found_in(part: Part, place: str, read: Callable[[], object]) -> Iterator[Finding]:
-    """What goes wrong when something is read, as a finding."""
-    try:
-        read()
-    except OnceoverError as error:
-        yield Finding(part=part, place=place, problem=str(error))

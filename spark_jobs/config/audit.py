@@ -27,8 +27,8 @@ class Severity(StrEnum):
 class ExpectationName(StrEnum):
     """Every expectation: its name, its default severity and its sentence for people, defined here alone.
 
-    The name is also its key in `audit.severities`, its file in `expectations/own`, its row in
-    `expectation_results` and its case in `tests/expectations/test_judge.py`, which a test there checks.
+    The name is also its key in `audit.severities`, its row in `expectation_results` and its case in
+    `tests/expectations/test_judge.py`. A suite in `expectations/suites` says which numbers it judges.
     """
 
     _value_: str

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_jobs.materialising.outcomes import Outcomes, names_of
 from spark_jobs.materialising.rows import NONE
 from spark_jobs.materialising.summaries import ObjectPlace
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.tables.contract import as_published
 from spark_jobs.tables.publish import OWN_TABLES
 
@@ -61,7 +61,7 @@ class BatchTable:
         is_bad = [reason is not None for reason in reasons]
         corrected = {
             "verdict": Verdict.CORRUPT.value,
-            "kafka_error": KAFKA_ERROR_OF[Verdict.CORRUPT].name,
+            "kafka_error": Verdict.CORRUPT.kafka_error.name,
         }
         columns = {
             name: [

@@ -14,7 +14,7 @@ from spark_jobs.materialising.sources import Objects
 from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.materialise import QuarantineKind
 from spark_jobs.tables.publish import OWN_TABLES
@@ -137,7 +137,7 @@ class Findings:
             "size": size,
             "kind": QuarantineKind.CORRUPT.value,
             "verdict": Verdict.CORRUPT.value,
-            "kafka_error": KAFKA_ERROR_OF[Verdict.CORRUPT].name,
+            "kafka_error": Verdict.CORRUPT.kafka_error.name,
             "reason": reason,
             "offset": int(headers.base_offset[batch]),
             "base_sequence": int(headers.base_sequence[batch]),

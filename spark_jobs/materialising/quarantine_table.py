@@ -13,7 +13,7 @@ from spark_jobs.materialising.outcomes import ABORTED, COMMITTED, View
 from spark_jobs.materialising.reads import plan_reads
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.materialising.sources import Objects
-from spark_jobs.protocol.verdict import GROUP_OF, Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import Verdict, VerdictGroup
 from spark_jobs.tables.materialise import QuarantineKind
 from spark_jobs.tables.publish import OWN_TABLES
 
@@ -24,11 +24,10 @@ _KINDS = {
     VerdictGroup.CORRUPT: QuarantineKind.CORRUPT,
     VerdictGroup.HELD: QuarantineKind.HELD,
 }
-_ELSEWHERE = (Verdict.BEHIND_GAP, Verdict.LATE)
 _KIND_OF = {
-    verdict.value: _KINDS[GROUP_OF[verdict]].value
+    verdict.value: _KINDS[verdict.group].value
     for verdict in Verdict
-    if GROUP_OF[verdict] in _KINDS and verdict not in _ELSEWHERE
+    if verdict.group in _KINDS and (verdict.waits_for or verdict.group is not VerdictGroup.HELD)
 }
 """Of verdicts that lead here. Duplicates do not: their originals are in the tables. Nor does what a gap in a
 broker's log holds: the table `gaps` says what is missing, and the batches come by themselves."""

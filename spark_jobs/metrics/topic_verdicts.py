@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spark_jobs.flow import Step
-from spark_jobs.protocol.verdict import GROUP_OF
+from spark_jobs.protocol.verdict import VERDICTS
 from spark_jobs.reporting.run_tables import RunTables
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 
-MIXED = frozenset(group for group, size in Counter(GROUP_OF.values()).items() if size > 1)
+MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
 """Groups of several verdicts: their counts do not say which."""
-SINGLE = {group: verdict for verdict, group in GROUP_OF.items() if group not in MIXED}
+SINGLE = {each.group: each for each in VERDICTS if each.group not in MIXED}
 
 
 def topic_verdicts(tables: RunTables) -> dict[str, Counter[str]]:

@@ -30,6 +30,7 @@ from spark_jobs.protocol.decision import (
     duplicate_of,
     refuse,
 )
+from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.producer_state import (
     NUM_BATCHES_TO_RETAIN,
     AppendOrigin,
@@ -41,7 +42,13 @@ from spark_jobs.protocol.producer_state import (
     TxnMetadata,
     VerificationStateEntry,
 )
-from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
+from spark_jobs.protocol.record_batch import (
+    MAGIC_V2,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    Codec,
+    RecordBatchHeader,
+)
 from spark_jobs.protocol.sequence import in_sequence, increment_sequence, is_at_or_before
 from spark_jobs.protocol.verdict import Verdict
 
@@ -160,6 +167,28 @@ def check_client_header(header: RecordBatchHeader) -> str | None:
     if header.has_producer_id and header.base_sequence < 0:
         return f"base sequence {header.base_sequence} with a producer id"
     return None
+
+
+def why_invalid(header: RecordBatchHeader, *, records_without_key: int) -> tuple[KafkaError, str]:
+    """Which rule a captured batch breaks that a leader refuses: its error, and why (facts §2.11).
+
+    `records_without_key` is 0 where the topic is not compacted.
+    """
+    if header.magic < MAGIC_V2:
+        problem: str | None = f"a message of magic {header.magic}, which no producer may send any more"
+    elif header.is_control:
+        problem = "a control batch, which only a coordinator may send"
+    else:
+        problem = check_client_header(header)
+    if problem is None and records_without_key:
+        problem = (
+            f"{records_without_key} of {header.record_count} records without a key, in a compacted topic"
+        )
+    if problem is not None:
+        return KafkaError.INVALID_RECORD, problem
+    if header.codec_id > max(Codec):
+        return KafkaError.UNKNOWN_SERVER_ERROR, f"codec {header.codec_id}, which Kafka does not have"
+    return KafkaError.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime"
 
 
 def apply_data(entry: ProducerStateEntry, header: RecordBatchHeader, offset: int) -> ProducerStateEntry:

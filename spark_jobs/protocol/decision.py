@@ -24,7 +24,7 @@ from spark_jobs.protocol.record_batch import (
     RecordBatchHeader,
 )
 from spark_jobs.protocol.sequence import increment_sequence
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.protocol.verdict import Verdict
 
 NO_GUARD = 0
 """A guard that vouches for nothing; real guards are positive."""
@@ -179,7 +179,7 @@ def refuse(
     return Admission(
         decision=Decision(
             verdict=verdict,
-            kafka_error=KAFKA_ERROR_OF[verdict],
+            kafka_error=verdict.kafka_error,
             expected_sequence=_expected_sequence(info, header) if expected is None else expected,
             found_sequence=header.base_sequence,
             expected_epoch=info.updated.producer_epoch,

@@ -15,7 +15,7 @@ from spark_jobs.protocol.decision import BatchRow, Decision, Rules
 from spark_jobs.protocol.producer_state import ProducerStateEntry, ProducerStates
 from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.sequence import increment_sequence, is_at_or_before
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.protocol.verdict import Verdict
 
 Judged = tuple[int, Decision]
 """The place of a batch (those that waited before come first), and what became of it."""
@@ -141,4 +141,4 @@ def _sequence_of(header: RecordBatchHeader) -> tuple[int, int, int]:
 
 def _parked(decision: Decision) -> Decision:
     """What a broker would say, as a batch that waits."""
-    return replace(decision, verdict=Verdict.PARKED, kafka_error=KAFKA_ERROR_OF[Verdict.PARKED])
+    return replace(decision, verdict=Verdict.PARKED, kafka_error=Verdict.PARKED.kafka_error)

@@ -3,21 +3,67 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from spark_jobs.protocol.coordinator_transaction import CoordinatorTransaction
 from spark_jobs.protocol.partition_transactions import PartitionTransaction
 from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.protocol.verdict import Tone
 
 
 class Outcome(StrEnum):
     """Every transaction ends a run with exactly one of these; all but the first two are held."""
 
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    ONGOING = "ongoing"
-    HANGING = "hanging"
-    CONFLICT = "conflict"
-    AMBIGUOUS = "ambiguous"
+    _value_: str
+    symbol: str
+    tone: Tone
+    meaning: str
+
+    def __new__(cls, name: str, symbol: str, tone: Tone, meaning: str) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.symbol, member.tone, member.meaning = symbol, tone, meaning
+        return member
+
+    COMMITTED = (
+        "committed",
+        "✓",
+        Tone.GOOD,
+        "Markers or the coordinator's log prove the commit: its records are published.",
+    )
+    ABORTED = (
+        "aborted",
+        "↶",
+        Tone.CALM,
+        "Markers or the coordinator's log prove the abort: its records are left out.",
+    )
+    ONGOING = (
+        "ongoing",
+        "…",
+        Tone.WARN,
+        "Open, or the copies do not prove how it ended: held until a later copy shows its end.",
+    )
+    HANGING = (
+        "hanging",
+        "⚠",
+        Tone.BAD,
+        (
+            "Open for good: a newer copy of its coordinator's log does not know it, or calls it complete "
+            "without its marker."
+        ),
+    )
+    CONFLICT = (
+        "conflict",
+        "⚡",
+        Tone.BAD,
+        "Markers contradict the coordinator's log or each other: held.",
+    )
+    AMBIGUOUS = (
+        "ambiguous",
+        "?",
+        Tone.WARN,
+        "Its batches fit several transactions that ended differently: held.",
+    )
 
     @property
     def is_decided(self) -> bool:

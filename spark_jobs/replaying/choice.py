@@ -15,10 +15,6 @@ from spark_jobs.sources.registry import reader_of
 from spark_jobs.storage.replays import ReplayWay
 from spark_jobs.tables.materialise import QuarantineKind
 
-WAITS = {
-    Verdict.PARKED.value: "it comes by itself once the gap before it fills",
-    Verdict.ACCEPTED.value: "it comes by itself once its transaction, or one before it, is decided",
-}
 DECIDED = "its broker has decided on it: restore the log in the source, then backfill the night"
 UNKNOWN_SOURCE = "the configuration has no source of this name any more"
 UNCOUNTED = "it is of an old format that does not say how many records it holds"
@@ -74,7 +70,7 @@ def _choice(settings: Settings, origins: Origins, row: Row, taken: Mapping[Place
 def _refusal(settings: Settings, origins: Origins, row: Row, batch: TakenBatch | None) -> str:
     source = next((each for each in settings.sources if each.name == row["source"]), None)
     if row["kind"] == QuarantineKind.HELD:
-        return WAITS[row["verdict"]]
+        return f"it comes by itself once {Verdict[row['verdict'].upper()].waits_for}"
     if source is None:
         return UNKNOWN_SOURCE
     if batch is not None:

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.reporting.script_data import to_constant
+
 HERE = Path(__file__).parent
 CHARTS = ("uPlot.iife.js", "uPlot.min.css")
 """Of the package uplot-python, which carries the library in a wheel; its own code is not used."""
@@ -42,8 +46,17 @@ def page_files(lake: str) -> Iterator[tuple[str, bytes]]:
         yield page.file, template.render(page=page, pages=PAGES, lake=lake).encode()
     for asset in sorted((HERE / "assets").iterdir()):
         yield f"assets/{asset.name}", asset.read_bytes()
+    yield "assets/labels.js", to_constant("labels", labels())
     for name in CHARTS:
         yield f"assets/{name}", (_chart_library() / name).read_bytes()
+
+
+def labels() -> dict[str, dict[str, tuple[str, str, str]]]:
+    """Symbol, tone and meaning of every verdict and outcome, as they are defined."""
+    return {
+        "verdicts": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Verdict},
+        "outcomes": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Outcome},
+    }
 
 
 @cache

@@ -17,6 +17,12 @@ def to_script(name: str, value: Any) -> bytes:
     return BEGIN + text.translate(_ESCAPED).encode("ascii") + END
 
 
+def to_constant(name: str, value: Any) -> bytes:
+    """A script that defines `name` for the scripts after it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return f"onceover.{name} = {text.translate(_ESCAPED)};\n".encode("ascii")
+
+
 def from_script(data: bytes) -> Any:
     """The value again."""
     return json.loads(data.removeprefix(BEGIN).removesuffix(END))[1]

@@ -16,7 +16,7 @@ from spark_jobs.packing import spread
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import GROUP_OF, VERDICTS, Verdict, VerdictGroup
+from spark_jobs.protocol.verdict import VERDICTS, Verdict, VerdictGroup
 from spark_jobs.sources.broker_files import read_checkpoints
 from spark_jobs.sources.inheritance import put_reaches
 from spark_jobs.sources.partitions import RunPartition, run_partitions
@@ -167,7 +167,7 @@ def _marker_files(context: RunContext) -> dict[TopicPartition, str]:
 def _groups(each: AdmittedPartition) -> dict[VerdictGroup, int]:
     groups = dict.fromkeys(VerdictGroup, 0)
     for verdict, count in each.verdicts.items():
-        groups[GROUP_OF[verdict]] += count
+        groups[verdict.group] += count
     return groups
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.chain import Chain, ChainEntry
+from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.damage import understood
 from spark_jobs.storage.layout import REPLAYS, replay_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, ObjectRole, Replay, read_replay
@@ -92,11 +92,6 @@ def with_replays(manifest: Manifest, replays: tuple[Replay, ...]) -> Manifest:
     ordered = sorted([*arriving, *manifest.entries], key=lambda entry: (entry.topic, entry.partition))
     entries = tuple(replace(entry, order=order) for order, entry in enumerate(ordered))
     return replace(manifest, entries=entries, replays=replays)
-
-
-def void_replays(chain: Chain, run: ChainEntry, manifest: Manifest) -> tuple[Replay, ...]:
-    """What a final run took up of runs that do not speak for their dates any more: it has to run again."""
-    return tuple(each for each in manifest.replays if run.day > origin_day(each) and not stands(each, chain))
 
 
 def _in_order(replay: Replay) -> tuple[str, int, str, int, int, str]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.verdict import VerdictGroup
-from spark_jobs.tables.contract import Column, Contract, with_labels
+from spark_jobs.tables.contract import Column, Contract, one_of, with_labels
 from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
 
 MARKER_OBJECT = -(2**31)
@@ -157,7 +157,7 @@ GAPS = Contract(
         Column("partition", pa.int32(), "the partition"),
         Column("first_offset", pa.int64(), "first offset that is or was missing"),
         Column("last_offset", pa.int64(), "last offset that is or was missing"),
-        Column("status", pa.string(), "open, filled, published_past, deleted, late or truncated"),
+        Column("status", pa.string(), one_of(GapStatus)),
         Column("found_on", pa.date32(), "date of the run that found the gap"),
         Column("filled_on", pa.date32(), "date of the run that took the missing offsets", True),
         Column("held_batches", pa.int64(), "batches held behind an open gap, up to the next one"),

@@ -1,6 +1,6 @@
 """What a table promises: columns with types and meaning, its key, the form in which it is published."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,12 @@ class Column:
     meaning: str
     nullable: bool = False
     is_time: bool = False
+
+
+def one_of(values: Iterable[str]) -> str:
+    """The meaning of a column that holds one of these."""
+    *first, last = values
+    return f"{', '.join(first)} or {last}"
 
 
 LABEL = pa.dictionary(pa.int32(), pa.string())

@@ -90,9 +90,6 @@ TIMELINE_FILES = Contract(
 )
 
 
-AT_THE_END = 2**31 - 1
-"""`before_object_order` of a marker that comes after every batch of the night."""
-
 MARKERS = Contract(
     name="markers",
     file="markers/{partition}.parquet",

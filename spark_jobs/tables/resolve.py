@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 
-from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.tables.contract import Column, Contract, one_of
 
 _NAMES = pa.list_(pa.string())
 
@@ -16,7 +17,7 @@ TRANSACTIONS = Contract(
         ),
         Column("producer_id", pa.int64(), "its producer"),
         Column("producer_epoch", pa.int16(), "epoch of its data"),
-        Column("outcome", pa.string(), "committed, aborted, ongoing, hanging, conflict or ambiguous"),
+        Column("outcome", pa.string(), one_of(Outcome)),
         Column("evidence", _NAMES, "what says so, the strongest first"),
         Column("sentence", pa.string(), "outcome and evidence in words"),
         Column("published", pa.bool_(), "whether this run publishes its records"),
@@ -73,7 +74,7 @@ OUTCOMES = Contract(
         Column(
             "transactional_id", pa.string(), "its owner; null where the coordinator's log tells none", True
         ),
-        Column("outcome", pa.string(), "committed, aborted, ongoing, hanging, conflict or ambiguous"),
+        Column("outcome", pa.string(), one_of(Outcome)),
         Column("timed_out", pa.bool_(), "aborted by its timeout at the run's time, not by anybody's word"),
         Column("marker_offset", pa.int64(), "offset of the marker that closed it here", True),
         Column("batches", pa.int64(), "its batches on the partition"),

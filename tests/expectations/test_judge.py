@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from socket import SOCK_DGRAM, socket
 from types import ModuleType
 from typing import Any
@@ -19,8 +18,6 @@ from tests.expectations.conftest import Judge
 from tests.expectations.nights import night
 
 Failures = Callable[..., list[Finding]]
-
-OWN = Path(__file__).parents[2] / "expectations" / "own"
 
 FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.SOURCES_HAVE_OBJECTS: night(source={"is_empty": 1, "remark": "no objects below /data"}),
@@ -79,9 +76,8 @@ def test_an_expectation_fails_alone_where_its_number_is_wrong(
     assert failure.examples
 
 
-def test_every_expectation_has_a_failing_case_and_a_file_of_its_name() -> None:
+def test_every_expectation_has_a_failing_case() -> None:
     assert set(FAILING) == set(ExpectationName)
-    assert {path.stem for path in OWN.glob("[!_]*.py")} == set(ExpectationName)
 
 
 def test_rows_are_looked_for_where_some_are_wrong_and_change_nothing_where_none_are(
@@ -97,8 +93,8 @@ def test_rows_are_looked_for_where_some_are_wrong_and_change_nothing_where_none_
 
 @pytest.mark.usefixtures("great_expectations")
 def test_an_expectation_that_is_changed_spells_itself_out_anew() -> None:
-    own = import_module("expectations.own.keys_are_in_their_partition")
-    expectation = own.KeysAreInTheirPartition(max_value=0.5)
+    own = import_module("expectations.own")
+    expectation = own.at_most(ExpectationName.KEYS_ARE_IN_THEIR_PARTITION, "share_elsewhere", 0.5)
     before = expectation.configuration
     assert expectation.configuration is before
     expectation.severity = "warning"

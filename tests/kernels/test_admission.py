@@ -12,7 +12,7 @@ from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.protocol import admission
 from spark_jobs.protocol.decision import BatchRow, Decision, Rules
 from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS, Verdict
+from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from tests.cases.admission import CASES, AdmissionCase
 from tests.cases.batch_rows import commit, data
 from tests.kernels.histories import columns_of, histories
@@ -32,7 +32,7 @@ def _decision(columns: DecisionColumns, index: int, row: BatchRow) -> Decision:
     is_client_data = verdict is Verdict.INVALID_RECORD and not row.header.is_control
     return Decision(
         verdict=verdict,
-        kafka_error=KAFKA_ERROR_OF[verdict],
+        kafka_error=verdict.kafka_error,
         base_offset=int(columns.base_offset[index]),
         last_offset=int(columns.last_offset[index]),
         expected_sequence=int(columns.expected_sequence[index]),

@@ -19,7 +19,7 @@ from spark_jobs.protocol.errors import InvalidRecord, KafkaError
 from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
 from spark_jobs.protocol.record_batch import MAGIC_V2, read_header
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, VERDICTS
+from spark_jobs.protocol.verdict import VERDICTS
 from tests.kernels.test_admission import decisions_of
 from tests.kernels.test_records import check
 from tests.kernels.twins import kernel_scan, pure_scan
@@ -108,5 +108,5 @@ def test_idempotent_producers_get_the_broker_s_own_answers() -> None:
         for row, verdict, base_offset in zip(
             np.flatnonzero(scan.crc_ok), found.verdict, found.base_offset, strict=True
         ):
-            answers[row] = (int(KAFKA_ERROR_OF[VERDICTS[verdict]]), int(base_offset))
+            answers[row] = (int(VERDICTS[verdict].kafka_error), int(base_offset))
         assert answers == [reply for _, reply in batches], topic_partition

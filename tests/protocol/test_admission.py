@@ -10,7 +10,7 @@ from spark_jobs.protocol.admission import append_batch, check_sequence, fold, me
 from spark_jobs.protocol.decision import BatchRow, Decision, Rules
 from spark_jobs.protocol.errors import KafkaError
 from spark_jobs.protocol.producer_state import CompletedTxn, ProducerStates, TxnMetadata
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF, Verdict
+from spark_jobs.protocol.verdict import Verdict
 from tests.cases.admission import CASES, REPLICATION, AdmissionCase, Expected, Remembered
 from tests.cases.batch_rows import T0, abort, commit, data
 from tests.protocol.admission_strategies import ANY_RULES, ROWS
@@ -28,7 +28,7 @@ def test_case(case: AdmissionCase) -> None:
 
 def check(decision: Decision, expected: Expected) -> None:
     assert decision.verdict is expected.verdict
-    assert decision.kafka_error is KAFKA_ERROR_OF[expected.verdict]
+    assert decision.kafka_error is expected.verdict.kafka_error
     for field in ("base_offset", "expected_sequence", "expected_epoch", "txn_first_offset"):
         wanted = getattr(expected, field)
         assert wanted is None or getattr(decision, field) == wanted, field

@@ -22,7 +22,6 @@ from spark_jobs.protocol.record_batch import (
 )
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import KAFKA_ERROR_OF
 from tests.cases.admission import CASES, AdmissionCase
 from tests.steps.admitted import ORDERS, admit
 from tests.steps.batches import NOON, batch, batch_of, marker
@@ -81,7 +80,7 @@ def test_captured_cases_end_as_their_tables_say(tmp_path: Path, version: Transac
         rows = night.batches(TopicPartition("cases", number))
         assert [row["verdict"] for row in rows] == [step.expected.verdict for step in case.steps], case.title
         for row, step in zip(rows, case.steps, strict=True):
-            assert row["kafka_error"] == KAFKA_ERROR_OF[step.expected.verdict].name
+            assert row["kafka_error"] == step.expected.verdict.kafka_error.name
             if step.expected.base_offset is not None:
                 assert (row["offset"] if row["offset"] is not None else -1) == step.expected.base_offset
 

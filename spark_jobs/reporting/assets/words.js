@@ -55,30 +55,7 @@ onceover.words = (() => {
     return STATUS[run.status];
   }
 
-  const VERDICT = {
-    accepted: ["✓", "good", "taken"],
-    duplicate: ["=", "calm", "a retry of one of its producer's last five batches"],
-    overlap: ["≡", "calm", "a part of the log that another copy or an earlier run has brought"],
-    stale_duplicate: ["≠", "warn", "a retry that came after five newer batches"],
-    out_of_order: ["⇥", "warn", "its sequence leaves a gap"],
-    fenced: ["⊘", "warn", "of a producer epoch that is over"],
-    coordinator_fenced: ["⊗", "warn", "a marker of a coordinator that is over"],
-    invalid_transaction_state: ["⌧", "warn", "does not fit into its producer's transaction"],
-    invalid_record: ["!", "bad", "breaks a rule for what clients may send"],
-    corrupt: ["✕", "bad", "bytes that are no batch"],
-    divergent: ["⑂", "bad", "other bytes for the same offsets"],
-    parked: ["⏸", "calm", "waits until a gap fills"],
-    behind_gap: ["⧗", "bad", "held: offsets before it are in no copy so far"],
-    late: ["↷", "warn", "of offsets that an earlier run went past; a backfill takes it"],
-  };
-  const OUTCOME = {
-    committed: ["✓", "good", "its records are published"],
-    aborted: ["↶", "calm", "its records are left out"],
-    ongoing: ["…", "warn", "open, as far as the copies show: held until a later copy shows its end"],
-    hanging: ["⚠", "bad", "open for good: a newer copy of its coordinator's log does not know it, or calls it complete without its marker"],
-    conflict: ["⚡", "bad", "markers and coordinator contradict"],
-    ambiguous: ["?", "warn", "it can be one of several transactions"],
-  };
+  const { verdicts, outcomes } = onceover.labels; // assets/labels.js, written from their definitions in Python
   const known = (table) => (name) => {
     const [symbol, tone, meaning] = table[name] || ["?", "calm", ""];
     return { symbol, tone, meaning, text: name.replaceAll("_", " ") };
@@ -86,6 +63,6 @@ onceover.words = (() => {
 
   return {
     count, number, compact, bytes, seconds, percent, statusOf, STATUS, NONE,
-    verdict: known(VERDICT), outcome: known(OUTCOME), VERDICTS: Object.keys(VERDICT), OUTCOMES: Object.keys(OUTCOME),
+    verdict: known(verdicts), outcome: known(outcomes), VERDICTS: Object.keys(verdicts), OUTCOMES: Object.keys(outcomes),
   };
 })();
