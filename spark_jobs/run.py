@@ -222,9 +222,8 @@ def _stage_backfill(
 def _tell_staged(manifest: Manifest, narrator: Narrator, seconds: float) -> None:
     counts = {name: count for name, count in staged_counts(manifest).items() if name != "bytes"}
     narrator.done(Step.STAGE, counts, seconds)
-    problems = manifest.problems[:MOST_REMARKS]
     narrator.remark([f"source {each.bare}: {each.detail}" for each in manifest.bare_sources])
-    narrator.remark([f"{each.source}/{each.path} is set aside: {each.detail}" for each in problems])
+    narrator.remark([each.detail for each in manifest.problems[:MOST_REMARKS]])
 
 
 def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:

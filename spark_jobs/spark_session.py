@@ -20,7 +20,7 @@ from functools import cache, cached_property, partial
 from itertools import count
 from operator import itemgetter
 from threading import Thread, current_thread, main_thread
-from typing import IO, Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, NoReturn, TypeVar, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -192,7 +192,7 @@ class Spark:
             except (PySparkException, Py4JError) as error:
                 raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
         if _is_main_thread():
-            signal.signal(signal.SIGINT, partial(_interrupt, context))
+            signal.signal(signal.SIGINT, partial(_interrupt, context, signal.getsignal(signal.SIGINT)))
         return context
 
 
@@ -209,10 +209,10 @@ def _interrupted_later() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
     if signals:
-        raise KeyboardInterrupt
+        _interrupt_as(before, signals[0])
 
 
-def _interrupt(context: SparkContext, *_: object) -> None:
+def _interrupt(context: SparkContext, before: object, number: int, _: object) -> NoReturn:
     """Ends all jobs, those of other threads too, and then what this thread does, without a word in logs.
 
     pyspark's own handler asks the JVM in this thread, which may be in the middle of another question: the
@@ -220,6 +220,13 @@ def _interrupt(context: SparkContext, *_: object) -> None:
     """
     logging.disable()  # py4j logs with a traceback that it was interrupted
     Thread(target=_cancel_all_jobs, args=[context], daemon=True).start()
+    _interrupt_as(before, number)
+
+
+def _interrupt_as(before: object, number: int) -> NoReturn:
+    """Leaves it to the handler that was there before; this thread is interrupted in any case."""
+    if callable(before):
+        before(number, None)
     raise KeyboardInterrupt
 
 

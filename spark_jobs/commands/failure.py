@@ -1,8 +1,13 @@
 """How a command fails: one sentence on stderr, and an exit code that says whether trying again can help."""
 
+import _thread
+import logging
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import typer
 
@@ -15,6 +20,7 @@ EXIT_HELD = 3
 EXIT_TRANSIENT = 75
 """What sysexits calls a temporary failure: the same command may succeed later."""
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+SECONDS_TO_LEAVE_FINALISER = 0.05
 GOES_ON = "steps that are done stay done; run the same command again to go on from there"
 
 
@@ -22,17 +28,68 @@ GOES_ON = "steps that are done stay done; run the same command again to go on fr
 def told_failures(*, when_interrupted: str = "run the same command again") -> Iterator[None]:
     """Errors of our own family become a message and an exit code; anything else is a bug and shows itself.
 
-    `when_interrupted` says after Ctrl-C what a person can do.
+    `when_interrupted` says after Ctrl-C what a person can do. After an interrupt any error counts as its
+    consequence: libraries replace KeyboardInterrupt by errors of their own.
     """
+    with _noted_interrupts() as interrupts:
+        try:
+            yield
+        except KeyboardInterrupt:
+            _exit_interrupted(when_interrupted)
+        except Exception as error:
+            if interrupts:
+                _exit_interrupted(when_interrupted)
+            if not isinstance(error, OnceoverError):
+                raise
+            typer.echo(f"onceover: {legible(str(error))}", err=True)
+            raise typer.Exit(EXIT_TRANSIENT if error.transient else EXIT_FAILED) from None
+
+
+@contextmanager
+def _noted_interrupts() -> Iterator[list[int]]:
+    """The interrupts that arrive; one that is raised where Python ignores exceptions is raised again."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # signals are the main thread's
+        return
+
+    def note(number: int, _: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before, ignored = signal.signal(signal.SIGINT, note), sys.unraisablehook
+    sys.unraisablehook = _interrupt_again
     try:
-        yield
-    except OnceoverError as error:
-        typer.echo(f"onceover: {legible(str(error))}", err=True)
-        raise typer.Exit(EXIT_TRANSIENT if error.transient else EXIT_FAILED) from None
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to end
-        typer.echo(f"onceover: interrupted; {when_interrupted}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        yield received
+    finally:
+        if sys.unraisablehook is _interrupt_again:
+            sys.unraisablehook = ignored
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """In a finaliser an exception is only printed: the interrupt would be lost.
+
+    It comes again a moment later: raised at once, it would be ignored in this hook as well.
+    """
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(SECONDS_TO_LEAVE_FINALISER, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _exit_interrupted(advice: str) -> NoReturn:
+    """One sentence is the last that is printed, whatever threads and finalisers meet while all ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable()
+    threading.excepthook = sys.unraisablehook = _ignore
+    typer.echo(f"onceover: interrupted; {advice}", err=True)
+    raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _ignore(_: object) -> None:
+    """For hooks."""
 
 
 def exit_if_held(run_id: str, *, is_held: bool) -> None:

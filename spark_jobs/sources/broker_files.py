@@ -27,6 +27,7 @@ from spark_jobs.protocol.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
@@ -43,7 +44,7 @@ LOG_DIRECTORY_FILES = frozenset(
         REPLICATION_OFFSET_CHECKPOINT,
         CLEANER_OFFSET_CHECKPOINT,
         CLEAN_SHUTDOWN_FILE,
-        "meta.properties",
+        META_PROPERTIES,
     }
 )
 Offsets = dict[TopicPartition, int]

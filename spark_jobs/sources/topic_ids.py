@@ -17,6 +17,7 @@ from spark_jobs.protocol.partition_metadata import read_partition_metadata
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.record_batch import HEADER_SIZE
 from spark_jobs.protocol.topic_partition import log_name, topic_of
+from spark_jobs.sources.cluster_ids import with_cluster_ids
 from spark_jobs.sources.taken import KnownLog, Taken, as_manifest, is_updated_in_place
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, TopicRecreated
 from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole
@@ -37,9 +38,10 @@ def with_logs(
     """Every entry with its topic id and under the name of its log.
 
     `accepted` is what a final run of the day has taken: what it took for a new log is one. Raises
-    `TopicRecreated` where a log must not be taken.
+    `TopicRecreated` where a log must not be taken, `OtherCluster` where a copy is of another cluster.
     """
-    found = with_topic_ids(manifest, settings, taken.by_version.values())
+    found = with_cluster_ids(manifest, settings, taken)
+    found = with_topic_ids(found, settings, taken.by_version.values())
     names: dict[Directory, str] = {}
     for topic, directories in sorted(_by_topic(found).items()):
         recreated = _Topic(topic, found, settings, taken, accepted)

@@ -126,7 +126,8 @@ class Chain:
             raise OutOfTurn(
                 f"{day}: run {later} of a later date is final already. From sources with 'dates', "
                 f"onceover backfill --from {day} --to {day} can run the date; a source without 'dates' shows "
-                "only what it has now, which the next run takes"
+                "only what it has now, which the next run takes. If that later date was a mistake: "
+                f"onceover rollback {later}"
             )
 
     def check_last(self, day: date) -> None:

@@ -61,6 +61,10 @@ class TopicRecreated(StorageError):
     """A topic was deleted and created anew, and its logs must not be merged: a person has to act."""
 
 
+class OtherCluster(StorageError):
+    """A source has a copy of another cluster than before: a person has to act."""
+
+
 class BrokenChain(StorageError):
     """The chain of final runs has a hole or an entry that does not follow from the one before."""
 

@@ -20,8 +20,15 @@ from spark_jobs.storage.errors import BrokenRun
 
 FORMAT = 1
 NO_PARTITION = -1
-NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from")
-LEFT_OUT_IF_EMPTY = ("topic_id", "inherited", "inherited_bytes", "inherited_from", "next_offset")
+NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
+LEFT_OUT_IF_EMPTY = (
+    "topic_id",
+    "cluster_id",
+    "inherited",
+    "inherited_bytes",
+    "inherited_from",
+    "next_offset",
+)
 """Fields that earlier versions did not have: manifests without them keep their digests."""
 
 
@@ -73,8 +80,8 @@ class ManifestEntry:
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
     the lake. `seen`: a final run of an earlier date had the same path with the same bytes. `rewritten`: it
     had other bytes there, though objects of this source are taken once. `topic_id` is what the object's
-    directory has in `partition.metadata`, empty if unknown. `copied_at` is the store's own time of the
-    object, ms since 1970, 0 if unknown: it is shown, and decides nothing.
+    directory has in `partition.metadata`, empty if unknown; `cluster_id` what a `meta.properties` has.
+    `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown: it decides nothing.
 
     Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
     judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is
@@ -95,6 +102,7 @@ class ManifestEntry:
     seen: bool = False
     rewritten: bool = False
     topic_id: str = ""
+    cluster_id: str = ""
     copied_at: int = 0
     inherited: bool = False
     inherited_bytes: int = 0

@@ -17,12 +17,13 @@ from spark_jobs.replaying.decide import decide
 from spark_jobs.replaying.quarantine import Selection
 from spark_jobs.rollback import roll_back
 from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.errors import OutOfTurn
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.expiry import live_files, tables_of
 from spark_jobs.storage.run_folder import EXPIRED
 from spark_jobs.storage.stores import open_lake
-from tests.replaying.nights import Shop, rows_of, run
+from tests.replaying.nights import Shop, rows_of, run, run_on
 from tests.steps.batches import NOON, batch, marker
 from tests.steps.nights import day
 
@@ -156,3 +157,22 @@ def _check_nothing_needed_is_missing(settings: Settings, tables: dict[str, list[
         assert plain.scan(snapshot_id=plain.refs()[OURS].snapshot_id).to_arrow().num_rows == 1
     marked = {path.parent.name for path in Path(settings.lake).glob(f"runs/*/{EXPIRED}")}
     assert marked == {runs[day(number)] for number in (1, 2, 3)}
+
+
+def test_a_run_of_a_date_in_the_future_makes_nothing_old(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    settings = _settings(shop)
+    for number in range(1, 4):
+        shop.arrive(number, batch(number - 1), topic="plain")
+        run(settings, number)
+    stray = run_on(settings, date(9998, 5, 1)).run_id
+    before = _files(settings)
+
+    for attempt in (expire, plan_expiry):
+        with pytest.raises(OutOfTurn, match=f"a mistake: onceover rollback {stray}$"):
+            attempt(settings)
+
+    assert _files(settings) == before
+    roll_back(settings, stray)
+    assert len(read_chain(open_lake(settings)).current) == 3
+    expire(settings)

@@ -1,6 +1,7 @@
 """A lake with a captured topic of JSON values, and its nights run in this process."""
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,12 @@ class Shop:
 
 
 def run(settings: Settings, number: int, until: Step = Step.PUBLISH) -> RunOutcome:
+    return run_on(settings, day(number), until)
+
+
+def run_on(settings: Settings, run_date: date, until: Step = Step.PUBLISH) -> RunOutcome:
     narrator = Narrator(Console(quiet=True))
-    return run_night(settings, day(number), until=until, spark=InProcess(), narrator=narrator)
+    return run_night(settings, run_date, until=until, spark=InProcess(), narrator=narrator)
 
 
 def rows_of(settings: Settings, table: str, namespace: str = "topics") -> list[dict[str, Any]]:
