@@ -15,7 +15,7 @@ import numpy.typing as npt
 from spark_jobs.kernels.arena import Arena
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.lz4 import put_lz4
+from spark_jobs.kernels.lz4 import lz4_address, put_lz4
 from spark_jobs.kernels.memory import Bytes, as_bytes, copy_bytes
 from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM, UNUSUAL, Outcome
 from spark_jobs.kernels.zstd import ZstdCalls, put_zstd, zstd_calls
@@ -45,6 +45,13 @@ class Compressed(NamedTuple):
     size: npt.NDArray[np.int64]
     attributes: npt.NDArray[np.int16]
     record_count: npt.NDArray[np.int32]
+
+
+class Calls(NamedTuple):
+    """Addresses of the libraries' functions; 0 where there is no library."""
+
+    lz4: int
+    zstd: ZstdCalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +109,12 @@ def _put_plain(memory: Bytes, used: int, data: Bytes, start: int, end: int) -> O
 
 @helper
 def _put(
-    calls: ZstdCalls, memory: Bytes, used: int, data: Bytes, start: int, end: int, codec: int, limit: int
+    calls: Calls, memory: Bytes, used: int, data: Bytes, start: int, end: int, codec: int, limit: int
 ) -> Outcome:
     if codec == _LZ4:
-        return put_lz4(memory, used, data, start, end, limit)
+        return put_lz4(calls.lz4, memory, used, data, start, end, limit)
     if codec == _ZSTD:
-        return put_zstd(calls, memory, used, data, start, end, limit)
+        return put_zstd(calls.zstd, memory, used, data, start, end, limit)
     if codec == _NONE:
         return _put_plain(memory, used, data, start, end)
     return Outcome(UNUSUAL, used, 0)
@@ -115,7 +122,7 @@ def _put(
 
 @kernel
 def put_usual(
-    calls: ZstdCalls,
+    calls: Calls,
     memory: Bytes,
     used: int,
     data: Bytes,
@@ -144,7 +151,7 @@ def _into_arena(
     arena: Arena, data: Bytes, headers: HeaderColumns, limit: int, budget: int, source: str, origin: int
 ) -> Payloads:
     batches = Compressed(headers.position, headers.size, headers.attributes, headers.record_count)
-    calls = zstd_calls()
+    calls = Calls(lz4_address(), zstd_calls())
     problems: list[PayloadProblem] = []
     edges = np.zeros(headers.rows + 1, dtype=np.int64)
     batch, status = 0, UNUSUAL

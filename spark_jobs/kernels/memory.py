@@ -117,6 +117,29 @@ def _call_decompress(
     return number(number, number, target, number, number, source, number, number), generate
 
 
+@intrinsic
+def _call_lz4(
+    _: Any,
+    function: Any,  # noqa: ARG001 - numba reads the signature
+    target: Any,
+    at: Any,  # noqa: ARG001
+    room: Any,  # noqa: ARG001
+    source: Any,
+    start: Any,  # noqa: ARG001
+    length: Any,  # noqa: ARG001
+) -> Any:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        to = _pointer(context, builder, signature.args[1], args[1], args[2])
+        origin = _pointer(context, builder, signature.args[4], args[4], args[5])
+        kinds = [_BYTE_POINTER, _BYTE_POINTER, _INT32, _INT32]
+        decompress = builder.inttoptr(args[0], ir.FunctionType(_INT32, kinds).as_pointer())
+        length, room = (builder.trunc(size, _INT32) for size in (args[6], args[3]))
+        return builder.sext(builder.call(decompress, [origin, to, length, room]), _INT64)
+
+    number = types.int64
+    return number(number, target, number, number, source, number, number), generate
+
+
 Load: TypeAlias = Callable[[Bytes, int], int]
 load_int8 = cast("Load", _load(8, signed=True))
 load_int16 = cast("Load", _load(16, signed=True))
@@ -134,3 +157,6 @@ length)."""
 call_decompress = cast("Callable[[int, int, Bytes, int, int, Bytes, int, int], int]", _call_decompress)
 """(address of a C function `size_t decompress(context, target, room, source, length)`, that of the context,
 target, at, room, source, start, length)."""
+call_lz4 = cast("Callable[[int, Bytes, int, int, Bytes, int, int], int]", _call_lz4)
+"""(address of a C function `int decompress(source, target, int length, int room)`, target, at, room, source,
+start, length): both sizes fit an int32; negative for a damaged block."""

@@ -11,19 +11,9 @@ from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import compiled_here
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decisions import batches_of
-from spark_jobs.kernels.encodings import (
-    BLOCK,
-    find_cuts,
-    put_delta,
-    put_given_runs,
-    put_plain,
-    put_run,
-    put_runs,
-    total_of,
-)
 from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns
-from spark_jobs.kernels.memory import as_bytes, read_only
+from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, count_within, look_at
 from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
@@ -45,7 +35,6 @@ def warm() -> int:
     _warm_admission(headers)
     for decoded in decode_batches(batch, headers):
         _ = decoded.records
-    _warm_encodings(batch)
     _warm_record_rows()
     checksum_castagnoli(batch)
     checksum_ieee(batch)
@@ -70,22 +59,6 @@ def _warm_admission(headers: HeaderColumns) -> None:
         last_offset_delta=headers.last_offset_delta,
     )
     OrderWatch(segment).is_in_order(rows, np.zeros(1, np.bool_))
-
-
-def _warm_encodings(data: bytes) -> None:
-    """In the types in which records come: what is read cannot be written to."""
-    target, room = np.empty(4096, dtype=np.uint8), np.empty(BLOCK, dtype=np.int64)
-    lengths = np.ones(1, dtype=np.int64)
-    sizes = read_only([1], np.int32)
-    put_plain(target, 0, as_bytes(data), read_only([0], np.int64), sizes, 0, 1)
-    find_cuts(sizes, len(data), lengths)
-    total_of(sizes, 0, 1)
-    put_run(target, 0, 1, 1, 1)
-    put_given_runs(target, 0, np.zeros(1, dtype=np.int32), lengths, 1)
-    for levels in (np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int32)):
-        put_runs(target, 0, levels, 0, 1, 1)
-    for kind in (np.int32, np.int64):
-        put_delta(target, 0, read_only([1], kind), 0, 1, 32, room)
 
 
 def _warm_record_rows() -> None:

@@ -15,15 +15,22 @@ from spark_jobs.protocol.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, 
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
 from spark_jobs.tables.materialise import RECORDS
 
-TIMESTAMP_TYPES = tuple(TimestampType)
+_TIMESTAMP_TYPES = tuple(TimestampType)
 _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
-    TIMESTAMP_TYPES.index,
+    _TIMESTAMP_TYPES.index,
     (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
 )
-_TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
+_TYPE_NAMES = pa.array(_TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
 _MICROSECONDS = 1000
 """In a millisecond."""
+_ASCENDING = ("offset", "timestamp", "sequence")
+"""Columns whose differences are smaller than a dictionary of them."""
+_DISTINCT = ("timestamp_out_of_range", "key", "value")
+"""Columns for which a dictionary would only be tried and given up."""
+_NESTED = "headers.list.element.key"
+PAGE_ROWS = 100_000
+"""Rows of a page at most: a page costs as much as thousands of small values."""
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -69,39 +76,31 @@ class RecordTable:
     view: View
     run_date: date
 
-    @property
-    def run_day(self) -> int:
-        """The date as a number of days since 1970."""
-        return (self.run_date - _EPOCH).days
-
-    def shows_all(self, piece: Piece) -> bool:
-        """Whether no record lies before the first offset that is shown: a log may begin inside a batch."""
-        return bool((piece.rows.headers.base_offset >= self.view.first_offsets(piece.rows)).all())
-
     def rows_of(self, piece: Piece) -> pa.Table:
         """The records of `piece` that are shown as rows of the table, as they are written."""
         records, headers, counts = piece.found.records, piece.rows.headers, piece.batch_records
-        days = np.full(records.num_rows, self.run_day, dtype=np.int32)
+        days = np.full(records.num_rows, (self.run_date - _EPOCH).days, dtype=np.int32)
         columns = {
             "partition": np.full(records.num_rows, self.partition, dtype=np.int32),
             "timestamp_type": pa.DictionaryArray.from_arrays(
-                np.repeat(timestamp_types(piece.rows), counts), _TYPE_NAMES
+                np.repeat(_timestamp_types(piece.rows), counts), _TYPE_NAMES
             ),
             "producer_id": np.repeat(headers.producer_id, counts),
             "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
-            "transactional_id": self.transactional_ids(piece.rows).take(piece.found.rows.batch),
+            "transactional_id": self._transactional_ids(piece.rows).take(piece.found.rows.batch),
             "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
             "run_date": pa.array(days, pa.int32()).cast(pa.date32()),
             **{name: records.column(name) for name in ("offset", "sequence", "key", "value", "headers")},
             **Timestamps.of(piece.found.rows.timestamp).columns(),
         }
         table = pa.table([columns[name] for name in _WRITTEN.names], schema=_WRITTEN)
-        if self.shows_all(piece):
+        first_offsets = self.view.first_offsets(piece.rows)
+        if (headers.base_offset >= first_offsets).all():
             return table
-        first_offsets = np.repeat(self.view.first_offsets(piece.rows), counts)
-        return table.filter(pa.array(piece.found.rows.offset >= first_offsets))
+        # A log may begin inside a batch.
+        return table.filter(pa.array(piece.found.rows.offset >= np.repeat(first_offsets, counts)))
 
-    def transactional_ids(self, rows: BatchRows) -> "pa.Array[Any]":
+    def _transactional_ids(self, rows: BatchRows) -> "pa.Array[Any]":
         """For each batch the name of its transaction's producer, null where nobody names it."""
         outcomes = self.view.outcomes
         return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
@@ -112,10 +111,22 @@ def as_written(schema: pa.Schema) -> pa.Schema:
     return with_labels(schema, ["timestamp_type"])
 
 
+def record_options(schema: pa.Schema) -> dict[str, Any]:
+    """Options of Arrow's Parquet writer for a topic's table of `schema`."""
+    plain = (*_ASCENDING, *_DISTINCT)
+    return {
+        "compression_level": 1,
+        "write_page_index": True,
+        "max_rows_per_page": PAGE_ROWS,
+        "use_dictionary": [*(name for name in schema.names if name not in plain), _NESTED],
+        "column_encoding": dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
+    }
+
+
 _WRITTEN = as_written(RECORDS.schema)
 
 
-def timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
+def _timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
     """Each batch's timestamp type, as its place in the enumeration."""
     stamped = np.where(
         rows.headers.attributes & TIMESTAMP_TYPE_FLAG, np.int32(_LOG_APPEND_TIME), np.int32(_CREATE_TIME)

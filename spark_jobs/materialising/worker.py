@@ -13,13 +13,12 @@ from spark_jobs.materialising.findings import QUARANTINE_SCHEMA, Findings, Place
 from spark_jobs.materialising.json_values import ValueSchema
 from spark_jobs.materialising.outcome_files import view_of
 from spark_jobs.materialising.outcomes import View
-from spark_jobs.materialising.record_leaves import Leaves, is_large, leaves_of
-from spark_jobs.materialising.record_table import RecordTable, as_written
+from spark_jobs.materialising.record_table import RecordTable, as_written, record_options
 from spark_jobs.materialising.rows import BatchRows
 from spark_jobs.materialising.segment_file import SegmentFile, logged
 from spark_jobs.materialising.sources import rows_and_objects
 from spark_jobs.materialising.summaries import FilePlan, PartitionPlan, Share, TableFile, Workshop, Written
-from spark_jobs.materialising.table_files import RecordFiles, TableFiles
+from spark_jobs.materialising.table_files import TableFiles
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.planned_segments import PlannedSegment
 from spark_jobs.storage.topic_contract import topic_contract
@@ -42,20 +41,17 @@ def decode_files(task: DecodeTask) -> tuple[Written, ...]:
 
 
 def write_records(
-    workshop: Workshop, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table | Leaves]]
+    workshop: Workshop, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table]]
 ) -> Written:
     """Writes the files of `plan`: the records of all `parts`, and beside them what it finds on its way."""
     schema = as_written(topic_contract(workshop.settings, plan.topic, plan.folder).schema)
     with (
-        RecordFiles(workshop, plan.path, schema) as output,
+        TableFiles(workshop, plan.path, schema, record_options(schema)) as output,
         TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
     ):
         findings = Findings(quarantine=quarantine, run_date=workshop.run_date)
         for part in parts(findings):
-            if not isinstance(part, pa.Table):
-                output.add_leaves(part)
-            else:
-                output.add(part if part.schema == schema else part.select(schema.names).cast(schema))
+            output.add(part if part.schema == schema else part.select(schema.names).cast(schema))
         files, quarantined = output.finish(), quarantine.finish()
     return Written(
         plan=plan,
@@ -71,7 +67,7 @@ def write_records(
     )
 
 
-def _planned(workshop: Workshop, plan: FilePlan, findings: Findings) -> Iterator[pa.Table | Leaves]:
+def _planned(workshop: Workshop, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
     for share in plan.shares:
         view = view_of(workshop.lake, share.plan)
         yield from _Partition(workshop=workshop, plan=share.plan, view=view, findings=findings).records(share)
@@ -86,7 +82,7 @@ class _Partition:
     view: View
     findings: Findings
 
-    def records(self, share: Share) -> Iterator[pa.Table | Leaves]:
+    def records(self, share: Share) -> Iterator[pa.Table]:
         """The rows of the table, in order of offsets."""
         workshop, partition = self.workshop, self.plan.partition
         records = RecordTable(partition=partition.partition, view=self.view, run_date=workshop.run_date)
@@ -97,11 +93,8 @@ class _Partition:
             decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
             for piece in self._pieces(decoder, chunk.segment, parts):
                 self.findings.add(place, piece)
-                if values is None and is_large(piece) and records.shows_all(piece):
-                    yield leaves_of(records, piece)
-                else:
-                    table = records.rows_of(piece)
-                    yield table if values is None else fitting(table, values, place, piece, self.findings)
+                table = records.rows_of(piece)
+                yield table if values is None else fitting(table, values, place, piece, self.findings)
 
     def _pieces(
         self, decoder: Decoder, segment: PlannedSegment | None, parts: Iterator[BatchRows]

@@ -5,7 +5,7 @@ Workers have a core each, so none reads with several threads.
 
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.storage.errors import Damaged, ObjectMissing
-from spark_jobs.storage.growing_file import GrowingFile
+from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.hashed_file import HashedFile
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile
+from spark_jobs.storage.scratch_file import ScratchFile
 from spark_jobs.storage.syncing import begin_sync
 
 ROWS_AT_A_TIME = 1 << 17
@@ -40,16 +41,22 @@ class ArrowWriter:
             self._writer.close()
 
 
-class ParquetOutput(GrowingFile[ArrowWriter]):
-    """A file in the making, written by Arrow."""
+class ParquetOutput(ScratchFile):
+    """A file in the making: nothing is visible in the store before `finish`. Use as a context manager."""
 
     def __init__(
         self, store: ObjectStore, schema: pa.Schema, options: Mapping[str, Any] | None = None
     ) -> None:
         """`options` are those of Arrow's Parquet writer; zstd unless they say otherwise."""
-        super().__init__(store)
+        super().__init__(store, ".parquet")
         self._schema = schema
         self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
+        self._output: tuple[HashedFile, ArrowWriter] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, except for the last ones, which are collected."""
+        return self._output[0].size if self._output is not None else 0
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`, as a group of their own."""
@@ -59,9 +66,32 @@ class ParquetOutput(GrowingFile[ArrowWriter]):
             if file.size > before:
                 begin_sync(self._path)
 
-    def _begin(self) -> tuple[HashedFile, ArrowWriter]:
-        file = HashedFile(self._path)
-        return file, ArrowWriter(file, self._schema, self._options)
+    def forget(self) -> None:
+        """Drop everything that was written so far."""
+        if self._output is not None:
+            (file, writer), self._output = self._output, None
+            with translated(str(self._path)), closing(file):
+                writer.close()
+
+    def finish(self, folder: str, path: str) -> OutputFile:
+        """Put the file at `path` below the key `folder`; one without rows is a file too."""
+        with self._opened() as (file, _):
+            pass
+        self.forget()
+        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
+        return OutputFile(path=path, size=file.size, digest=file.sha256)
+
+    def _close(self) -> None:
+        self.forget()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[HashedFile, ArrowWriter]]:
+        """The file and its writer, for as long as it takes to write something."""
+        with translated(str(self._path)):
+            if self._output is None:
+                file = HashedFile(self._path)
+                self._output = file, ArrowWriter(file, self._schema, self._options)
+            yield self._output
 
 
 def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:

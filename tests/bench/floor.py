@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from spark_jobs.kernels.batches import decode_batches
 from spark_jobs.kernels.columns import HeaderColumns
@@ -23,13 +24,11 @@ from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.warm import warm
 from spark_jobs.materialising.decoding import PIECE_BYTES, Piece
 from spark_jobs.materialising.outcomes import Outcomes, View
-from spark_jobs.materialising.record_leaves import leaves_of
-from spark_jobs.materialising.record_table import RecordTable, as_written
+from spark_jobs.materialising.record_table import RecordTable, as_written, record_options
 from spark_jobs.materialising.rows import NONE, BatchRows
-from spark_jobs.parquet.writer import ParquetWriter
+from spark_jobs.materialising.table_files import GROUP_BYTES
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.spark_session import KEEP_MEMORY
-from spark_jobs.storage.direct_file import DirectFile
 from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
@@ -38,6 +37,12 @@ from tests.bench.room import Room, Row
 
 WINDOW_BYTES = 16 * 2**20
 SCHEMA = as_written(RECORDS.schema)
+OPTIONS = {
+    "compression": "zstd",
+    "write_page_checksum": True,
+    "store_schema": False,
+    **record_options(SCHEMA),
+}
 ALL = View(first_offset=0, end_offset=2**63 - 1, outcomes=Outcomes())
 
 
@@ -69,13 +74,24 @@ def run_floor(capture: Path, output: Path, processes: int | None = None) -> Floo
 def write_partition(capture: Path, partition: int, output: Path) -> int:
     """One partition's records in one file; how many there were."""
     records, table = 0, RecordTable(partition=partition, view=ALL, run_date=DAY)
-    with closing(DirectFile(output / f"orders-{partition}.parquet")) as file:
-        writer = ParquetWriter(file, SCHEMA)
-        for piece in _pieces(capture, partition):
-            records += piece.found.count
-            writer.write_leaves(leaves_of(table, piece))
-        writer.close()
+    with pq.ParquetWriter(output / f"orders-{partition}.parquet", SCHEMA, **OPTIONS) as writer:
+        for group in _groups(map(table.rows_of, _pieces(capture, partition))):
+            records += group.num_rows
+            writer.write_table(group)
     return records
+
+
+def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables together, as many as make a row group."""
+    held, size = list[pa.Table](), 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size >= GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _pieces(capture: Path, partition: int) -> Iterator[Piece]:

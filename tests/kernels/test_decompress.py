@@ -10,8 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.decompress import Compressed, decompress_batches, put_usual
+from spark_jobs.kernels.decompress import Calls, Compressed, decompress_batches, put_usual
 from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.lz4 import lz4_address
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM
 from spark_jobs.kernels.zstd import ZstdCalls, zstd_calls, zstd_library
@@ -36,10 +37,15 @@ def one_batch(payload: bytes, codec: Codec) -> Compressed:
     )
 
 
+def calls() -> Calls:
+    return Calls(lz4_address(), zstd_calls())
+
+
 def by_kernel(codec: Codec, data: bytes, *, room: int = ROOM, limit: int = DEFAULT_LIMIT) -> bytes | None:
-    memory, edges = np.zeros(room, dtype=np.uint8), np.zeros(2, dtype=np.int64)
+    """In memory that was used before: nothing of it may come out."""
+    memory, edges = np.full(room, 0xA5, dtype=np.uint8), np.zeros(2, dtype=np.int64)
     batch = one_batch(data, codec)
-    done, found = put_usual(zstd_calls(), memory, 0, as_bytes(data), batch, 0, room, limit, edges)
+    done, found = put_usual(calls(), memory, 0, as_bytes(data), batch, 0, room, limit, edges)
     assert (done == 1) == (found.status == DONE)
     return bytes(memory[: found.used]) if found.status == DONE else None
 
@@ -69,8 +75,9 @@ texts = st.lists(
 """With matches near and far, short and long."""
 
 
-def test_the_library_is_there() -> None:
+def test_the_libraries_are_there() -> None:
     assert zstd_library() is not None
+    assert lz4_address()
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -134,7 +141,6 @@ def test_matches_of_every_distance_repeat_what_stands_there(distance: int, lengt
     "block",
     [
         pytest.param(sequences((b"abc", 4, 4)), id="before the content"),
-        pytest.param(sequences((b"abc", 0, 4)), id="nowhere"),
         pytest.param(b"\xf0\xff\xff", id="a length without an end"),
         pytest.param(b"\x50abc", id="fewer literals than claimed"),
         pytest.param(b"\x1fa\x01\x00" + b"\xff" * 300 + b"\x00\x50later", id="more than a block holds"),
@@ -144,6 +150,17 @@ def test_matches_of_every_distance_repeat_what_stands_there(distance: int, lengt
 )
 def test_a_block_that_points_outside_is_left_to_the_pure_reader(block: bytes) -> None:
     assert by_kernel(Codec.LZ4, lz4_frame(block)) is None
+
+
+@pytest.mark.parametrize("length", [4, 7, 8, 15, 18])
+@pytest.mark.parametrize("before", [0, 3, 14])
+@pytest.mark.parametrize("after", [b"", b"the last one" * 9])
+def test_a_match_of_distance_nothing_is_what_the_pure_reader_makes_of_it(
+    length: int, before: int, after: bytes
+) -> None:
+    block = sequences((bytes(range(before)), 0, length), (b"abcdefgh", 8, 18))
+    frame = lz4_frame(block, b"\x1fa\x00\x00\xff\x20\xf0" + bytes((len(after) % 255,)) + after)
+    assert by_kernel(Codec.LZ4, frame) == by_pure_reader(Codec.LZ4, frame)
 
 
 def zstd_block(kind: int, size: int, content: bytes, *, last: bool = False) -> bytes:
@@ -226,10 +243,12 @@ def test_whatever_is_unusual_is_left_to_the_pure_reader(codec: Codec, data: byte
     assert by_kernel(codec, data) is None
 
 
-def test_without_the_library_zstd_is_left_to_the_pure_reader() -> None:
+@pytest.mark.parametrize("codec", CODECS)
+def test_without_its_library_a_codec_is_left_to_the_pure_reader(codec: Codec) -> None:
     memory, edges = np.zeros(ROOM, dtype=np.uint8), np.zeros(2, dtype=np.int64)
-    batch, none = one_batch(ZSTD_TEXT, Codec.ZSTD), ZstdCalls(0, 0)
-    done, _ = put_usual(none, memory, 0, as_bytes(ZSTD_TEXT), batch, 0, ROOM, DEFAULT_LIMIT, edges)
+    data, none = compress(codec, TEXT), Calls(0, ZstdCalls(0, 0))
+    batch = one_batch(data, codec)
+    done, _ = put_usual(none, memory, 0, as_bytes(data), batch, 0, ROOM, DEFAULT_LIMIT, edges)
     assert done == 0
 
 
@@ -245,7 +264,7 @@ def test_what_needs_room_says_how_much(codec: Codec) -> None:
     data = compress(codec, TEXT)
     edges = np.zeros(2, dtype=np.int64)
     batch, memory = one_batch(data, codec), np.zeros(100, dtype=np.uint8)
-    _, found = put_usual(zstd_calls(), memory, 7, as_bytes(data), batch, 0, ROOM, DEFAULT_LIMIT, edges)
+    _, found = put_usual(calls(), memory, 7, as_bytes(data), batch, 0, ROOM, DEFAULT_LIMIT, edges)
     assert (found.status, found.used) == (NEEDS_ROOM, 7)
     assert by_kernel(codec, data, room=found.room) == TEXT
 

@@ -22,8 +22,6 @@ from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 from tests.materialising.logs import FOLDER, Night, night_of, with_partition
 from tests.materialising.truth import EPOCH, timestamp_ms
 
-pytestmark = pytest.mark.usefixtures("both_ways")
-
 
 def _night(place: Path, *batches: bytes, name: str = "t-0", more: str = "") -> Night:
     """A partition whose one segment holds `batches`."""

@@ -7,8 +7,6 @@ import pytest
 from tests.materialising.logs import night_of
 from tests.materialising.truth import as_truth, in_order, recorded_partitions, truth_of
 
-pytestmark = pytest.mark.usefixtures("both_ways")
-
 RECORDINGS = ["oracle_A", "oracle_D", "oracle_E", "workload_clean"]
 
 
