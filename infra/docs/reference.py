@@ -217,5 +217,5 @@ def _decisions() -> str:
 
 def _title(path: Path) -> str:
     """Number and sentence of a record, whichever way its heading spells the number."""
-    sentence = re.sub(r"^#\s*\d+\W+", "", path.read_text().splitlines()[0])
+    sentence = re.sub(r"^#\s*\d+[.:·\s]+", "", path.read_text().splitlines()[0])
     return f"{int(path.name[:4])}. {sentence}"
