@@ -1,34 +1,62 @@
 """A hook of MkDocs: writes the reference pages from the code, so that they cannot differ from it."""
 
+import ast
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import typer
+import pyarrow as pa
+import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from reference_cli import cli_page
+from reference_configuration import configuration_page
+from reference_text import cell
 
-from spark_jobs.cli import app
 from spark_jobs.config.audit import ExpectationName
-from spark_jobs.config.settings import Settings
 from spark_jobs.metrics.catalogue import METRICS
+from spark_jobs.protocol.transaction_outcome import Evidence, Outcome
 from spark_jobs.protocol.verdict import VERDICTS
-from spark_jobs.tables.contract import Contract
+from spark_jobs.tables.contract import Column, Contract
 from spark_jobs.tables.materialise import RECORDS
 from spark_jobs.tables.publish import OWN_TABLES
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "infra" / "example" / "onceover.yaml"
+RULES = ROOT / "infra" / "prometheus" / "rules.yml"
+ALERTS_HEAD = (
+    "Of `infra/prometheus/rules.yml`, for Prometheus.\n\n| alert | severity | meaning |\n|---|---|---|"
+)
 DECISIONS = "decisions"
+LAYERS_HEADING = "## The layers\n"
+LAYERS_PICTURE = "img/layers.svg"
+ICEBERG_NAME = {
+    "int8": "int", "int16": "int", "int32": "int", "int64": "long", "bool": "boolean",
+    "timestamp[us, tz=UTC]": "timestamptz", "date32[day]": "date",
+}  # fmt: skip
+MORE_COLUMNS = (
+    "\nThe table is called like the topic, in lower case and with `_` for what is not a letter or digit. "
+    "A topic with `value: json` has one more column per declared field.\n"
+)
+OUTCOMES = {
+    Outcome.COMMITTED: ("Markers or the coordinator's log prove the commit.", "published"),
+    Outcome.ABORTED: ("Markers or the coordinator's log prove the abort.", "left out"),
+    Outcome.ONGOING: ("Open when the copies were made, or the copies do not prove how it ended.", "held"),
+    Outcome.HANGING: ("Proved: the coordinator no longer knows it, so nothing will end it.", "held"),
+    Outcome.CONFLICT: ("Markers contradict the coordinator's log or each other.", "held"),
+    Outcome.AMBIGUOUS: (
+        "The logs do not show how it ended: several transactions fit, or its end is missing.",
+        "held",
+    ),
+}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the generated pages to those of the folder."""
-    for path, content in {**_reference(), "design/architecture.md": _architecture()}.items():
+    design = {"design/architecture.md": _architecture(), "design/decisions.md": _decisions()}
+    for path, content in {**_reference(), **design}.items():
         files.append(File.generated(config, path, content=content))
     return files
 
@@ -44,102 +72,50 @@ def _reference() -> dict[str, str]:
         "reference/cli.md": cli_page(),
         "reference/tables.md": tables_page(),
         "reference/verdicts.md": verdicts_page(),
+        "reference/outcomes.md": outcomes_page(),
         "reference/expectations.md": expectations_page(),
         "reference/metrics.md": metrics_page(),
     }
 
 
-def configuration_page() -> str:
-    """Every key of the YAML file with type and default, then the commented example."""
-    sections = "\n".join(_section(Settings, "", "The whole file"))
-    example = EXAMPLE.read_text()
-    return (
-        "# Configuration\n\nOne YAML file describes a lake. Unknown keys are refused, and so are secrets: "
-        f"credentials come from the AWS chain.\n\n{sections}\n\n## Example\n\n```yaml\n{example}```\n"
-    )
-
-
-def _section(model: type[BaseModel], prefix: str, title: str) -> Iterator[str]:
-    yield f"## {title}\n\n{_cell(inspect.getdoc(model) or '')}\n"
-    yield "| key | type | default |\n|---|---|---|"
-    nested: list[tuple[str, type[BaseModel]]] = []
-    for name, field in model.model_fields.items():
-        yield f"| `{prefix}{name}` | {_type_name(field)} | {_default(field)} |"
-        nested += [(f"{prefix}{name}", found) for found in _models(field.annotation)]
-    yield ""
-    for path, found in nested:
-        yield from _section(found, f"{path}.", f"`{path}`")
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in getattr(annotation, "__args__", ()):
-        yield from _models(argument)
-
-
-def _type_name(field: FieldInfo) -> str:
-    annotation = field.annotation
-    is_generic = bool(getattr(annotation, "__args__", ()))
-    name = str(annotation) if is_generic or not isinstance(annotation, type) else annotation.__name__
-    return f"`{re.sub(r'[a-z_]+[.]', '', name)}`".replace("|", "or")
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    return "see below" if isinstance(value, BaseModel) else f"`{_plain(value)}`"
-
-
-def _plain(value: object) -> str:
-    return str(getattr(value, "value", value))
-
-
-def cli_page() -> str:
-    """Every command with its arguments and options, as `--help` shows them."""
-    group = typer.main.get_command(app)
-    commands: Mapping[str, Any] = group.commands  # type: ignore[attr-defined]
-    parts = "\n".join(_command(f"onceover {name}", command) for name, command in sorted(commands.items()))
-    codes = "0: good, 1: failed, 2: wrong usage, 3: final, but something is held, 130: interrupted by Ctrl-C"
-    return f"# Command line\n\nEvery command has `--help`. Exit codes: {codes}.\n\n{parts}"
-
-
-def _command(name: str, command: Any) -> str:
-    if hasattr(command, "commands"):
-        return "\n".join(_command(f"{name} {each}", sub) for each, sub in sorted(command.commands.items()))
-    lines = [f"## `{name}`\n\n{_cell(command.help or '')}\n", "| argument or option | meaning |\n|---|---|"]
-    for parameter in command.params:
-        names = " ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
-        required = " (required)" if parameter.required else ""
-        lines.append(f"| {names} | {_cell(getattr(parameter, 'help', '') or '')}{required} |")
-    return "\n".join(lines) + "\n"
-
-
 def tables_page() -> str:
     """Every published table: what a row is, its key, its columns."""
-    tables = "\n".join(_table(contract) for contract in (RECORDS, *OWN_TABLES.values()))
+    contracts = {"A topic's table": RECORDS, **{f"`{name}`": each for name, each in OWN_TABLES.items()}}
+    tables = "\n".join(_table(title, contract) for title, contract in contracts.items())
     return (
-        "# Tables\n\nAll are Iceberg tables. `onceover tables` lists them with a query to paste. "
-        f"A topic's table has the columns of `records`, and one more per declared JSON field.\n\n{tables}"
+        "# Tables\n\nAll are Iceberg tables. The namespace `topics` has one table per topic, and `onceover` "
+        "has Onceover's own. `onceover tables` lists the topics' tables with queries to paste; see "
+        f"[Query the tables](../guides/query-tables.md).\n\n{tables}"
     )
 
 
-def _table(contract: Contract) -> str:
+def _table(title: str, contract: Contract) -> str:
     key = ", ".join(f"`{name}`" for name in contract.key)
-    rows = "\n".join(
-        f"| `{each.name}` | `{each.type}` | {'yes' if each.nullable else ''} | {_cell(each.meaning)} |"
-        for each in contract.columns
-    )
-    heading = f"## `{contract.name}`\n\n{_cell(contract.meaning)}\n\nKey: {key}\n"
-    return f"{heading}\n| column | type | null | meaning |\n|---|---|---|---|\n{rows}\n"
+    rows = "\n".join(map(_column, contract.columns))
+    heading = f"## {title}\n\n{cell(contract.meaning)}\n\nKey: {key}\n"
+    more = MORE_COLUMNS if contract is RECORDS else ""
+    return f"{heading}{more}\n| column | type | null | meaning |\n|---|---|---|---|\n{rows}\n"
+
+
+def _column(column: Column) -> str:
+    null = "yes" if column.nullable else ""
+    return f"| `{column.name}` | `{_iceberg_type(column.type)}` | {null} | {cell(column.meaning)} |"
+
+
+def _iceberg_type(arrow: pa.DataType) -> str:
+    """The column's type as Iceberg and SQL know it."""
+    if pa.types.is_list(arrow):
+        return f"list<{_iceberg_type(arrow.value_type)}>"
+    if pa.types.is_struct(arrow):
+        fields = (arrow.field(number) for number in range(arrow.num_fields))
+        return f"struct<{', '.join(f'{each.name}: {_iceberg_type(each.type)}' for each in fields)}>"
+    return ICEBERG_NAME.get(str(arrow), str(arrow))
 
 
 def verdicts_page() -> str:
     """Every verdict with its group and the error that a broker answers."""
     rows = (
-        f"| `{each}` | {each.group} | `{each.kafka_error.name}` | {_cell(each.meaning)} |"
-        for each in VERDICTS
+        f"| `{each}` | {each.group} | `{each.kafka_error.name}` | {cell(each.meaning)} |" for each in VERDICTS
     )
     return _page(
         "Verdicts",
@@ -150,9 +126,42 @@ def verdicts_page() -> str:
     )
 
 
+def outcomes_page() -> str:
+    """Every outcome of a transaction, and every kind of evidence."""
+    outcomes = "\n".join(f"| `{each}` | {what} | {records} |" for each, (what, records) in _outcomes())
+    evidence = "\n".join(f"| `{each}` | {cell(_evidence_meanings()[each.name])} |" for each in Evidence)
+    return (
+        "# Transaction outcomes\n\nEvery transaction of a run has exactly one, in the table `transactions`. "
+        "See [Transactions](../concepts/transactions.md).\n\n"
+        f"| outcome | meaning | its records |\n|---|---|---|\n{outcomes}\n\n"
+        "## Evidence\n\nWhy an outcome is what it is; a transaction may have several.\n\n"
+        f"| evidence | meaning |\n|---|---|\n{evidence}\n"
+    )
+
+
+def _outcomes() -> Iterator[tuple[Outcome, tuple[str, str]]]:
+    """A missing outcome is an error of the build."""
+    return ((each, OUTCOMES[each]) for each in Outcome)
+
+
+@cache
+def _evidence_meanings() -> dict[str, str]:
+    """By name the sentence below each member of the enumeration."""
+    [members] = ast.parse(inspect.getsource(Evidence)).body
+    found: dict[str, str] = {}
+    name = ""
+    for each in members.body if isinstance(members, ast.ClassDef) else ():
+        match each:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                pass
+            case ast.Expr(value=ast.Constant(value=str(sentence))) if name:
+                found[name] = sentence
+    return found
+
+
 def expectations_page() -> str:
     """Every expectation with its default severity."""
-    rows = (f"| `{each}` | {each.default_severity} | {_cell(each.sentence)} |" for each in ExpectationName)
+    rows = (f"| `{each}` | {each.default_severity} | {cell(each.sentence)} |" for each in ExpectationName)
     return _page(
         "Expectations",
         "What must hold before a run is published. `audit.severities` sets each to `critical` (stops the "
@@ -163,34 +172,49 @@ def expectations_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric with its labels."""
+    """Every metric with its labels, and every alert."""
     rows = (
-        f"| `{each.name}` | {', '.join(f'`{label}`' for label in each.labels)} | {_cell(each.help)} |"
+        f"| `{each.name}` | {', '.join(f'`{label}`' for label in each.labels)} | {cell(each.help)} |"
         for each in METRICS
     )
-    return _page(
+    metrics = _page(
         "Metrics",
-        "All are gauges. Each run replaces the values of the run before it.",
+        "All are gauges: each run replaces the values of the run before it. See [Monitoring](../metrics.md).",
         "| metric | labels | meaning |\n|---|---|---|",
         rows,
     )
+    alerts = "\n".join(map(_alert, yaml.safe_load(RULES.read_text())["groups"][0]["rules"]))
+    return f"{metrics}\n## Alerts\n\n{ALERTS_HEAD}\n{alerts}\n"
+
+
+def _alert(rule: Mapping[str, Any]) -> str:
+    notes = rule["annotations"]
+    said = cell(f"{notes['summary']} {notes['description']}")
+    return f"| `{rule['alert']}` | {rule['labels']['severity']} | {said} |"
 
 
 def _page(title: str, text: str, heading: str, rows: Iterable[str]) -> str:
     return f"# {title}\n\n{text}\n\n{heading}\n" + "\n".join(rows) + "\n"
 
 
-def _cell(text: str) -> str:
-    """One line, with what would end a cell or begin a tag spelled out."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
 def _architecture() -> str:
-    """ARCHITECTURE.md, and the list of decision records."""
-    records = sorted((ROOT / "docs" / DECISIONS).glob("*.md"))
+    """ARCHITECTURE.md, with the picture of the layers."""
+    text = (ROOT / "ARCHITECTURE.md").read_text().replace("](docs/", "](../")
+    if LAYERS_PICTURE not in text:
+        text = text.replace(
+            "## The layers\n", f"## The layers\n![The layers of the code](../{LAYERS_PICTURE})\n\n"
+        )
+    return text
+
+
+def _decisions() -> str:
+    """The list of decision records."""
+    records = sorted((ROOT / "docs" / DECISIONS).glob("[0-9]*.md"))
     listed = "\n".join(f"- [{_title(path)}](../{DECISIONS}/{path.name})" for path in records)
-    return f"{(ROOT / 'ARCHITECTURE.md').read_text()}\n## Decisions\n{listed}\n"
+    return f"# Decisions\n\nWhy it is built this way, one page per choice.\n\n{listed}\n"
 
 
 def _title(path: Path) -> str:
-    return path.read_text().splitlines()[0].removeprefix("# ")
+    """Number and sentence of a record, whichever way its heading spells the number."""
+    sentence = re.sub(r"^#\s*\d+[.:·\s]+", "", path.read_text().splitlines()[0])
+    return f"{int(path.name[:4])}. {sentence}"

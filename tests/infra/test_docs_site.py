@@ -1,19 +1,28 @@
-"""The documentation builds offline, every link in it leads somewhere, and the reference follows the code."""
+"""The documentation builds offline, its links and pictures are right, and the reference follows the code."""
 
 import re
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from playwright.sync_api import sync_playwright
 
+from infra.docs.layers import PICTURE, picture
 from spark_jobs.config.audit import ExpectationName
+from spark_jobs.flow import Step
 from spark_jobs.metrics.catalogue import METRICS
+from spark_jobs.protocol.transaction_outcome import Evidence, Outcome
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.tables.publish import OWN_TABLES
 
-CONFIG = Path(__file__).parents[2] / "infra" / "docs" / "mkdocs.yml"
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "infra" / "docs" / "mkdocs.yml"
 LOADED = re.compile(r"""<(?:script|link|img)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +37,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("page", "names"),
     [
         ("verdicts", list(Verdict)),
+        ("outcomes", [*Outcome, *Evidence]),
         ("expectations", list(ExpectationName)),
-        ("metrics", [each.name for each in METRICS]),
-        ("tables", list(OWN_TABLES)),
-        ("configuration", ["lake", "sources", "audit.severities"]),
-        ("cli", ["onceover run", "onceover backfill", "onceover inspect"]),
+        ("metrics", [name for each in METRICS for name in (each.name, *each.labels)]),
+        ("tables", [*OWN_TABLES, "timestamp_out_of_range"]),
+        ("configuration", ["lake", "sources[].dates", "audit.severities", *ExpectationName]),
+        ("cli", ["onceover run", "onceover backfill", "onceover lake relocate", "<td>75</td>", *Step]),
     ],
 )
 def test_the_reference_names_everything_that_the_code_has(site: Path, page: str, names: list[str]) -> None:
@@ -40,7 +50,46 @@ def test_the_reference_names_everything_that_the_code_has(site: Path, page: str,
     assert [name for name in names if name not in text] == []
 
 
+def test_every_key_of_the_configuration_has_a_meaning(site: Path) -> None:
+    rows = re.findall(r"<tr>(.*?)</tr>", (site / "reference" / "configuration.html").read_text(), re.DOTALL)
+    assert len(rows) > len(ExpectationName)
+    assert [row for row in rows if "<td></td>" in row] == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 20
     assert [str(page) for page in pages if LOADED.search(page.read_text())] == []
+
+
+def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
+    assert PICTURE.read_text() == picture(), "stale: run python infra/docs/layers.py"
+
+
+def test_the_picture_of_the_layers_has_every_module_of_every_layer() -> None:
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    names = re.findall(r"[a-z_]+(?=\s*(?:[|:\"]|$))", "\n".join(configured[0]["layers"]), re.MULTILINE)
+    drawn = re.findall(r">([a-z_.]+)</text>", PICTURE.read_text())
+    assert drawn == names
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_of_the_pages_beside_the_site_lead_somewhere(page: str) -> None:
+    links = [link for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; install the package chromium")
+def test_search_works_in_a_browser_that_opened_the_site_from_disk(site: Path) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto((site / "index.html").as_uri())
+        page.get_by_placeholder("Search").press_sequentially("coordinator_fenced")
+        page.locator(".md-search-result__link").first.click()
+        page.wait_for_url("**/*verdicts.html*")
+        assert page.get_by_text("coordinator_fenced").count() > 0
+        assert errors == []
+        browser.close()
