@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,17 +40,6 @@ MORE_COLUMNS = (
     "\nThe table is called like the topic, in lower case and with `_` for what is not a letter or digit. "
     "A topic with `value: json` has one more column per declared field.\n"
 )
-OUTCOMES = {
-    Outcome.COMMITTED: ("Markers or the coordinator's log prove the commit.", "published"),
-    Outcome.ABORTED: ("Markers or the coordinator's log prove the abort.", "left out"),
-    Outcome.ONGOING: ("Open when the copies were made, or the copies do not prove how it ended.", "held"),
-    Outcome.HANGING: ("Proved: the coordinator no longer knows it, so nothing will end it.", "held"),
-    Outcome.CONFLICT: ("Markers contradict the coordinator's log or each other.", "held"),
-    Outcome.AMBIGUOUS: (
-        "The logs do not show how it ended: several transactions fit, or its end is missing.",
-        "held",
-    ),
-}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -128,20 +117,15 @@ def verdicts_page() -> str:
 
 def outcomes_page() -> str:
     """Every outcome of a transaction, and every kind of evidence."""
-    outcomes = "\n".join(f"| `{each}` | {what} | {records} |" for each, (what, records) in _outcomes())
+    outcomes = "\n".join(f"| `{each}` | {cell(each.meaning)} |" for each in Outcome)
     evidence = "\n".join(f"| `{each}` | {cell(_evidence_meanings()[each.name])} |" for each in Evidence)
     return (
         "# Transaction outcomes\n\nEvery transaction of a run has exactly one, in the table `transactions`. "
         "See [Transactions](../concepts/transactions.md).\n\n"
-        f"| outcome | meaning | its records |\n|---|---|---|\n{outcomes}\n\n"
+        f"| outcome | meaning |\n|---|---|\n{outcomes}\n\n"
         "## Evidence\n\nWhy an outcome is what it is; a transaction may have several.\n\n"
         f"| evidence | meaning |\n|---|---|\n{evidence}\n"
     )
-
-
-def _outcomes() -> Iterator[tuple[Outcome, tuple[str, str]]]:
-    """A missing outcome is an error of the build."""
-    return ((each, OUTCOMES[each]) for each in Outcome)
 
 
 @cache
