@@ -1,29 +1,86 @@
-"""The command line: `onceover` and its commands. Each imports what is heavy when it runs."""
+"""The command line: `onceover` and its commands. The module of a command is imported when it is called."""
 
+import ast
 import signal
+from collections import UserDict
+from copy import copy
+from importlib import import_module
 from importlib.metadata import version as package_version
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from spark_jobs.commands.backfill import backfill
-from spark_jobs.commands.check import check
-from spark_jobs.commands.dashboard import dashboard
-from spark_jobs.commands.expire import expire
-from spark_jobs.commands.explain import explain
-from spark_jobs.commands.inspect import inspect
-from spark_jobs.commands.lake import lake
-from spark_jobs.commands.log import log
-from spark_jobs.commands.repair import repair
-from spark_jobs.commands.replay import replay
-from spark_jobs.commands.rollback import rollback
-from spark_jobs.commands.run import run
-from spark_jobs.commands.runs import runs
-from spark_jobs.commands.sample import sample
-from spark_jobs.commands.tables import tables
-from spark_jobs.commands.transactions import transactions
+COMMANDS = (
+    "backfill",
+    "check",
+    "dashboard",
+    "expire",
+    "explain",
+    "inspect",
+    "lake",
+    "log",
+    "repair",
+    "replay",
+    "rollback",
+    "run",
+    "runs",
+    "sample",
+    "tables",
+    "transactions",
+)
+"""Modules of `spark_jobs.commands`; each has a function of its name, or a group of commands."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+class LazyCommands(UserDict[str, Any]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.data and self.data[name] is None:
+            self.data[name] = _load(name)
+        return super().__getitem__(name)
+
+
+def _load(name: str) -> Any:
+    found = getattr(import_module(f"spark_jobs.commands.{name}"), name)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    return get_command(alone)
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands by the docstrings in their source, so that --help imports none of them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — a method of the library's
+        """All names, in order."""
+        return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The page of `onceover --help`."""
+        listed = copy(self)
+        listed.commands = {name: TyperCommand(name, help=docstring_of(name)) for name in COMMANDS}
+        super(LazyGroup, listed).format_help(ctx, formatter)
+
+
+def docstring_of(name: str) -> str:
+    """That of the function `name`, or of a group's callback `_name`, in the command's module."""
+    tree = ast.parse((Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8"))
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    return ast.get_docstring(functions.get(name) or functions[f"_{name}"]) or ""
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _show_version(wanted: bool) -> None:
@@ -37,24 +94,6 @@ def onceover(
     *, version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False
 ) -> None:
     """Exactly-once tables from raw Kafka producer output, every night, without a broker."""
-
-
-app.command()(backfill)
-app.command()(check)
-app.command()(dashboard)
-app.command()(expire)
-app.command()(explain)
-app.command()(inspect)
-app.add_typer(lake, name="lake")
-app.command()(log)
-app.command()(repair)
-app.command()(replay)
-app.command()(rollback)
-app.command()(run)
-app.command()(runs)
-app.command()(sample)
-app.command()(tables)
-app.command()(transactions)
 
 
 def main() -> None:

@@ -3,17 +3,20 @@
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from spark_jobs.backfill import plan_backfill, run_backfill
+from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
+from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
 from spark_jobs.commands.listing import show_rows
+from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.spark_session import spark_for
 from spark_jobs.storage.keys import printable
-
-if TYPE_CHECKING:
-    from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
 
 MOST_OBJECTS = 3
 TITLES = ("day", "runs again", "why", "objects")
@@ -46,12 +49,6 @@ def backfill(
     A day that is as it should be is left alone, so an interrupted backfill goes on where it stopped. What
     --topic and --source do not choose keeps the inputs that it had.
     """
-    from spark_jobs.backfill import plan_backfill, run_backfill  # noqa: PLC0415 — --help does without
-    from spark_jobs.backfilling.request import BackfillRequest  # noqa: PLC0415 — likewise
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-    from spark_jobs.spark_session import spark_for  # noqa: PLC0415 — likewise
-
     with told_failures(when_interrupted=GOES_ON):
         settings = load_settings(config)
         request = BackfillRequest(
@@ -76,7 +73,7 @@ def backfill(
     exit_if_held(held, is_held=bool(held))
 
 
-def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
+def _show(plan: BackfillPlan, *, as_json: bool) -> None:
     if as_json:
         for day in plan.days:
             typer.echo(json.dumps(day.to_plain()))
@@ -91,7 +88,7 @@ def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
         typer.echo("all is as it should be, nothing has to run")
 
 
-def _row(day: "DayPlan") -> tuple[str, ...]:
+def _row(day: DayPlan) -> tuple[str, ...]:
     answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
     why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
     if day.missed:
@@ -99,7 +96,7 @@ def _row(day: "DayPlan") -> tuple[str, ...]:
     return str(day.day), answer, why, _objects(day)
 
 
-def _objects(day: "DayPlan") -> str:
+def _objects(day: DayPlan) -> str:
     named = [printable(path) for reason in day.reasons for path in reason.objects]
     more = len(named) - MOST_OBJECTS
     return "\n".join([*named[:MOST_OBJECTS], *([f"and {more:,} more"] if more > 0 else [])])

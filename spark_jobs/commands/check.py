@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.check import check as check_lake
+from spark_jobs.checking.finding import Severity
 from spark_jobs.commands.failure import EXIT_FAILED, told_failures
+from spark_jobs.config.load import load_settings
+from spark_jobs.reporting.narrator import Narrator
 
 
 def check(
@@ -22,11 +26,6 @@ def check(
 
     Nothing is written. The exit code is 1 if something is wrong; notes alone leave it at 0.
     """
-    from spark_jobs.check import check as check_lake  # noqa: PLC0415 — --help does without
-    from spark_jobs.checking.finding import Severity  # noqa: PLC0415 — likewise
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — likewise
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-
     errors = notes = 0
     with told_failures():
         settings = load_settings(config)

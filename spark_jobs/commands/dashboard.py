@@ -7,6 +7,11 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.config.load import load_settings
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
+from spark_jobs.steps.report import report
+from spark_jobs.storage.stores import open_lake
 
 
 def dashboard(
@@ -15,12 +20,6 @@ def dashboard(
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Bring the lake's dashboard up to date and say where it is; it needs no server."""
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-    from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles  # noqa: PLC0415 — likewise
-    from spark_jobs.steps.report import report  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
-
     with told_failures():
         settings = load_settings(config)
         report(settings, tell=Narrator().tell)

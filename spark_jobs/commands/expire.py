@@ -3,15 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
-
-if TYPE_CHECKING:
-    from spark_jobs.expiring.plan import ExpiryPlan
+from spark_jobs.config.load import load_settings
+from spark_jobs.expire import expire as expire_lake
+from spark_jobs.expire import plan_expiry
+from spark_jobs.expiring.plan import ExpiryPlan
 
 TITLES = ("what", "name", "how many", "bytes")
 
@@ -26,10 +27,6 @@ def expire(
 
     The state chain, waiting batches, tables as they are, people's own tags and undecided quarantine stay.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.expire import expire as expire_lake  # noqa: PLC0415 — likewise
-    from spark_jobs.expire import plan_expiry  # noqa: PLC0415 — likewise
-
     with told_failures():
         settings = load_settings(config)
         plan = plan_expiry(settings) if dry_run else expire_lake(settings)
@@ -41,7 +38,7 @@ def expire(
     typer.echo(f"{plan.bytes:,} bytes {'would go' if dry_run else 'are gone'}")
 
 
-def _plain(plan: "ExpiryPlan") -> dict[str, object]:
+def _plain(plan: ExpiryPlan) -> dict[str, object]:
     return {
         "tables": [
             {"table": ".".join(each.name), "tags": each.tags, "snapshots": each.snapshots}
@@ -56,7 +53,7 @@ def _plain(plan: "ExpiryPlan") -> dict[str, object]:
     }
 
 
-def _rows(plan: "ExpiryPlan") -> Iterator[tuple[str, ...]]:
+def _rows(plan: ExpiryPlan) -> Iterator[tuple[str, ...]]:
     for each in plan.tables:
         yield "table", ".".join(each.name), f"{len(each.tags)} tags, {len(each.snapshots)} snapshots", ""
     for folder in plan.folders:

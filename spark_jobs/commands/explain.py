@@ -5,16 +5,20 @@ from collections import deque
 from datetime import datetime
 from itertools import chain as chained
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
+from spark_jobs.config.load import load_settings
+from spark_jobs.explaining.answer import Answer, GapAnswer
+from spark_jobs.explaining.answer import explain as explain_run
+from spark_jobs.explaining.question import Question, runs_of
+from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
-
-if TYPE_CHECKING:
-    from spark_jobs.explaining.answer import Answer, GapAnswer
+from spark_jobs.storage.stores import open_lake
 
 MOST = 100
 TITLES = ("run date", "what came", "verdict", "offset", "why", "where")
@@ -35,13 +39,6 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show why batches of a partition were taken or refused, over all final nights unless told otherwise."""
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.explaining.answer import explain as explain_run  # noqa: PLC0415 — likewise
-    from spark_jobs.explaining.question import Question, runs_of  # noqa: PLC0415 — likewise
-    from spark_jobs.protocol.topic_partition import TopicPartition  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.chain import read_chain  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
-
     question = Question(
         partition=TopicPartition(topic, partition),
         producer_id=producer_id,
@@ -70,12 +67,12 @@ def explain(
         typer.echo(legible(last[0][1].sentence))
 
 
-def _line(answer: "Answer | GapAnswer") -> str:
+def _line(answer: Answer | GapAnswer) -> str:
     told = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
     return json.dumps({**told, **answer.row})
 
 
-def _row(answer: "Answer | GapAnswer") -> tuple[str, ...]:
+def _row(answer: Answer | GapAnswer) -> tuple[str, ...]:
     offset = "" if answer.row["offset"] is None else str(answer.row["offset"])
     why, where = answer.row["reason"] or "", printable(answer.place, shown=MOST_SHOWN)
     return answer.run_id[:10], answer.what, answer.row["verdict"], offset, why, where

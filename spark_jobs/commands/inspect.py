@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.inspection.inspector import inspect_paths
 from spark_jobs.inspection.isolation import Isolation
+from spark_jobs.inspection.options import Options
+from spark_jobs.inspection.printers import JsonPrinter, TextPrinter
 
 
 def inspect(
@@ -40,10 +43,6 @@ def inspect(
 
     Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
     """
-    from spark_jobs.inspection.inspector import inspect_paths  # noqa: PLC0415 — --help does without
-    from spark_jobs.inspection.options import Options  # noqa: PLC0415 — likewise
-    from spark_jobs.inspection.printers import JsonPrinter, TextPrinter  # noqa: PLC0415 — likewise
-
     options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())

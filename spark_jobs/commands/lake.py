@@ -6,13 +6,16 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.config.load import load_settings
+from spark_jobs.relocate import relocate as relocate_lake
+from spark_jobs.reporting.narrator import Narrator
 
-lake = typer.Typer(no_args_is_help=True, help="The lake as a whole: make a copy of it a lake of its own.")
+lake = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @lake.callback()
 def _lake() -> None:
-    """Keeps `relocate` a command of its own."""
+    """The lake as a whole: make a copy of it a lake of its own."""
 
 
 @lake.command()
@@ -24,10 +27,6 @@ def relocate(
     Copy the whole directory or prefix first, and name the new place as 'lake' in the configuration. The
     original is not changed. An interrupted relocation is simply repeated.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.relocate import relocate as relocate_lake  # noqa: PLC0415 — likewise
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-
     with told_failures():
         settings = load_settings(config)
         done = relocate_lake(settings, Narrator().tell)

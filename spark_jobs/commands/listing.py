@@ -5,22 +5,20 @@ without anything that a terminal would obey.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
 from spark_jobs.storage.keys import legible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 Row = Sequence[str]
 
 
-def show_rows(titles: Sequence[str], rows: Sequence[Row], console: "Console | None" = None) -> None:
+def show_rows(titles: Sequence[str], rows: Sequence[Row], console: Console | None = None) -> None:
     """Prints `rows` below `titles`; nothing is cut. In a file or pipe every row is one line of a table."""
-    from rich.console import Console  # noqa: PLC0415 — --help does without
-    from rich.measure import Measurement  # noqa: PLC0415 — likewise
-
     out = console or Console(highlight=False)
     table = _table(titles, rows)
     width = Measurement.get(out, out.options.update(max_width=1 << 20), table).maximum
@@ -34,22 +32,15 @@ def show_rows(titles: Sequence[str], rows: Sequence[Row], console: "Console | No
             out.print()
 
 
-def _table(titles: Sequence[str], rows: Sequence[Row]) -> "Table":
-    from rich import box  # noqa: PLC0415 — --help does without
-    from rich.table import Table  # noqa: PLC0415 — likewise
-    from rich.text import Text  # noqa: PLC0415 — likewise
-
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:
     table = Table(*titles, box=box.SIMPLE)
     for row in rows:
         table.add_row(*(Text(legible(cell)) for cell in row))
     return table
 
 
-def _block(titles: Sequence[str], row: Row) -> "Table":
+def _block(titles: Sequence[str], row: Row) -> Table:
     """The first cell as a heading, the others below it; empty ones are left out."""
-    from rich.table import Table  # noqa: PLC0415 — --help does without
-    from rich.text import Text  # noqa: PLC0415 — likewise
-
     block = Table.grid(padding=(0, 2))
     block.add_column(no_wrap=True, style="dim")
     block.add_column(overflow="fold")

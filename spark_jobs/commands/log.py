@@ -6,7 +6,11 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.config.load import load_settings
+from spark_jobs.storage.accepted_logs import accepted_logs, write_log
+from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.keys import MOST_SHOWN, printable
+from spark_jobs.storage.stores import open_lake
 
 
 def log(
@@ -17,11 +21,6 @@ def log(
     ] = None,
 ) -> None:
     """Assemble what was accepted from captures, over all final nights, in Kafka's own format."""
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.storage.accepted_logs import accepted_logs, write_log  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.chain import read_chain  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
-
     if to.exists() and any(to.iterdir()):
         name = printable(str(to), shown=MOST_SHOWN)
         typer.echo(f"onceover: {name}: directory is not empty; refusing to overwrite", err=True)

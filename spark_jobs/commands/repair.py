@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import EXIT_FAILED, told_failures
-
-if TYPE_CHECKING:
-    from spark_jobs.repair import Repair
+from spark_jobs.config.load import load_settings
+from spark_jobs.repair import Repair, RepairKind, plan_repair
+from spark_jobs.repair import repair as repair_lake
+from spark_jobs.reporting.narrator import Narrator
 
 
 def repair(
@@ -25,11 +26,6 @@ def repair(
     A table gets the newest metadata that the lake has of it; what is missing then is published again from the
     run folders. What cannot be restored is listed, and the exit code is 1.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.repair import RepairKind, plan_repair  # noqa: PLC0415 — likewise
-    from spark_jobs.repair import repair as repair_lake  # noqa: PLC0415 — likewise
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-
     with told_failures():
         settings = load_settings(config)
         done = plan_repair(settings) if dry_run else repair_lake(settings, Narrator().tell)
@@ -44,7 +40,7 @@ def repair(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _plain(each: "Repair") -> dict[str, object]:
+def _plain(each: Repair) -> dict[str, object]:
     run_id, rows = (each.share.run_id, each.share.rows) if each.share else (None, None)
     return {
         "kind": each.kind,

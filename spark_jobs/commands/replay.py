@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
+from spark_jobs.config.load import load_settings
+from spark_jobs.replaying.choice import Choice
+from spark_jobs.replaying.decide import decide, list_choices
+from spark_jobs.replaying.quarantine import Selection
 from spark_jobs.storage.keys import MOST_SHOWN, printable
-
-if TYPE_CHECKING:
-    from spark_jobs.replaying.choice import Choice
+from spark_jobs.tables.materialise import QuarantineKind
 
 MOST = 100
 TITLES = ("partition", "kind", "verdict", "offset", "why", "where", "replay")
@@ -36,11 +38,6 @@ def replay(
     A refused batch arrives again before everything else of its partition; a value that did not fit its schema
     is decoded again and keeps its offset.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.replaying.decide import decide, list_choices  # noqa: PLC0415 — likewise
-    from spark_jobs.replaying.quarantine import Selection  # noqa: PLC0415 — likewise
-    from spark_jobs.tables.materialise import QuarantineKind  # noqa: PLC0415 — likewise
-
     if not (reason or only_list or dry_run):
         raise typer.BadParameter("say why with --reason, or look first with --list")
     if kind is not None and kind not in set(QuarantineKind):
@@ -66,7 +63,7 @@ def replay(
         raise typer.Exit(1)
 
 
-def _show(choices: "list[Choice]", *, as_json: bool) -> None:
+def _show(choices: list[Choice], *, as_json: bool) -> None:
     if as_json:
         for choice in choices:
             typer.echo(json.dumps(_plain(choice), default=str))
@@ -76,12 +73,12 @@ def _show(choices: "list[Choice]", *, as_json: bool) -> None:
         typer.echo(f"the first {MOST} of {len(choices)}; --json shows all")
 
 
-def _plain(choice: "Choice") -> dict[str, object]:
+def _plain(choice: Choice) -> dict[str, object]:
     row = {name: value for name, value in choice.row.items() if name != "bytes"}
     return {**row, "way": choice.way, "refusal": choice.refusal}
 
 
-def _row(choice: "Choice") -> tuple[str, ...]:
+def _row(choice: Choice) -> tuple[str, ...]:
     row = choice.row
     return (
         printable(f"{row['topic']}-{row['partition']}"),

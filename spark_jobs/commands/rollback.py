@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import told_failures
+from spark_jobs.config.load import load_settings
+from spark_jobs.rollback import roll_back
 
 
 def rollback(
@@ -17,9 +19,6 @@ def rollback(
     A run that failed, was interrupted or was not finished can be taken back as well; the overview then shows
     the newest run without it. A final run only if none of a later date builds upon it.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.rollback import roll_back  # noqa: PLC0415 — likewise
-
     with told_failures():
         found = roll_back(load_settings(config), run_id)
     typer.echo(f"{run_id}  rolled back, {f'removed from {found} tables' if found else 'no table held it'}")

@@ -8,7 +8,11 @@ import typer
 
 from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
 from spark_jobs.commands.tables import say_tables
+from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.spark_session import spark_for
 
 PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
 
@@ -33,11 +37,6 @@ def run(
 
     Exit code 3: the run is final and published, but partitions are held behind offsets that no copy has.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.reporting.narrator import Narrator  # noqa: PLC0415 — likewise
-    from spark_jobs.run import run_night  # noqa: PLC0415 — likewise
-    from spark_jobs.spark_session import spark_for  # noqa: PLC0415 — likewise
-
     with told_failures(when_interrupted=GOES_ON):
         settings = load_settings(config)
         spark = spark_for(settings.spark)

@@ -3,16 +3,16 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
+from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-
-if TYPE_CHECKING:
-    from spark_jobs.storage.ledger import LedgerLine
+from spark_jobs.storage.ledger import LedgerLine, list_runs
+from spark_jobs.storage.stores import open_lake
 
 ACCEPTED = "accepted"
 TITLES = ("run", "status", "last step", "accepted batches", "started", "attempts", "message", "reason")
@@ -24,10 +24,6 @@ def runs(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """List the runs of the lake: which are final, how far the others came, and when."""
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.storage.ledger import list_runs  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
-
     with told_failures():
         lines = list_runs(open_lake(load_settings(config)))
     if as_json:
@@ -37,7 +33,7 @@ def runs(
         show_rows(TITLES, [_row(line) for line in lines])
 
 
-def _row(line: "LedgerLine") -> tuple[str, ...]:
+def _row(line: LedgerLine) -> tuple[str, ...]:
     counts = {step.step: step.counts for step in line.steps}
     accepted = counts.get(Step.ADMIT, {}).get(ACCEPTED)
     return (

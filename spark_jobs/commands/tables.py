@@ -1,20 +1,19 @@
 """`onceover tables`: which table holds which topic, and how to query it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
+from spark_jobs.config.load import load_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.reporting.table_queries import queries
+from spark_jobs.storage.iceberg.published import TopicTable, topic_tables
 from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.config.settings import Settings
-    from spark_jobs.storage.iceberg.published import TopicTable
 
 TITLES = ("topic", "table", "rows", "location")
 ENGINES = {"python": "Python, with pyiceberg and DuckDB", "duckdb": "DuckDB", "spark": "Spark SQL"}
@@ -31,10 +30,6 @@ def tables(
 
     The queries are those of one topic: of the first, or of the one that --topic names.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.reporting.table_queries import queries  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.iceberg.published import topic_tables  # noqa: PLC0415 — likewise
-
     with told_failures():
         settings = load_settings(config)
         found = [each for each in topic_tables(settings) if topic is None or each.topic == topic]
@@ -52,10 +47,8 @@ def tables(
         typer.echo(f"{ENGINES[engine]}:\n{legible(query)}\n")
 
 
-def say_tables(settings: "Settings", config: Path) -> None:
+def say_tables(settings: Settings, config: Path) -> None:
     """Where a run's tables are, on stderr: the first few, and the command that shows how to query them."""
-    from spark_jobs.storage.iceberg.published import topic_tables  # noqa: PLC0415 — --help does without
-
     found: Sequence[TopicTable] = list(topic_tables(settings))
     for each in found[:MOST_AFTER_RUN]:
         topic, location = printable(each.topic), printable(each.location, shown=MOST_SHOWN)
@@ -67,5 +60,5 @@ def say_tables(settings: "Settings", config: Path) -> None:
         typer.echo(f"  queries to paste: onceover tables --config {name}", err=True)
 
 
-def _row(table: "TopicTable") -> tuple[str, ...]:
+def _row(table: TopicTable) -> tuple[str, ...]:
     return printable(table.topic), table.name, f"{table.rows:,}", printable(table.location, shown=MOST_SHOWN)

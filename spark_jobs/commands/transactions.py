@@ -5,15 +5,18 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from heapq import nlargest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
-
-if TYPE_CHECKING:
-    from spark_jobs.reporting.transaction_listing import ListedTransaction
+from spark_jobs.config.load import load_settings
+from spark_jobs.reporting.transaction_listing import ListedTransaction, newest_resolved
+from spark_jobs.resolving.transaction_listing import list_transactions
+from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.keys import printable
+from spark_jobs.storage.stores import open_lake
 
 MOST = 100
 TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
@@ -30,14 +33,6 @@ def transactions(
     Ages are measured to the newest time that the copies show. For a hanging one, the check to run first, the
     command that ends it and what that destroys are printed below the table.
     """
-    from spark_jobs.config.load import load_settings  # noqa: PLC0415 — --help does without
-    from spark_jobs.reporting.transaction_listing import (  # noqa: PLC0415 — likewise
-        list_transactions,
-        newest_resolved,
-    )
-    from spark_jobs.storage.chain import read_chain  # noqa: PLC0415 — likewise
-    from spark_jobs.storage.stores import open_lake  # noqa: PLC0415 — likewise
-
     with told_failures():
         lake = open_lake(load_settings(config))
         run_id = newest_resolved(read_chain(lake))
@@ -60,11 +55,11 @@ def transactions(
         typer.echo(f"the worst {len(worst)} of {count}; --json shows all")
 
 
-def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransaction], int]":
+def _worst(found: Iterable[ListedTransaction]) -> tuple[list[ListedTransaction], int]:
     """Those that hold back most, then the oldest; and how many there are in all."""
     count = 0
 
-    def counted() -> "Iterator[ListedTransaction]":
+    def counted() -> Iterator[ListedTransaction]:
         nonlocal count
         for count, each in enumerate(found, start=1):  # noqa: B007 — told to whoever asks
             yield each
@@ -72,15 +67,11 @@ def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransactio
     return nlargest(MOST, counted(), key=lambda each: (each.row["held_back"], each.row["age_ms"] or 0)), count
 
 
-def _commands(listed: "Iterable[ListedTransaction]") -> list[str]:
-    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
-
+def _commands(listed: Iterable[ListedTransaction]) -> list[str]:
     return [printable(command, shown=10_000) for each in listed for command in each.row["abort_commands"]]
 
 
-def _row(each: "ListedTransaction") -> tuple[str, ...]:
-    from spark_jobs.storage.keys import printable  # noqa: PLC0415 — --help does without
-
+def _row(each: ListedTransaction) -> tuple[str, ...]:
     row = each.row
     return (
         "" if row["transactional_id"] is None else printable(row["transactional_id"]),
