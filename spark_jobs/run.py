@@ -7,6 +7,7 @@ no part of the run: it shows what became of it, also after a failure, and can ne
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -254,12 +255,14 @@ def _work(
     A failure is written down; of a killed process the ledger says "interrupted".
     """
     ledger, run_id = Ledger(context.lake), context.folder.run_id
+    preparing: Thread | None = None
     try:
         for step in steps_until(until)[len(done) :]:
             lock.check()
             ledger.step_started(run_id, step)
-            if step is not until:
-                _prepare_beside(STEPS[STEPS.index(step) + 1])
+            if preparing is not None:
+                preparing.join()  # two threads that import the same library may see half of it
+            preparing = _prepare_beside(STEPS[STEPS.index(step) + 1]) if step is not until else None
             ledger.step_finished(run_id, step, _do(step, context, narrator).counts)
         lock.check()
         done = _done(context.folder, until)  # as it stands in the lake, not as it was said
@@ -302,9 +305,16 @@ def prepare_step(step: Step) -> None:
         prepare()
 
 
-def _prepare_beside(step: Step) -> None:
-    """While the workers of the step before it are busy."""
-    Thread(target=prepare_step, args=(step,), name=f"prepare {step}", daemon=True).start()
+def _prepare_beside(step: Step) -> Thread:
+    """While the workers of the step before it are busy; what fails here fails again where it is reported."""
+
+    def prepare() -> None:
+        with suppress(Exception):
+            prepare_step(step)
+
+    thread = Thread(target=prepare, name=f"prepare {step}", daemon=True)
+    thread.start()
+    return thread
 
 
 def _make_final(context: RunContext, until: Step, done: tuple[StepDone, ...]) -> None:

@@ -10,6 +10,8 @@ from rich.text import Text
 from spark_jobs.flow import Step
 from spark_jobs.storage.keys import legible
 
+LABELS = {(Step.ADMIT, "critical"): "plain batches in transactions"}
+"""Counts whose name says too little: a gap is critical as well, and not counted there."""
 Finished = Callable[[Mapping[str, int]], None]
 
 
@@ -30,7 +32,7 @@ class Narrator:
 
     def done(self, step: Step, counts: Mapping[str, int], seconds: float) -> None:
         """One line about a step that is done."""
-        told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        told = ", ".join(f"{count:,} {_label(step, name)}" for name, count in counts.items())
         self._console.print(f"{step:<11} {seconds:>6.1f} s  {told}", markup=False)
 
     def tell(self, what: str) -> None:
@@ -41,3 +43,7 @@ class Narrator:
         """What a person should know though the run goes on."""
         for sentence in sentences:
             self._console.print(f"  {legible(sentence)}", markup=False, style="yellow")
+
+
+def _label(step: Step, name: str) -> str:
+    return LABELS.get((step, name), name.replace("_", " "))

@@ -14,9 +14,12 @@ from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
 from spark_jobs.spark_session import Spark
+from spark_jobs.steps import rebuild
+from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.errors import LakeBusy
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.lock import lake_lock
+from tests.in_process import InProcess
 from tests.indexing.objects import nested_object, plain_object
 from tests.steps.nights import CAPTURE, Place, day, place_at
 
@@ -147,3 +150,29 @@ def test_the_command_says_what_went_wrong_and_whether_to_try_again(tmp_path: Pat
     assert process.returncode == 75
     assert out == b""
     assert b"works on this lake" in err
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_step_begins_when_it_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Two threads that import the same library at once may each see half of it."""
+    happened: list[str] = []
+    run = rebuild.run
+
+    def prepare() -> None:
+        time.sleep(0.5)  # the step before is done long before that
+        happened.append("prepared")
+        if fails:
+            raise ImportError("is reported by the step itself")
+
+    def begin(context: RunContext) -> StepResult:
+        happened.append("begun")
+        return run(context)
+
+    monkeypatch.setattr(rebuild, "prepare", prepare, raising=False)
+    monkeypatch.setattr(rebuild, "run", begin)
+    narrator = Narrator(Console(quiet=True))
+    place = _night(tmp_path)
+    run_night(place.settings, day(1), until=Step.ADMIT, spark=InProcess(), narrator=narrator)
+    assert happened == ["prepared", "begun"]
