@@ -12,8 +12,7 @@ import typer
 from spark_jobs.commands.failure import told_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.transaction_listing import ListedTransaction, newest_resolved
-from spark_jobs.resolving.transaction_listing import list_transactions
+from spark_jobs.reporting.transaction_listing import ListedTransaction, list_transactions, newest_resolved
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.keys import printable
 from spark_jobs.storage.stores import open_lake

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import RunOutcome, run_night
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import rebuild
-from spark_jobs.steps.context import RunContext, StepResult
 from spark_jobs.storage.errors import LakeBusy
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.lock import lake_lock
