@@ -130,7 +130,7 @@ def gaps_between_runs(
     return {partition: gap for partition, gap in found.items() if gap[0] <= gap[1]}
 
 
-def reach_of(partitions: Sequence[RunPartition]) -> Published:
+def published_of(partitions: Sequence[RunPartition]) -> Published:
     """How far each partition is published, by number."""
     return Published(
         floors=np.array([each.floor for each in partitions], dtype=np.int64),

@@ -17,7 +17,7 @@ from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import Decision
-from spark_jobs.resolving.parts import PART, Flags, GroupedParts, Numbers
+from spark_jobs.resolving.parts import PART_FIELDS, Flags, GroupedParts, Numbers, part_columns
 from spark_jobs.tables.transactions import TRANSACTIONS
 
 OUTCOME_NAMES = tuple(Outcome)
@@ -27,12 +27,7 @@ NONE = -1
 _UNKNOWN = {Evidence.NO_COORDINATOR_LOG, Evidence.SEVERAL_FIT, Evidence.END_NOT_RECORDED}
 _LABELS = {state: state.label for state in TransactionState}
 
-JOINED_PARTS = pa.schema(
-    [
-        pa.field("transaction", pa.int32(), nullable=False),
-        *(pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()),
-    ]
-)
+JOINED_PARTS = pa.schema([pa.field("transaction", pa.int32(), nullable=False), *PART_FIELDS])
 """Parts with the number of their transaction, which counts in the file beside."""
 
 CONCLUDED_LATER = ("published", "held_back", "abort_commands")
@@ -60,12 +55,11 @@ data of it was captured without markers, and no log shows its outcome.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What a task of the join resolved: keys of its files, and where undecided transactions begin.
+    """What was resolved of a bucket: keys of its files, and where undecided transactions begin.
 
     `undecided` is by partition number the start of the oldest one, the partition's end without any.
     """
 
-    number: int
     parts: str
     transactions: str
     undecided: npt.NDArray[np.int64]
@@ -346,7 +340,7 @@ class JoinedRows:
 
 def joined_parts_table(parts: GroupedParts) -> pa.Table:
     """Rows of `JOINED_PARTS`."""
-    columns = [parts.transaction, *(np.ascontiguousarray(parts.rows[name]) for name in PART.names or ())]
+    columns = [parts.transaction, *part_columns(parts.rows).values()]
     return pa.table([pa.array(each) for each in columns], schema=JOINED_PARTS)
 
 
