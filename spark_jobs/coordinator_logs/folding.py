@@ -141,7 +141,7 @@ def _epochs(staged: StagedObjects, entry: ManifestEntry) -> tuple[EpochEntry, ..
     try:
         return tuple(read_leader_epochs(staged.read(entry), source=f"{entry.source}/{entry.path}"))
     except CorruptCheckpoint:
-        return ()  # the batches tell the same
+        return ()  # the batches have the same epochs
 
 
 def _listing(folded: Sequence[FoldedPartition]) -> pa.Table:

@@ -35,7 +35,7 @@ READABLE = (1, FORMAT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFold:
-    """What a partition of the coordinator's log has told up to (excluding) `end_offset`.
+    """What a partition of the coordinator's log holds up to (excluding) `end_offset`.
 
     `settled` names transactions, by id and first record, that are only kept because the next ones follow
     them: nothing of theirs is still to come. `expired` are ids whose last record is a tombstone.

@@ -1,6 +1,6 @@
 """How far each partition can be published without splitting a transaction, and what follows for each.
 
-A partition is decided up to the oldest transaction that nobody has decided. A committed transaction that
+A partition is decided up to its oldest undecided transaction. A committed transaction that
 reaches beyond that, on any of its partitions, is held on all of them, and so moves their cuts before itself;
 which may reach yet others. What is left when nothing moves any more is the run's cut: every committed
 transaction is published whole, or not at all.
@@ -90,7 +90,7 @@ class JoinedTransactions:
 
     @property
     def is_undecided(self) -> Flags:
-        """Of each transaction, whether nobody has decided it."""
+        """Of each transaction, whether it is neither committed nor aborted."""
         outcome = self.outcome
         found: Flags = (outcome != COMMITTED) & (outcome != ABORTED)
         return found
@@ -162,7 +162,7 @@ class Cut:
 class Dispositions:
     """Of each transaction: whether it is held though committed, published now, settled, listed.
 
-    A settled one is over: nothing of it is to come, neither data nor marker nor publication.
+    Of a settled one neither data nor marker nor publication is to come.
     """
 
     is_held: Flags

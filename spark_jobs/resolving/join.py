@@ -1,7 +1,7 @@
 """What runs in Spark tasks to resolve a bucket of producers: their parts and their timelines, joined.
 
 Where a capture lacks markers, the coordinator's log gave them before the batches were judged, so that what is
-closed needs no other treatment. What is still open there waits for the coordinator, not for a marker: it can
+closed needs no other treatment. What is still open there is ended by the coordinator, not by a marker: it can
 only be the transaction that its first and its last batch both belong to.
 """
 
@@ -215,7 +215,7 @@ def _with_part(
     group: ProducerTransactions,
 ) -> ResolvedTransaction:
     parts = (*resolved.parts, part)
-    assert resolved.coordinator is not None  # what the coordinator tells comes first in the order of its log
+    assert resolved.coordinator is not None  # the coordinator's transactions come first, in log order
     outcome, evidence = decide(resolved.coordinator, parts, context, group.coordinator_partition)
     return replace(
         resolved, parts=parts, outcome=outcome, evidence=evidence, producer_epoch=part.producer_epoch

@@ -208,6 +208,6 @@ def _row(own: RunPartition, found: ClosedPartition, decided: int) -> dict[str, A
 
 
 def _idle_row(before: Any) -> dict[str, Any]:
-    """A partition that neither has news nor waits for anything stands where it stood."""
+    """A partition without new batches and without held ones stays where it was."""
     nothing = {"batches": None, "outcomes": None, "held": (), "late": (), "held_batches": 0, "unsettled": 0}
     return {**before, **nothing, "first_offset": before["end_offset"]}

@@ -66,14 +66,14 @@ class Joined:
 
 
 class Origin(NamedTuple):
-    """Which partition of the coordinator's log tells of a transaction, and whether this run's records do."""
+    """Which partition of `__transaction_state` has the transaction, and whether in records of this run."""
 
     coordinator_partition: int = NONE
     is_news: bool = False
 
 
 NOWHERE = Origin()
-"""Of what no coordinator tells."""
+"""Of a transaction that no coordinator's log has."""
 
 Columns = dict[str, Any]
 Missing = tuple[TopicPartition, ...]
@@ -94,7 +94,7 @@ class Decisions:
 
     @property
     def is_final(self) -> Flags:
-        """Of each transaction, whether it was decided by somebody's word, with nothing missing."""
+        """Of each transaction, whether a marker or a coordinator decided it, with nothing missing."""
         found: Flags = self.column(_is_final, pa.bool_()).to_numpy(zero_copy_only=False)
         return found
 
@@ -111,9 +111,9 @@ def _is_final(outcome: Outcome, evidence: tuple[Evidence, ...]) -> bool:
 
 
 MARKER_WAIT_MS = 7 * 86_400_000
-"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
+"""How long to wait for a missing marker; a coordinator drops ids after that time (facts §3.1)."""
 DATA_WAIT_MS = 86_400_000
-"""How long to wait for data of partitions that are not known, or whose markers nobody copies."""
+"""How long to wait for data of partitions that are not known, or whose markers are not copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class CompletionWait:
     def is_over(
         self, coordinator: CoordinatorTransaction | None, missing: tuple[TopicPartition, ...]
     ) -> bool:
-        """Whether nothing more is to come by what its coordinator tells, if it tells of it at all."""
+        """Whether nothing more is to come by its coordinator's log, if it is in one at all."""
         if coordinator is None:
             return True
         waited = self.now - coordinator.last_update_timestamp_ms
@@ -178,10 +178,10 @@ def sentence_of(resolved: ResolvedTransaction, missing: Sized) -> str:
 
 
 def _gaps_of(resolved: ResolvedTransaction) -> str:
-    """Which offsets its own parts lack, in brackets; those of parts that it only may be in are told there."""
+    """The offsets that its own parts lack; those of parts that it only may be in are listed there."""
     spans = ((part.topic_partition, part.gap) for part in resolved.parts if part.gap is not None)
-    told = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
-    return f" (missing: {told})" if told else ""
+    listed = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
+    return f" (missing: {listed})" if listed else ""
 
 
 @cache
@@ -201,7 +201,7 @@ def _sentence(
 class JoinedRows:
     """Collects transactions; `now` is the run's time, `parts` are all that they are made of.
 
-    `reach` tells how far the copies reach. `marked` says of the known partitions, in the order of their
+    `reach` is how far the copies reach. `marked` says of the known partitions, in the order of their
     numbers, if markers come. `places` are those of the transactions' parts, one transaction after the other.
     `owners` are the partitions of __transaction_state that know their producers.
     """
@@ -251,7 +251,7 @@ class JoinedRows:
         columns = {
             **self._resolved(missing),
             **decided,
-            **self._told(parts),
+            **self._logged(parts),
             **self._seen(parts, _flags(decided["timed_out"])),
             "is_ended": self._is_ended(decisions, parts, missing),
             "is_unknowable": self._is_unknowable(decisions, parts),
@@ -278,20 +278,20 @@ class JoinedRows:
             "set_aside": [each.is_set_aside for each in resolved],
         }
 
-    def _told(self, parts: GroupedParts) -> Columns:
-        """What the coordinator's log tells, or times of batches and markers where it does not."""
-        told = [each.coordinator for each in self.transactions]
-        starts = pa.array([each and each.start_timestamp_ms for each in told], pa.int64())
-        ends = pa.array([each and each.end_timestamp_ms for each in told], pa.int64())
+    def _logged(self, parts: GroupedParts) -> Columns:
+        """What the coordinator's log has, or times of batches and markers where it has nothing."""
+        logged = [each.coordinator for each in self.transactions]
+        starts = pa.array([each and each.start_timestamp_ms for each in logged], pa.int64())
+        ends = pa.array([each and each.end_timestamp_ms for each in logged], pa.int64())
         return {
-            "state": [each and _LABELS[each.state] for each in told],
-            "transaction_version": [each and each.client_transaction_version for each in told],
-            "transaction_timeout_ms": [each and each.transaction_timeout_ms for each in told],
+            "state": [each and _LABELS[each.state] for each in logged],
+            "transaction_version": [each and each.client_transaction_version for each in logged],
+            "transaction_timeout_ms": [each and each.transaction_timeout_ms for each in logged],
             "start_timestamp": pc.coalesce(starts, parts.least("first_timestamp", parts.has_data)),
             "end_timestamp": pc.coalesce(ends, parts.least("marker_timestamp", parts.has_marker)),
-            "coordinator_epochs": [() if each is None else each.coordinator_epochs for each in told],
+            "coordinator_epochs": [() if each is None else each.coordinator_epochs for each in logged],
             "coordinator_partition": [each.coordinator_partition for each in self.origins],
-            "first_record_offset": [NONE if each is None else each.first_record_offset for each in told],
+            "first_record_offset": [NONE if each is None else each.first_record_offset for each in logged],
         }
 
     def _seen(self, parts: GroupedParts, timed_out: Flags) -> Columns:
@@ -330,10 +330,10 @@ class JoinedRows:
         return found
 
     def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
-        """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
+        """Decided by a marker or a coordinator, with every marker that is still expected."""
         wait = CompletionWait(now=self.now, marked=self.marked)
-        told = (each.coordinator for each in self.transactions)
-        is_over = np.fromiter(map(wait.is_over, told, missing), np.bool_, len(missing))
+        logged = (each.coordinator for each in self.transactions)
+        is_over = np.fromiter(map(wait.is_over, logged, missing), np.bool_, len(missing))
         found: Flags = decisions.is_final & ~parts.any_of(~parts.has_marker) & is_over
         return found
 
