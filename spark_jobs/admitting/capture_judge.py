@@ -23,7 +23,7 @@ from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.tables.admit import MARKER_OBJECT
 
 SOME_EARLIER_RUN = -1
-"""`object` of a batch that an earlier run parked, where nobody reads its bytes."""
+"""`object` of a batch that an earlier run parked, where its bytes are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class CaptureJudge:
     ) -> None:
         self._objects = objects
         self._rules = CaptureRules(partition, objects, settings)
-        # Under which version a marker was sent nobody tells, so none is refused for what only TV2 refuses.
+        # Under which version a marker was sent is not known, so none is refused for what only TV2 refuses.
         rules = Rules(
             transaction_version=settings.kafka.transaction_version,
             marker_version=TransactionVersion.TV1,
@@ -93,14 +93,14 @@ def judge_producers(
     all producers share one limit, so all are judged where batches can be parked.
     """
     state = get_state(lake, captured.state)
-    waiting = get_carried(lake, state.parked).rows
-    waiting["object"] = SOME_EARLIER_RUN
+    parked = get_carried(lake, state.parked).rows
+    parked["object"] = SOME_EARLIER_RUN
     judge = CaptureJudge(
         captured.partition,
         state,
         CaptureObjects(captured.objects, settings),
         settings,
-        waiting=waiting,
+        waiting=parked,
         enforce_open_transaction=markers is not None,
     )
     own = np.array(sorted(producers), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 A marker goes right behind the last batch of its transaction on the partition, and behind what was sent amiss
 with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
-Where it cannot be told which transaction a batch belongs to, no marker is given to its producer from there
+Where it is not clear which transaction a batch belongs to, no marker is given to its producer from there
 on: what is unclear stays open, and is held.
 
 Where a marker goes follows from the verdicts, and offsets follow from the markers. So `rebuild` judges the
@@ -229,7 +229,7 @@ def _put(task: MarkerTask, job: MarkerJob, rows: list[MarkerRow]) -> OutputFile:
 
 
 def _table(rows: Iterable[MarkerRow]) -> pa.Table:
-    """Markers of one place stand by the time of their decision."""
+    """Markers of one place are in the order of their decisions."""
     order = ("before_object_order", "before_position", "timestamp", "producer_id")
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in order))
     return MARKERS.cast(pa.Table.from_pylist(ordered, schema=MARKERS.schema))
@@ -249,11 +249,11 @@ class MarkedCaptures:
 
 
 def mark_all(
-    run: RunContext, night: Sequence[RunPartition], states: Mapping[TopicPartition, str]
+    run: RunContext, partitions: Sequence[RunPartition], states: Mapping[TopicPartition, str]
 ) -> MarkedCaptures:
     """Markers for every partition that is captured without; nothing where there is no coordinator's log."""
     timelines = read_timelines(run.folder)
-    jobs = tuple(_jobs(run, night, states)) if timelines.folds else ()
+    jobs = tuple(_jobs(run, partitions, states)) if timelines.folds else ()
     tasks = [
         MarkerTask(
             jobs=jobs[share.start : share.stop],
@@ -273,11 +273,11 @@ def mark_all(
 
 
 def _jobs(
-    run: RunContext, night: Iterable[RunPartition], states: Mapping[TopicPartition, str]
+    run: RunContext, partitions: Iterable[RunPartition], states: Mapping[TopicPartition, str]
 ) -> Iterator[MarkerJob]:
     """Partitions with news: to others a marker can come when they have some, the outcome does not need it."""
     before = resolved_before(run.lake, run.chain, run.folder.inputs.state_in)
-    for found in night:
+    for found in partitions:
         row = before.get(found.partition)
         if not has_markers(found.entries, row, run.settings):
             captured = CapturedPartition(

@@ -1,6 +1,6 @@
-"""Transactional batches of a captured partition, as far as they tell which transactions their producers ran.
+"""Transactional batches of a captured partition, as far as they show which transactions their producers ran.
 
-Only what a broker takes tells: a batch that comes again, too early or from a zombie says nothing of its own.
+Only what a broker accepts counts: a batch that is repeated, too early or from a zombie shows nothing.
 But all that is sent with an epoch is sent before that epoch is over, so it moves the end behind itself.
 """
 
@@ -41,7 +41,7 @@ class CapturedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """A producer's batches that a broker takes; `is_cut` if others of the last epoch wait to follow them.
+    """A producer's accepted batches; `is_cut` if others of the last epoch are parked behind them.
 
     `is_mixed` if there are plain ones, too, which a broker takes only while no transaction is open. Of an
     epoch that names one transaction only the first and the last batch are kept.
@@ -94,7 +94,7 @@ Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 def _reached(rows: pa.RecordBatch, before: Place) -> Places:
-    """How far the stream was at each row: a batch that waited is judged behind the one it waited for."""
+    """How far the stream was at each row: a parked batch is judged behind the one that fills its gap."""
     orders = np.concatenate(([before[0]], values(rows, "object_order"))).astype(np.int64)
     positions = np.concatenate(([before[1]], values(rows, "position"))).astype(np.int64)
     ascending = np.lexsort((positions, orders))

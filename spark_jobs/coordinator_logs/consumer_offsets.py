@@ -36,7 +36,7 @@ Event = OffsetCommit | OffsetsMarker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedOffsets:
-    """Offsets after the night, and some of what could not be read."""
+    """Offsets after the run, and some of what could not be read."""
 
     offsets: GroupOffsets
     problems: tuple[str, ...]
@@ -120,8 +120,8 @@ def offsets_table(offsets: GroupOffsets, offsets_partition: int) -> pa.Table:
 def _in_order(offsets: GroupOffsets) -> Iterator[tuple[bool, GroupPartition, StoredOffset]]:
     for key, stored in sorted(offsets.committed.items()):
         yield False, key, stored
-    for _, waiting in sorted(offsets.pending.items()):
-        for key, stored in sorted(waiting.items()):
+    for _, own in sorted(offsets.pending.items()):
+        for key, stored in sorted(own.items()):
             yield True, key, stored
 
 

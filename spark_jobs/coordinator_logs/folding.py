@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from spark_jobs.config.sources import TRANSACTION_STATE
 from spark_jobs.context import RunContext
-from spark_jobs.coordinator_logs.buckets import bucket_count
 from spark_jobs.coordinator_logs.log_copies import LogCopy
 from spark_jobs.coordinator_logs.transaction_state import (
     FoldedPartition,
@@ -71,7 +70,6 @@ def fold_coordinators(run: RunContext, partitions: Sequence[RunPartition]) -> Fo
     tasks = [
         FoldTask(
             jobs=jobs[share.start : share.stop],
-            buckets=buckets_of(partitions),
             lake=run.lake,
             folder=run.folder.key(Step.REBUILD),
             settings=run.settings,
@@ -100,11 +98,6 @@ def read_timelines(folder: RunFolder) -> Timelines:
             if row["newest_timestamp"] != NO_TIMESTAMP
         },
     )
-
-
-def buckets_of(partitions: Iterable[RunPartition]) -> int:
-    """How many buckets the run's producers are divided into."""
-    return bucket_count(sum(each.rows for each in partitions))
 
 
 def _jobs(run: RunContext, partitions: Iterable[RunPartition]) -> Iterator[FoldJob]:
@@ -148,7 +141,7 @@ def _epochs(staged: StagedObjects, entry: ManifestEntry) -> tuple[EpochEntry, ..
     try:
         return tuple(read_leader_epochs(staged.read(entry), source=f"{entry.source}/{entry.path}"))
     except CorruptCheckpoint:
-        return ()  # the batches tell the same
+        return ()  # the batches have the same epochs
 
 
 def _listing(folded: Sequence[FoldedPartition]) -> pa.Table:

@@ -112,12 +112,12 @@ def _in_order(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _leader_epochs(rows: pa.RecordBatch, copies: Iterable[LogCopy]) -> tuple[EpochEntry, ...]:
-    """Where each leader began to write, as far as batches and checkpoints tell."""
+    """Where each leader began to write, as far as batches and checkpoints show."""
     epochs, first = np.unique(values(rows, "partition_leader_epoch"), return_index=True)
     offsets = values(rows, "base_offset")[first]
     seen = [EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in zip(epochs, offsets, strict=True)]
-    told = (entry for copy in copies for entry in copy.leader_epochs)
-    return _joined((entry for entry in seen if entry.epoch > UNDEFINED_EPOCH), told)
+    noted = (entry for copy in copies for entry in copy.leader_epochs)
+    return _joined((entry for entry in seen if entry.epoch > UNDEFINED_EPOCH), noted)
 
 
 def _joined(*sources: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.canonical import canonical_json
-from spark_jobs.coordinator_logs.buckets import BUCKET, bucket_of
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.coordinator_history import CoordinatorEntry, CoordinatorRecord, UnreadableRecord
 from spark_jobs.protocol.coordinator_log import TransactionState
@@ -36,7 +35,7 @@ READABLE = (1, FORMAT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFold:
-    """What a partition of the coordinator's log has told up to (excluding) `end_offset`.
+    """What a partition of the coordinator's log holds up to (excluding) `end_offset`.
 
     `settled` names transactions, by id and first record, that are only kept because the next ones follow
     them: nothing of theirs is still to come. `expired` are ids whose last record is a tombstone.
@@ -232,7 +231,7 @@ _READ = (
 )
 
 
-def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int, buckets: int) -> pa.Table:
+def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int) -> pa.Table:
     """What `fold` says of transactions that are not settled, and whose the producer ids are.
 
     Records from `folded_before` on are this run's.
@@ -242,13 +241,10 @@ def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int
     arrays = {
         name: pa.array(columns.get(name, ()), TIMELINES.schema.field(name).type)
         for name in TIMELINES.schema.names
-        if name not in {BUCKET, "coordinator_partition"}
+        if name != "coordinator_partition"
     }
-    producers = arrays["producer_id"].to_numpy()
-    numbers = np.full(producers.size, partition, dtype=np.int32)
-    return TIMELINES.cast(
-        pa.table({**arrays, BUCKET: bucket_of(producers, buckets), "coordinator_partition": numbers})
-    )
+    numbers = np.full(len(rows), partition, dtype=np.int32)
+    return TIMELINES.cast(pa.table({**arrays, "coordinator_partition": numbers}))
 
 
 Row = tuple[Any, ...]

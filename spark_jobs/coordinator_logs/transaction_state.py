@@ -12,7 +12,6 @@ from struct import Struct
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import TRANSACTION_STATE
-from spark_jobs.coordinator_logs.buckets import BUCKET, write_grouped
 from spark_jobs.coordinator_logs.log_copies import LogCopy, LogRows, rows_of_log
 from spark_jobs.coordinator_logs.log_records import LogReader, LogRecords
 from spark_jobs.coordinator_logs.timelines import (
@@ -43,11 +42,10 @@ from spark_jobs.protocol.transaction_timeline import IdTimeline, timeline
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import ParquetOutput
+from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import get_content, put_content
-from spark_jobs.tables.rebuild import TIMELINES
 
 MOST_PROBLEMS = 5
 
@@ -67,7 +65,6 @@ class FoldTask:
     """Some partitions for one worker; `folder` is the key of the step's folder in the lake."""
 
     jobs: tuple[FoldJob, ...]
-    buckets: int
     lake: ObjectStore
     folder: str
     settings: Settings
@@ -121,18 +118,16 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
         settled=before.settled,
         expired=_expired(known, before),
     )
-    table = timelines_table(after, job.partition, folded_before=before.end_offset, buckets=task.buckets)
-    with ParquetOutput(task.lake, TIMELINES.schema) as output:
-        write_grouped(output, table, BUCKET)
-        return FoldedPartition(
-            partition=job.partition,
-            output=output.finish(task.folder, f"timelines/{job.partition:05d}.parquet"),
-            fold=put_content(task.lake, write_fold(after)),
-            rows=table.num_rows,
-            records=found.records,
-            newest_timestamp=after.newest_timestamp,
-            problems=tuple(found.problems),
-        )
+    table = timelines_table(after, job.partition, folded_before=before.end_offset)
+    return FoldedPartition(
+        partition=job.partition,
+        output=put_table(task.lake, task.folder, f"timelines/{job.partition:05d}.parquet", table),
+        fold=put_content(task.lake, write_fold(after)),
+        rows=table.num_rows,
+        records=found.records,
+        newest_timestamp=after.newest_timestamp,
+        problems=tuple(found.problems),
+    )
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
-"""What runs in a Spark task to close a partition's run: outcomes, what is held, where its readers are."""
+"""What runs in Spark tasks to close partitions: their outcomes, what is held, how far readers get."""
 
+import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +11,6 @@ import pyarrow as pa
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from spark_jobs.coordinator_logs.buckets import read_grouped
 from spark_jobs.coordinator_logs.consumer_offsets import (
     accepted_batches,
     fold_offsets,
@@ -23,9 +24,9 @@ from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.group_offsets import OffsetsMarker
 from spark_jobs.protocol.read_committed import first_unstable_offset, last_stable_offset
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.resolving.conclude import BIN, CONCLUDED_PARTS
+from spark_jobs.resolving.conclude import BIN
 from spark_jobs.resolving.held_batches import Holding, RunBatches, hold
-from spark_jobs.resolving.parts import PART, Flags
+from spark_jobs.resolving.parts import Flags, part_rows
 from spark_jobs.resolving.transaction_rows import ABORTED, COMMITTED, OUTCOME_NAMES
 from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.object_store import ObjectStore
@@ -106,15 +107,26 @@ class CloseJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseTask:
-    """Some partitions for one worker; `concluded` are keys of files with the parts of bin `number`."""
+class CloseFacts:
+    """What is the same for every partition; `folder` is the key of the folder for outputs."""
 
-    number: int
-    jobs: tuple[CloseJob, ...]
-    concluded: tuple[str, ...]
     lake: ObjectStore
     folder: str
     settings: Settings
+
+
+_JOB_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field(BIN, pa.int32(), nullable=False),
+    pa.field("jobs", pa.binary(), nullable=False),
+]
+CLOSE_JOBS = pa.schema(_JOB_FIELDS)
+"""The jobs of a bin, pickled, on their way to the worker that does them."""
+
+
+def close_jobs(task: tuple[int, tuple[CloseJob, ...]]) -> Iterator[pa.Table]:
+    """A row of `CLOSE_JOBS` for a bin's number and its jobs."""
+    number, jobs = task
+    yield pa.Table.from_pylist([{BIN: number, "jobs": pickle.dumps(jobs)}], CLOSE_JOBS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +179,7 @@ class ConcludedParts:
         return tuple(self.parts["first_offset"][self.is_late & self.has_data].tolist())
 
     def holding(self, cut: int) -> Holding:
-        """What has to wait if the run publishes up to `cut`."""
+        """What is held if the run publishes up to `cut`."""
         is_over = self.has_data & (self.outcome == ABORTED) & ~self.is_timed_out
         return Holding(
             cut=cut,
@@ -184,7 +196,7 @@ class ConcludedParts:
         return rows
 
     def ends_without_marker(self) -> tuple[OffsetsMarker, ...]:
-        """The ends of open ones that somebody has decided; a timeout alone is nobody's word."""
+        """The ends of open ones that are decided; a timeout alone decides nothing here."""
         is_open = self.has_data & (self.parts["marker_type"] == NO_MARKER)
         chosen = is_open & ~self.is_undecided & ~self.is_timed_out
         ends = zip(self.parts["producer_id"][chosen].tolist(), self.outcome[chosen].tolist(), strict=True)
@@ -212,12 +224,10 @@ class ConcludedParts:
 def concluded_parts(table: pa.Table, number: int) -> ConcludedParts:
     """The parts of one partition out of a table of `CONCLUDED_PARTS`."""
     is_own = table.column("partition").to_numpy() == number
-    own = table.filter(pa.array(is_own)).sort_by("first_offset")
-    rows = np.empty(own.num_rows, dtype=PART)
-    for name in PART.names or ():
-        rows[name] = own.column(name).to_numpy()
+    own = table.filter(pa.array(is_own))
+    own = own.sort_by([(name, "ascending") for name in ("first_offset", "marker_offset", "producer_id")])
     return ConcludedParts(
-        parts=rows,
+        parts=part_rows(own),
         outcome=own.column("outcome").to_numpy(),
         is_timed_out=_flags(own, "is_timed_out"),
         is_late=_flags(own, "is_late"),
@@ -231,26 +241,27 @@ def _flags(table: pa.Table, name: str) -> Flags:
     return found
 
 
-def close_partitions(task: CloseTask) -> tuple[ClosedPartition, ...]:
-    """Closes each partition; the same task again writes the same bytes."""
-    concluded = read_grouped(
-        task.lake, task.concluded, BIN, range(task.number, task.number + 1), schema=CONCLUDED_PARTS
-    )
-    return tuple(_close(task, job, concluded_parts(concluded, job.number)) for job in task.jobs)
+def close_partitions(
+    facts: CloseFacts, _: int, concluded: pa.Table, jobs: pa.Table
+) -> tuple[ClosedPartition, ...]:
+    """Closes each partition of a bin; `concluded` are rows of `CONCLUDED_PARTS`, `jobs` of `CLOSE_JOBS`."""
+    pickled: list[Any] = jobs.column("jobs").to_pylist()
+    own: tuple[CloseJob, ...] = pickle.loads(pickled[0])  # noqa: S301 — the driver's own
+    return tuple(_close(facts, job, concluded_parts(concluded, job.number)) for job in own)
 
 
-def _close(task: CloseTask, job: CloseJob, found: ConcludedParts) -> ClosedPartition:
-    before = get_held(task.lake, job.held_state)
-    first, end = publish_range(job, before, _first_held(task, before))
+def _close(facts: CloseFacts, job: CloseJob, found: ConcludedParts) -> ClosedPartition:
+    before = get_held(facts.lake, job.held_state)
+    first, end = publish_range(job, before, _first_held(facts, before))
     after = HeldState(
         published_offset=end,
         has_markers=job.has_markers,
         transactions=found.held_transactions(),
         stretches=before.stretches
         if job.is_internal
-        else hold(task.lake, found.holding(end), before.stretches, job.batches),
+        else hold(facts.lake, found.holding(end), before.stretches, job.batches),
     )
-    offsets = _fold_offsets(task, job, found) if job.partition.topic == CONSUMER_OFFSETS else _NO_OFFSETS
+    offsets = _fold_offsets(facts, job, found) if job.partition.topic == CONSUMER_OFFSETS else _NO_OFFSETS
     return ClosedPartition(
         partition=job.partition,
         first_offset=first,
@@ -266,8 +277,8 @@ def _close(task: CloseTask, job: CloseJob, found: ConcludedParts) -> ClosedParti
         undecided=int(found.is_undecided.sum()),
         held_batches=after.held_batches,
         unsettled=len(after.transactions),
-        held_state=put_held(task.lake, after),
-        outcomes=_put_outcomes(task, job, found.table()),
+        held_state=put_held(facts.lake, after),
+        outcomes=_put_outcomes(facts, job, found.table()),
         offsets=offsets.digest,
         consumer_offsets=offsets.output,
         problems=offsets.problems,
@@ -281,20 +292,20 @@ def publish_range(job: CloseJob, before: HeldState, first_held: int | None) -> t
     return first, max(job.cut, first)
 
 
-def _first_held(task: CloseTask, before: HeldState) -> int | None:
+def _first_held(facts: CloseFacts, before: HeldState) -> int | None:
     """The first held batch that is not below the published offset, where only timed out ones are."""
     for digest in before.held:
-        offsets = get_carried(task.lake, digest).rows["offset"]
+        offsets = get_carried(facts.lake, digest).rows["offset"]
         held = offsets[offsets >= before.published_offset]
         if len(held):
             return int(held[0])
     return None
 
 
-def _put_outcomes(task: CloseTask, job: CloseJob, outcomes: pa.Table) -> OutputFile | None:
+def _put_outcomes(facts: CloseFacts, job: CloseJob, outcomes: pa.Table) -> OutputFile | None:
     if not outcomes.num_rows:
         return None
-    return put_table(task.lake, task.folder, f"outcomes/{job.partition}.parquet", outcomes)
+    return put_table(facts.lake, facts.folder, f"outcomes/{job.partition}.parquet", outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,19 +320,19 @@ class _Offsets:
 _NO_OFFSETS = _Offsets()
 
 
-def _fold_offsets(task: CloseTask, job: CloseJob, found: ConcludedParts) -> _Offsets:
+def _fold_offsets(facts: CloseFacts, job: CloseJob, found: ConcludedParts) -> _Offsets:
     reader = LogReader(
-        staged=StagedObjects(task.settings),
+        staged=StagedObjects(facts.settings),
         objects={entry.order: entry for entry in job.batches.objects},
-        limits=task.settings.limits.protocol,
+        limits=facts.settings.limits.protocol,
     )
-    batches = accepted_batches(task.lake, job.batches.key) if job.batches.key else ()
-    before = get_offsets(task.lake, job.offsets)
+    batches = accepted_batches(facts.lake, job.batches.key) if job.batches.key else ()
+    before = get_offsets(facts.lake, job.offsets)
     folded = fold_offsets(before, batches, reader, found.ends_without_marker())
     path = f"consumer_offsets/{job.partition.partition:05d}.parquet"
     table = offsets_table(folded.offsets, job.partition.partition)
     return _Offsets(
-        digest=put_content(task.lake, write_offsets(folded.offsets)),
-        output=put_table(task.lake, task.folder, path, table),
+        digest=put_content(facts.lake, write_offsets(folded.offsets)),
+        output=put_table(facts.lake, facts.folder, path, table),
         problems=tuple(f"{job.partition}: {problem}" for problem in folded.problems),
     )

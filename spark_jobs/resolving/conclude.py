@@ -1,5 +1,6 @@
 """What runs in Spark tasks to agree on how far partitions are published, and once that is known."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.coordinator_logs.buckets import write_grouped
 from spark_jobs.coordinator_logs.completed import COMPLETED, COORDINATOR
 from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.hanging import HangingTransaction, hanging_transaction
@@ -25,88 +25,135 @@ from spark_jobs.resolving.cuts import (
     lower_cuts,
     read_joined,
 )
-from spark_jobs.resolving.parts import PART, Numbers, Offsets, partition_transactions
+from spark_jobs.resolving.parts import PART_FIELDS, Numbers, Offsets, part_columns, partition_transactions
 from spark_jobs.resolving.recreated import deleted_logs
 from spark_jobs.resolving.transaction_rows import NONE, OUTCOME_NAMES, Joined
+from spark_jobs.shuffle import Note
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import ParquetOutput, put_table
+from spark_jobs.storage.parquet_file import ParquetOutput
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.tables.resolve import TRANSACTIONS
 
+BIN = "bin"
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field(BIN, pa.int32(), nullable=False),
+    pa.field("outcome", pa.int8(), nullable=False),
+    pa.field("is_timed_out", pa.bool_(), nullable=False),
+    pa.field("is_late", pa.bool_(), nullable=False),
+    pa.field("is_kept", pa.bool_(), nullable=False),
+    pa.field("transactional_id", pa.string()),
+]
+CONCLUDED_PARTS = pa.schema([*_FIELDS, *PART_FIELDS])
+"""Parts with their outcome, on their way to the worker that closes their partition's `bin`.
+
+`is_late`: published now, below its partition's floor. `is_kept`: not settled. `timed_out` of a part is for
+the next run: its batches are held, though below its cut.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutTask:
-    """Joined files whose transactions may move `cuts`."""
+class CutFacts:
+    """How far partitions are published at most, by number."""
 
-    joined: Joined
     cuts: Offsets
-    reach: Published
+    published: Published
     lake: ObjectStore
 
 
-def move_cuts(task: CutTask) -> Offsets:
-    """The cuts as far as these transactions lower them."""
-    file = read_joined(task.lake, task.joined, task.reach)
-    return lower_cuts(file.to_publish(), task.cuts, task.reach.floors)
+def move_cuts(facts: CutFacts, joined: Joined) -> Offsets:
+    """The cuts as far as the transactions of a bucket lower them."""
+    found = read_joined(facts.lake, joined, facts.published)
+    return lower_cuts(found.to_publish(), facts.cuts, facts.published.floors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConcludeTask:
-    """Joined files to be concluded; `bins` says by which task each partition is carried on.
+class ConcludeFacts:
+    """What is the same for every bucket; `bins` says by partition number which task closes the partition.
 
-    `folder` takes outputs, `work` what only the next tasks read.
+    `folder` is the key of the folder for outputs.
     """
 
-    joined: Joined
     partitions: tuple[TopicPartition, ...]
     cut: Cut
     bins: Numbers
     lake: ObjectStore
     folder: str
-    work: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concluded:
-    """What became of some transactions: the table's file, keys of files for the next tasks, and counts.
+class ConcludeTask:
+    """Buckets that share a file of `transactions`."""
+
+    number: int
+    joined: tuple[Joined, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Transactions by what became of them.
 
     `behind` are those that cannot be decided because the coordinator's copy is older than the data, `skew_ms`
     by how much at most, as far as the copies show. `unknowable` are those of captures without markers whose
     outcome no log shows.
     """
 
+    outcomes: Counter[Outcome]
+    published: int = 0
+    timed_out: int = 0
+    behind: int = 0
+    skew_ms: int = 0
+    unknowable: int = 0
+
+    def __add__(self, other: "Counted") -> "Counted":
+        return Counted(
+            outcomes=self.outcomes + other.outcomes,
+            published=self.published + other.published,
+            timed_out=self.timed_out + other.timed_out,
+            behind=self.behind + other.behind,
+            skew_ms=max(self.skew_ms, other.skew_ms),
+            unknowable=self.unknowable + other.unknowable,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """A file of the table `transactions`, and what is in it."""
+
+    number: int
     output: OutputFile
-    parts: str
-    completed: str
-    outcomes: dict[Outcome, int]
-    published: int
-    timed_out: int
-    behind: int
-    skew_ms: int
-    unknowable: int
+    counted: Counted
 
 
-def conclude_transactions(task: ConcludeTask) -> Concluded:
-    """Writes the rows of `transactions`, and what partitions and coordinators have to know of them."""
-    file = read_joined(task.lake, task.joined, task.cut.reach)
-    dispositions = dispositions_of(file, task.cut.cuts)
-    rows = transactions_table(file, dispositions, task.cut, task.partitions)
-    number = f"{task.joined.number:05d}.parquet"
-    counted = np.bincount(file.outcome[dispositions.is_listed], minlength=len(OUTCOME_NAMES)).tolist()
-    parts, completed = (
-        concluded_parts_table(file, dispositions, task.cut, task.bins),
-        completed_table(file, dispositions),
-    )
-    return Concluded(
-        output=put_table(task.lake, task.folder, f"transactions/{number}", rows),
-        parts=_put_grouped(task, f"concluded-{number}", parts, BIN),
-        completed=_put_grouped(task, f"completed-{number}", completed, COORDINATOR),
-        outcomes=dict(zip(OUTCOME_NAMES, counted, strict=True)),
+def conclude_transactions(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Table | Note]:
+    """Writes the rows of `transactions`; yields rows of `CONCLUDED_PARTS`, and `Concluded` as a note."""
+    counted = Counted(outcomes=Counter())
+    with ParquetOutput(facts.lake, TRANSACTIONS.schema) as output:
+        for joined in task.joined:
+            found = read_joined(facts.lake, joined, facts.cut.published)
+            dispositions = dispositions_of(found, facts.cut.cuts)
+            output.write(transactions_table(found, dispositions, facts.cut, facts.partitions))
+            counted += _count(found, dispositions)
+            yield concluded_parts_table(found, dispositions, facts.cut, facts.bins)
+        path = f"transactions/{task.number:05d}.parquet"
+        yield Note(Concluded(number=task.number, output=output.finish(facts.folder, path), counted=counted))
+
+
+def completed_rows(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Table]:
+    """Rows of `COMPLETED`."""
+    for joined in task.joined:
+        found = read_joined(facts.lake, joined, facts.cut.published)
+        yield completed_table(found, dispositions_of(found, facts.cut.cuts))
+
+
+def _count(found: JoinedTransactions, dispositions: Dispositions) -> Counted:
+    counts = np.bincount(found.outcome[dispositions.is_listed], minlength=len(OUTCOME_NAMES)).tolist()
+    return Counted(
+        outcomes=Counter(dict(zip(OUTCOME_NAMES, counts, strict=True))),
         published=int(dispositions.is_published.sum()),
-        timed_out=int((file.is_timed_out & dispositions.is_listed).sum()),
-        behind=int(file.is_behind.sum()),
-        skew_ms=_skew_ms(file),
-        unknowable=int(flags(file.transactions, "is_unknowable").sum()),
+        timed_out=int((found.is_timed_out & dispositions.is_listed).sum()),
+        behind=int(found.is_behind.sum()),
+        skew_ms=_skew_ms(found),
+        unknowable=int(flags(found.transactions, "is_unknowable").sum()),
     )
 
 
@@ -117,38 +164,15 @@ def _skew_ms(file: JoinedTransactions) -> int:
     return int(pc.max(skews).as_py() or 0)
 
 
-def _put_grouped(task: ConcludeTask, path: str, table: pa.Table, column: str) -> str:
-    with ParquetOutput(task.lake, table.schema) as output:
-        write_grouped(output, table, column)
-        return f"{task.work}/{output.finish(task.work, path).path}"
-
-
-BIN = "bin"
-_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field(BIN, pa.int32(), nullable=False),
-    pa.field("outcome", pa.int8(), nullable=False),
-    pa.field("is_timed_out", pa.bool_(), nullable=False),
-    pa.field("is_late", pa.bool_(), nullable=False),
-    pa.field("is_kept", pa.bool_(), nullable=False),
-    pa.field("transactional_id", pa.string()),
-    *(pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()),
-]
-CONCLUDED_PARTS = pa.schema(_FIELDS)
-"""Parts with their outcome. `is_late`: published now, below its partition's floor. `is_kept`: not settled.
-
-`timed_out` of a part is what the next run has to know: its batches are held, though below its cut.
-"""
-
-
 def concluded_parts_table(
     file: JoinedTransactions, dispositions: Dispositions, cut: Cut, bins: Numbers
 ) -> pa.Table:
-    """Rows of `CONCLUDED_PARTS`; `bins` says by which task each partition is carried on."""
+    """Rows of `CONCLUDED_PARTS`."""
     parts, number = file.parts.copy(), file.transaction
     is_timed_out = file.is_timed_out[number]
     was_late = parts["timed_out"] != 0
     is_below = parts["last_offset"] < cut.cuts[parts["partition"]]
-    stays_late = was_late & (file.is_undecided | dispositions.waits)[number]
+    stays_late = was_late & (file.is_undecided | dispositions.is_held)[number]
     is_passed = (is_timed_out | file.is_set_aside[number]) & is_below
     parts["timed_out"] = (parts["batches"] > 0) & (is_passed | stays_late)
     columns: dict[str, Any] = {
@@ -158,7 +182,7 @@ def concluded_parts_table(
         "is_late": was_late & dispositions.is_published[number],
         "is_kept": (parts["marker_type"] == NO_MARKER) | ~dispositions.is_settled[number],
         "transactional_id": file.transactions.column("transactional_id").take(number),
-        **{name: np.ascontiguousarray(parts[name]) for name in PART.names or ()},
+        **part_columns(parts),
     }
     return pa.table([columns[name] for name in CONCLUDED_PARTS.names], schema=CONCLUDED_PARTS)
 
@@ -166,11 +190,8 @@ def concluded_parts_table(
 def completed_table(file: JoinedTransactions, dispositions: Dispositions) -> pa.Table:
     """Rows of `COMPLETED`."""
     known = file.transactions.column(COORDINATOR).to_numpy() != NONE
-    return (
-        file.transactions.filter(pa.array(known & dispositions.is_settled))
-        .select(COMPLETED.names)
-        .cast(COMPLETED)
-    )
+    completed = file.transactions.filter(pa.array(known & dispositions.is_settled))
+    return completed.select(COMPLETED.names).cast(COMPLETED)
 
 
 def transactions_table(
@@ -200,8 +221,8 @@ def transactions_table(
 def _undecided_parts(
     file: JoinedTransactions, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[int, int, PartitionTransaction]]:
-    """The parts that somebody has to decide, each behind the numbers of its transaction and its partition."""
-    chosen = file.is_waited_for
+    """The parts of undecided transactions, each behind the numbers of its transaction and its partition."""
+    chosen = file.is_open_data
     rows, numbers = file.parts[chosen], file.transaction[chosen].tolist()
     return zip(numbers, rows["partition"].tolist(), partition_transactions(rows, partitions), strict=True)
 

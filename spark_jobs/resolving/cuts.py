@@ -1,6 +1,6 @@
 """How far each partition can be published without splitting a transaction, and what follows for each.
 
-A partition is decided up to the oldest transaction that nobody has decided. A committed transaction that
+A partition is decided up to its oldest undecided transaction. A committed transaction that
 reaches beyond that, on any of its partitions, is held on all of them, and so moves their cuts before itself;
 which may reach yet others. What is left when nothing moves any more is the run's cut: every committed
 transaction is published whole, or not at all.
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.resolving.parts import PART, Flags, Numbers, Offsets
+from spark_jobs.resolving.parts import Flags, Numbers, Offsets, part_rows
 from spark_jobs.resolving.transaction_rows import ABORTED, COMMITTED, Joined
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
@@ -44,9 +44,9 @@ def lower_cuts(extents: Extents, cuts: Offsets, floors: Offsets) -> Offsets:
 def held_parts(extents: Extents, cuts: Offsets) -> Flags:
     """Which parts are of a transaction that reaches beyond a cut somewhere."""
     is_beyond = extents.last_offset >= cuts[extents.partition]
-    waits = np.zeros(extents.transaction.max(initial=-1) + 1, dtype=np.bool_)
-    waits[extents.transaction[is_beyond]] = True
-    found: Flags = waits[extents.transaction]
+    is_held = np.zeros(extents.transaction.max(initial=-1) + 1, dtype=np.bool_)
+    is_held[extents.transaction[is_beyond]] = True
+    found: Flags = is_held[extents.transaction]
     return found
 
 
@@ -65,7 +65,7 @@ class JoinedTransactions:
     parts: Rows
     transaction: Numbers
     transactions: pa.Table
-    reach: Published
+    published: Published
 
     @property
     def outcome(self) -> Numbers:
@@ -85,12 +85,12 @@ class JoinedTransactions:
 
     @property
     def is_set_aside(self) -> Flags:
-        """Of each transaction, whether what is missing leaves its end open: nothing waits for it."""
+        """Of each transaction, whether what is missing leaves its end open: it holds nothing back."""
         return flags(self.transactions, "set_aside")
 
     @property
     def is_undecided(self) -> Flags:
-        """Of each transaction, whether nobody has decided it."""
+        """Of each transaction, whether it is neither committed nor aborted."""
         outcome = self.outcome
         found: Flags = (outcome != COMMITTED) & (outcome != ABORTED)
         return found
@@ -99,14 +99,14 @@ class JoinedTransactions:
     def is_unpublished(self) -> Flags:
         """Of each part, whether it has records that no run has published."""
         parts = self.parts
-        is_new = parts["last_offset"] >= self.reach.floors[parts["partition"]]
+        is_new = parts["last_offset"] >= self.published.floors[parts["partition"]]
         is_kept = is_new | (parts["timed_out"] != 0)
-        found: Flags = (parts["batches"] > 0) & ~self.reach.is_internal[parts["partition"]] & is_kept
+        found: Flags = (parts["batches"] > 0) & ~self.published.is_internal[parts["partition"]] & is_kept
         return found
 
     @property
-    def is_waited_for(self) -> Flags:
-        """Of each part, whether it has data of a transaction that somebody has yet to decide."""
+    def is_open_data(self) -> Flags:
+        """Of each part, whether it has data of an undecided transaction that holds others back."""
         is_open = (self.is_undecided & ~self.is_set_aside)[self.transaction]
         found: Flags = is_open & (self.parts["batches"] > 0)
         return found
@@ -123,25 +123,23 @@ class JoinedTransactions:
 
     def oldest_undecided(self, ends: Offsets) -> Offsets:
         """For each partition where its oldest undecided transaction begins, its end without one."""
-        parts, floors = self.parts, self.reach.floors
-        chosen = self.is_waited_for & (parts["last_offset"] >= floors[parts["partition"]])
+        parts, floors = self.parts, self.published.floors
+        chosen = self.is_open_data & (parts["last_offset"] >= floors[parts["partition"]])
         oldest = ends.copy()
         np.minimum.at(oldest, parts["partition"][chosen], parts["first_offset"][chosen])
         return np.maximum(oldest, floors)
 
 
-def read_joined(lake: ObjectStore, joined: Joined, reach: Published) -> JoinedTransactions:
-    """The files that a task of the join wrote."""
-    return _joined_file(read_table(lake, joined.parts), read_table(lake, joined.transactions), reach)
-
-
-def _joined_file(parts: pa.Table, transactions: pa.Table, reach: Published) -> JoinedTransactions:
-    """Tables of `JOINED_PARTS` and `JOINED_TRANSACTIONS`."""
-    rows = np.empty(parts.num_rows, dtype=PART)
-    for name in PART.names or ():
-        rows[name] = parts.column(name).to_numpy()
+def read_joined(lake: ObjectStore, joined: Joined, published: Published) -> JoinedTransactions:
+    """The files of a bucket: tables of `JOINED_PARTS` and `JOINED_TRANSACTIONS`."""
+    parts = read_table(lake, joined.parts)
     numbers: Numbers = parts.column("transaction").to_numpy()
-    return JoinedTransactions(parts=rows, transaction=numbers, transactions=transactions, reach=reach)
+    return JoinedTransactions(
+        parts=part_rows(parts),
+        transaction=numbers,
+        transactions=read_table(lake, joined.transactions),
+        published=published,
+    )
 
 
 def flags(table: pa.Table, name: str) -> Flags:
@@ -157,17 +155,17 @@ class Cut:
     cuts: Offsets
     decided: Offsets
     ends: Offsets
-    reach: Published
+    published: Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispositions:
     """Of each transaction: whether it is held though committed, published now, settled, listed.
 
-    A settled one is over: nothing of it is to come, neither data nor marker nor publication.
+    Of a settled one neither data nor marker nor publication is to come.
     """
 
-    waits: Flags
+    is_held: Flags
     is_published: Flags
     is_settled: Flags
     is_listed: Flags
@@ -177,12 +175,12 @@ def dispositions_of(file: JoinedTransactions, cuts: Offsets) -> Dispositions:
     """What becomes of each transaction of `file`."""
     extents = file.to_publish()
     count = file.transactions.num_rows
-    waits, is_due = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    waits[extents.transaction[held_parts(extents, cuts)]] = True
+    is_held, is_due = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    is_held[extents.transaction[held_parts(extents, cuts)]] = True
     is_due[extents.transaction] = True
     return Dispositions(
-        waits=waits,
-        is_published=is_due & ~waits,
-        is_settled=flags(file.transactions, "is_ended") & ~waits,
+        is_held=is_held,
+        is_published=is_due & ~is_held,
+        is_settled=flags(file.transactions, "is_ended") & ~is_held,
         is_listed=flags(file.transactions, "is_news") | file.is_undecided | is_due,
     )

@@ -1,6 +1,6 @@
-"""What runs in a Spark task to gather transactions as partitions saw them, divided by producer."""
+"""What runs in Spark tasks to gather the parts of all transactions, as partitions have them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,20 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.coordinator_logs.buckets import BUCKET, write_grouped
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.partitions import NewestMarker
-from spark_jobs.resolving.parts import (
-    PART,
-    PARTS,
-    bucketed_table,
-)
+from spark_jobs.resolving.parts import BUCKET, PART, PARTS, bucket_of, part_columns
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import ParquetOutput, read_table
+from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.waiting_file import HELD_PART, get_held
 
 _NEVER = np.iinfo(np.int64).max
@@ -46,36 +41,33 @@ class GatherPartition:
 class GatherTask:
     """Some partitions for one worker; `transactions` is the key of their shared file, empty without one."""
 
-    number: int
     partitions: tuple[GatherPartition, ...]
     transactions: str
-    buckets: int
     lake: ObjectStore
-    work: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
-    """A file of parts, and by the number of a partition its newest marker."""
-
-    key: str
-    rows: int
-    newest_markers: dict[int, NewestMarker]
+def find_newest_markers(task: GatherTask) -> dict[int, NewestMarker]:
+    """By number the newest marker of each partition that has one."""
+    return newest_markers(_parts(task))
 
 
-def gather_parts(task: GatherTask) -> Gathered:
-    """Writes all parts of the partitions: those that were held, and those of the run."""
+def gather_parts(buckets: int, task: GatherTask) -> Iterator[pa.Table]:
+    """All parts of the partitions as rows of `PARTS`."""
+    rows = _parts(task)
+    before = {each.number: each.newest_marker for each in task.partitions if each.newest_marker is not None}
+    note_appended(rows, before)
+    columns = part_columns(rows)
+    columns[BUCKET] = bucket_of(columns["producer_id"], buckets)
+    yield pa.table([pa.array(columns[name]) for name in PARTS.names], schema=PARTS)
+
+
+def _parts(task: GatherTask) -> Rows:
+    """Those that were held, and those of the run."""
     held = [
         parts_held(get_held(task.lake, each.held_state).transactions, each.number) for each in task.partitions
     ]
     gaps = {each.number: each.gap for each in task.partitions if each.gap is not None}
-    rows = joined(np.concatenate(held), _new_parts(task), gaps)
-    before = {each.number: each.newest_marker for each in task.partitions if each.newest_marker is not None}
-    note_appended(rows, before)
-    with ParquetOutput(task.lake, PARTS) as output:
-        write_grouped(output, bucketed_table(rows, task.buckets), BUCKET)
-        path = output.finish(task.work, f"gathered-{task.number:05d}.parquet").path
-    return Gathered(key=f"{task.work}/{path}", rows=len(rows), newest_markers=newest_markers(rows))
+    return joined(np.concatenate(held), _new_parts(task), gaps)
 
 
 def _new_parts(task: GatherTask) -> Rows:

@@ -35,7 +35,7 @@ _END = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Which batches have to wait: from `cut` on all that may still be published, before it those timed out.
+    """Which batches are held: from `cut` on all that may still be published, before it those timed out.
 
     `aborted` and `timed_out` are first offsets of transactions, ascending.
     """
@@ -70,7 +70,7 @@ class RunBatches:
     objects: tuple[ManifestEntry, ...] = field(default=())
 
     def held(self, lake: ObjectStore, holding: Holding) -> Iterator[CarriedRows]:
-        """The accepted data that has to wait, by offset, in parts."""
+        """The accepted data that is held, by offset, in parts."""
         if not self.key:
             return
         ordered = sorted(self.objects, key=lambda entry: entry.order)
@@ -100,7 +100,7 @@ def _data_rows(batch: pa.RecordBatch, orders: npt.NDArray[np.int64]) -> Rows:
 
 
 def hold(lake: ObjectStore, holding: Holding, before: Rows, batches: RunBatches) -> Rows:
-    """Keeps what has to wait; `before` are the stretches of earlier runs. Returns the new stretches.
+    """Keeps the batches that are held; `before` are the stretches of earlier runs. Returns the new stretches.
 
     A stretch at a time is in memory.
     """

@@ -1,7 +1,7 @@
-"""What runs in a Spark task to resolve some buckets: parts and timelines of the same producers, joined.
+"""What runs in Spark tasks to resolve a bucket of producers: their parts and their timelines, joined.
 
 Where a capture lacks markers, the coordinator's log gave them before the batches were judged, so that what is
-closed needs no other treatment. What is still open there waits for the coordinator, not for a marker: it can
+closed needs no other treatment. What is still open there is ended by the coordinator, not by a marker: it can
 only be the transaction that its first and its last batch both belong to.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.coordinator_logs.buckets import BUCKET, read_grouped
+from spark_jobs.coordinator_logs.completed import COORDINATOR
 from spark_jobs.coordinator_logs.timelines import gc_paused, transactions_in
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.capture_matching import match_batches
@@ -24,59 +24,77 @@ from spark_jobs.protocol.transaction_candidates import SEVERAL, Candidates, cand
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import ProducerTransactions, ResolveContext, decide, resolve
 from spark_jobs.resolving.cuts import JoinedTransactions, Published
-from spark_jobs.resolving.parts import PARTS, GroupedParts, Offsets, partition_transactions, parts_in
+from spark_jobs.resolving.parts import (
+    BUCKET,
+    GroupedParts,
+    Offsets,
+    bucket_of,
+    part_order,
+    part_rows,
+    partition_transactions,
+)
 from spark_jobs.resolving.recreated import later_logs, of_logs
 from spark_jobs.resolving.transaction_rows import Joined, JoinedRows, Origin, joined_parts_table
 from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import put_table
+from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.tables.rebuild import TIMELINES
+
+POSITION = "position"
+TIMELINE_ROWS = pa.schema(
+    [
+        pa.field(BUCKET, pa.int32(), nullable=False),
+        pa.field(POSITION, pa.int64(), nullable=False),
+        *TIMELINES.schema,
+    ]
+)
+"""Rows of `timelines` on their way to the worker that resolves their producers: each with its row number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """What every task of the run knows: its partitions by number, and which of them have markers."""
+class JoinFacts:
+    """What is the same for every bucket; all but `context` and what is stored are by partition number.
+
+    `ends` and `published` say where partitions end, and how far they are published. `work` is the key of the
+    folder for the next tasks.
+    """
 
     partitions: tuple[TopicPartition, ...]
     has_markers: tuple[bool, ...]
-    context: ResolveContext
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinTask:
-    """Some buckets for one worker; `work` is the key of the folder for the next tasks.
-
-    `ends` and `reach` say by number where partitions end, and how far they are published.
-    """
-
-    number: int
-    buckets: range
-    facts: RunFacts
-    reach: Published
+    published: Published
     ends: Offsets
-    parts: tuple[str, ...]
-    timelines: tuple[str, ...]
+    context: ResolveContext
     lake: ObjectStore
     work: str
 
 
-def resolve_buckets(task: JoinTask) -> Joined:
-    """Resolves every producer of the buckets, and writes transactions and their parts."""
-    parts = parts_in(read_grouped(task.lake, task.parts, BUCKET, task.buckets, schema=PARTS))
-    timelines = read_grouped(task.lake, task.timelines, BUCKET, task.buckets, schema=TIMELINES.schema)
+def read_timelines_of(lake: ObjectStore, buckets: int, key: str) -> Iterator[pa.Table]:
+    """A file of `timelines` as rows of `TIMELINE_ROWS`."""
+    table = read_table(lake, key)
+    bucket = bucket_of(table.column("producer_id").to_numpy(), buckets)
+    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
+    yield numbered.append_column(BUCKET, pa.array(bucket)).select(TIMELINE_ROWS.names).cast(TIMELINE_ROWS)
+
+
+def resolve_bucket(facts: JoinFacts, bucket: int, parts: pa.Table, timelines: pa.Table) -> Joined:
+    """Resolves every producer of the bucket, and writes transactions and their parts."""
+    rows = part_rows(parts)
+    logged = timelines.sort_by([(COORDINATOR, "ascending"), (POSITION, "ascending")])
     with gc_paused():
-        resolved, transactions = _resolve(parts, timelines, task.facts)
-    file = JoinedTransactions(
-        parts=resolved.rows, transaction=resolved.transaction, transactions=transactions, reach=task.reach
+        resolved, transactions = _resolve(rows[part_order(rows)], logged, facts)
+    found = JoinedTransactions(
+        parts=resolved.rows,
+        transaction=resolved.transaction,
+        transactions=transactions,
+        published=facts.published,
     )
     return Joined(
-        number=task.number,
-        parts=_put(task, f"parts-{task.number:05d}.parquet", joined_parts_table(resolved)),
-        transactions=_put(task, f"transactions-{task.number:05d}.parquet", transactions),
-        undecided=file.oldest_undecided(task.ends),
+        parts=_put(facts, f"parts-{bucket:05d}.parquet", joined_parts_table(resolved)),
+        transactions=_put(facts, f"transactions-{bucket:05d}.parquet", transactions),
+        undecided=found.oldest_undecided(facts.ends),
     )
 
 
-def _resolve(parts: Rows, timelines: pa.Table, facts: RunFacts) -> tuple[GroupedParts, pa.Table]:
+def _resolve(parts: Rows, timelines: pa.Table, facts: JoinFacts) -> tuple[GroupedParts, pa.Table]:
     """The parts by transaction, and rows of `JOINED_TRANSACTIONS`."""
     marked = dict(zip(facts.partitions, facts.has_markers, strict=True))
     context = facts.context
@@ -107,7 +125,7 @@ class Producer:
 def producers_in(
     parts: Rows, timelines: pa.Table, partitions: Sequence[TopicPartition]
 ) -> Iterator[Producer]:
-    """The producers of some buckets by id; `parts` as `parts_in` has them, `timelines` of that contract."""
+    """The producers of a bucket by id; `parts` are in the order of `part_order`."""
     ids = np.unique(np.concatenate((parts["producer_id"], timelines.column("producer_id").to_numpy())))
     edges = [*np.searchsorted(parts["producer_id"], ids).tolist(), len(parts)]
     places = map(range, edges, edges[1:])
@@ -130,8 +148,8 @@ def producers_in(
 
 
 def _in_log_order(timelines: pa.Table) -> pa.Table:
-    told = timelines.filter(pc.is_valid(timelines.column("state")))
-    return told.sort_by([("coordinator_partition", "ascending"), ("first_record_offset", "ascending")])
+    logged = timelines.filter(pc.is_valid(timelines.column("state")))
+    return logged.sort_by([(COORDINATOR, "ascending"), ("first_record_offset", "ascending")])
 
 
 def resolve_into(rows: JoinedRows, producer: Producer, context: ResolveContext) -> None:
@@ -155,8 +173,8 @@ def resolve_into(rows: JoinedRows, producer: Producer, context: ResolveContext) 
     rows.add(resolved, producer.origins, places, owner=producer.coordinator_partition)
 
 
-def _put(task: JoinTask, path: str, table: pa.Table) -> str:
-    return f"{task.work}/{put_table(task.lake, task.work, path, table).path}"
+def _put(facts: JoinFacts, path: str, table: pa.Table) -> str:
+    return f"{facts.work}/{put_table(facts.lake, facts.work, path, table).path}"
 
 
 def resolve_producer(
@@ -197,7 +215,7 @@ def _with_part(
     group: ProducerTransactions,
 ) -> ResolvedTransaction:
     parts = (*resolved.parts, part)
-    assert resolved.coordinator is not None  # what the coordinator tells comes first in the order of its log
+    assert resolved.coordinator is not None  # the coordinator's transactions come first, in log order
     outcome, evidence = decide(resolved.coordinator, parts, context, group.coordinator_partition)
     return replace(
         resolved, parts=parts, outcome=outcome, evidence=evidence, producer_epoch=part.producer_epoch

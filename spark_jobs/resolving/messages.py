@@ -1,13 +1,12 @@
 """What people should know about a run's transactions."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.resolving.close_partitions import ClosedPartition
-from spark_jobs.resolving.conclude import Concluded
+from spark_jobs.resolving.conclude import Counted
 
 _TROUBLES = {
     Outcome.HANGING: "no coordinator will end them; `onceover transactions` shows how to check and end them",
@@ -21,7 +20,7 @@ LAST_SECOND = 253_402_300_799
 
 
 def messages(
-    concluded: Sequence[Concluded],
+    counted: Counted,
     closed: Iterable[ClosedPartition],
     coordinators: Sequence[int],
     *,
@@ -33,9 +32,9 @@ def messages(
     `unmarked_topics` are those that are captured without markers.
     """
     yield from _of_coordinators(coordinators)
-    yield from _of_skew(concluded, reach)
-    yield from _of_captures(concluded, unmarked_topics, has_coordinator_log=bool(coordinators))
-    yield from _of_outcomes(concluded)
+    yield from _of_skew(counted, reach)
+    yield from _of_captures(counted, unmarked_topics, has_coordinator_log=bool(coordinators))
+    yield from _of_outcomes(counted)
     for partition in closed:
         yield from partition.problems
 
@@ -50,7 +49,7 @@ def _of_coordinators(coordinators: Sequence[int]) -> Iterator[str]:
         )
 
 
-def _of_skew(concluded: Iterable[Concluded], reach: CopyReach) -> Iterator[str]:
+def _of_skew(counted: Counted, reach: CopyReach) -> Iterator[str]:
     """Whether the coordinator's copy is older than the data: each marker is followed by a record of it."""
     recorded = max(reach.recorded_until.values(), default=None)
     marked = max(reach.marked_until.values(), default=None)
@@ -60,22 +59,18 @@ def _of_skew(concluded: Iterable[Concluded], reach: CopyReach) -> Iterator[str]:
             f"{_at(recorded)}, the newest marker of {_at(marked)}, {_span(marked - recorded)} later; "
             f"{_COPY_ORDER}"
         )
-    behind = sum(each.behind for each in concluded)
-    if behind:
-        skew_ms = max(each.skew_ms for each in concluded)
+    if counted.behind:
+        skew_ms = counted.skew_ms
         by = f" by up to {_span(skew_ms)}, as far as the copies show" if skew_ms else ""
         yield (
-            f"{behind} open transactions cannot be decided, because the coordinator's copy is older than the "
-            f"data{by}: they are held until a newer copy shows their end; {_COPY_ORDER}"
+            f"{counted.behind} open transactions cannot be decided, because the coordinator's copy is older "
+            f"than the data{by}: they are held until a newer copy shows their end; {_COPY_ORDER}"
         )
 
 
-def _of_captures(
-    concluded: Iterable[Concluded], topics: Sequence[str], *, has_coordinator_log: bool
-) -> Iterator[str]:
+def _of_captures(counted: Counted, topics: Sequence[str], *, has_coordinator_log: bool) -> Iterator[str]:
     """What to add to a capture from which outcomes cannot be known."""
-    count = sum(each.unknowable for each in concluded)
-    if not count:
+    if not counted.unknowable:
         return
     listed = ", ".join(topics[:MOST_TOPICS]) + (", ..." if len(topics) > MOST_TOPICS else "")
     remedies = [
@@ -85,9 +80,9 @@ def _of_captures(
     if not has_coordinator_log:
         remedies.insert(0, "the coordinator's log (a copy of __transaction_state, kind broker-log)")
     yield (
-        f"the outcomes of {count} transactions cannot be known from captures without markers ({listed}): "
-        "producers send no markers, and clients before transaction.version 2 use one epoch for many "
-        f"transactions; their records are held. Add one of: {'; '.join(remedies)}"
+        f"the outcomes of {counted.unknowable} transactions cannot be known from captures without markers "
+        f"({listed}): producers send no markers, and clients before transaction.version 2 use one epoch for "
+        f"many transactions; their records are held. Add one of: {'; '.join(remedies)}"
     )
 
 
@@ -100,17 +95,12 @@ def _span(duration_ms: int) -> str:
     return str(timedelta(seconds=min(-(-duration_ms // 1000), LAST_SECOND)))
 
 
-def _of_outcomes(concluded: Iterable[Concluded]) -> Iterator[str]:
-    counts: Counter[Outcome] = Counter()
-    timed_out = 0
-    for each in concluded:
-        counts.update(each.outcomes)
-        timed_out += each.timed_out
-    if timed_out:
+def _of_outcomes(counted: Counted) -> Iterator[str]:
+    if counted.timed_out:
         yield (
-            f"{timed_out} transactions are taken for aborted: their timeout had passed when the "
+            f"{counted.timed_out} transactions are taken for aborted: their timeout had passed when the "
             "coordinator's log was copied"
         )
     for outcome, trouble in _TROUBLES.items():
-        if counts[outcome]:
-            yield f"the records of {counts[outcome]} {outcome} transactions are held: {trouble}"
+        if counted.outcomes[outcome]:
+            yield f"the records of {counted.outcomes[outcome]} {outcome} transactions are held: {trouble}"

@@ -130,7 +130,7 @@ def gaps_between_runs(
     return {partition: gap for partition, gap in found.items() if gap[0] <= gap[1]}
 
 
-def reach_of(partitions: Sequence[RunPartition]) -> Published:
+def published_of(partitions: Sequence[RunPartition]) -> Published:
     """How far each partition is published, by number."""
     return Published(
         floors=np.array([each.floor for each in partitions], dtype=np.int64),
@@ -208,6 +208,6 @@ def _row(own: RunPartition, found: ClosedPartition, decided: int) -> dict[str, A
 
 
 def _idle_row(before: Any) -> dict[str, Any]:
-    """A partition that neither has news nor waits for anything stands where it stood."""
+    """A partition without new batches and without held ones stays where it was."""
     nothing = {"batches": None, "outcomes": None, "held": (), "late": (), "held_batches": 0, "unsettled": 0}
     return {**before, **nothing, "first_offset": before["end_offset"]}

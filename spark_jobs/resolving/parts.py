@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.coordinator_logs.buckets import BUCKET, bucket_of
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.protocol.partition_transactions import PartitionTransaction, SpannedGap, WrittenMarker
@@ -34,28 +33,45 @@ PART = np.dtype(
 `appended_by` is a broker's time by which its last batch was appended, -1 if none is known.
 """
 
-PARTS = pa.schema(
-    [
-        pa.field(BUCKET, pa.int32(), nullable=False),
-        *(pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()),
-    ]
+PART_FIELDS: "tuple[pa.Field[Any], ...]" = tuple(
+    pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()
 )
+"""The columns of a part wherever parts are rows of a table."""
+
+BUCKET = "bucket"
+PARTS = pa.schema([pa.field(BUCKET, pa.int32(), nullable=False), *PART_FIELDS])
+"""Parts on their way to the worker that resolves their producers."""
+ROWS_PER_BUCKET = 40_000
+"""Batches of the run per bucket: more than transactions, usually, one of which takes as long as many."""
+MOST_BUCKETS = 256
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: consecutive ids are in different buckets."""
 _COMMIT = 1
 
 
-def bucketed_table(rows: Rows, buckets: int) -> pa.Table:
-    """`rows` with the bucket of each."""
-    columns: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in PART.names or ()}
-    columns[BUCKET] = bucket_of(columns["producer_id"], buckets)
-    return pa.table([pa.array(columns[name]) for name in PARTS.names], schema=PARTS)
+def bucket_count(batches: int) -> int:
+    """A power of two that follows from the run's size alone: the same run gives the same files anywhere."""
+    shares = -(-batches // ROWS_PER_BUCKET)
+    return min(1 << max(shares - 1, 0).bit_length(), MOST_BUCKETS)
 
 
-def parts_in(table: pa.Table) -> Rows:
-    """The rows of a table of `PARTS` by producer, partition and offset."""
+def bucket_of(producer_id: npt.NDArray[np.int64], buckets: int) -> npt.NDArray[np.int32]:
+    """The bucket of each producer id: all of a producer's transactions are resolved together."""
+    mixed = producer_id.astype(np.uint64) * _SPREAD >> np.uint64(40)
+    return (mixed % np.uint64(buckets)).astype(np.int32)
+
+
+def part_columns(rows: Rows) -> dict[str, Any]:
+    """Rows of `PART` as the columns of `PART_FIELDS`."""
+    return {name: np.ascontiguousarray(rows[name]) for name in PART.names or ()}
+
+
+def part_rows(table: pa.Table) -> Rows:
+    """Rows of `PART`, out of a table that has its columns."""
     rows = np.empty(table.num_rows, dtype=PART)
     for name in PART.names or ():
         rows[name] = table.column(name).to_numpy()
-    return rows[part_order(rows)]
+    return rows
 
 
 def part_order(rows: Rows) -> npt.NDArray[np.int64]:

@@ -1,7 +1,12 @@
-"""The driver's side of resolving a run: one round of tasks after the other, small values in between."""
+"""The driver's side of resolving a run: one phase after the other, small values in between.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Rows meet in Spark's shuffle: parts and timelines by the bucket of their producer, outcomes by the bin of
+their partition. What one phase writes for the next is in the run's folder, so that a phase can be repeated.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial, update_wrapper
 from itertools import chain
 
 import numpy as np
@@ -9,31 +14,48 @@ import numpy as np
 from spark_jobs.config.settings import DAY_MS, Publish
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.context import RunContext
-from spark_jobs.coordinator_logs.completed import PruneTask, prune_completed
+from spark_jobs.coordinator_logs.completed import COMPLETED, COORDINATOR, FOLD_ROWS, fold_rows, prune_fold
 from spark_jobs.coordinator_logs.folding import Timelines
 from spark_jobs.flow import Step
-from spark_jobs.packing import share_out
+from spark_jobs.packing import pack, share_out
 from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transactions import ResolveContext
-from spark_jobs.resolving.close_partitions import ClosedPartition, CloseJob, CloseTask, close_partitions
+from spark_jobs.resolving.close_partitions import (
+    CLOSE_JOBS,
+    ClosedPartition,
+    CloseFacts,
+    CloseJob,
+    close_jobs,
+    close_partitions,
+)
 from spark_jobs.resolving.conclude import (
+    BIN,
+    CONCLUDED_PARTS,
     Concluded,
+    ConcludeFacts,
     ConcludeTask,
-    CutTask,
+    CutFacts,
+    completed_rows,
     conclude_transactions,
     move_cuts,
 )
 from spark_jobs.resolving.cuts import Cut
-from spark_jobs.resolving.gather import GatherPartition, GatherTask, gather_parts
+from spark_jobs.resolving.gather import GatherPartition, GatherTask, find_newest_markers, gather_parts
 from spark_jobs.resolving.held_batches import RunBatches
-from spark_jobs.resolving.join import JoinTask, RunFacts, resolve_buckets
-from spark_jobs.resolving.partitions import NewestMarker, RunPartition, ends_of, gaps_between_runs, reach_of
-from spark_jobs.resolving.parts import Numbers, Offsets
+from spark_jobs.resolving.join import TIMELINE_ROWS, JoinFacts, read_timelines_of, resolve_bucket
+from spark_jobs.resolving.partitions import (
+    NewestMarker,
+    RunPartition,
+    ends_of,
+    gaps_between_runs,
+    published_of,
+)
+from spark_jobs.resolving.parts import BUCKET, PARTS, Numbers
 from spark_jobs.resolving.transaction_rows import Joined
+from spark_jobs.shuffle import TaskRows
 from spark_jobs.sources.broker_files import CopiedPartitions
-from spark_jobs.spark_session import Summary, Task
-from spark_jobs.storage.folds import FoldName, Folds
+from spark_jobs.storage.folds import Folds
 from spark_jobs.storage.manifest import BATCH_ROLES, ManifestEntry
 from spark_jobs.tables.states import FoldKind
 
@@ -46,17 +68,13 @@ SMALLEST_BIN = 1 << 16
 """Partitions that cost less together are not worth a task of their own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Keys of files with parts, and by partition its newest marker, this run's or an earlier one's."""
-
-    keys: tuple[str, ...]
-    newest_markers: Mapping[TopicPartition, NewestMarker]
+NewestMarkers = Mapping[TopicPartition, NewestMarker]
+"""By partition its newest marker, this run's or an earlier one's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Phases:
-    """A run's partitions, and the rounds that they go through."""
+    """A run's partitions, and the phases that they go through: each is a Spark job, or work of the driver."""
 
     run: RunContext
     partitions: tuple[RunPartition, ...]
@@ -66,77 +84,58 @@ class Phases:
 
     @property
     def work(self) -> str:
-        """Where one round's tasks leave files for the next."""
+        """Where one phase leaves files for the next."""
         return self.run.folder.key(Step.RESOLVE, WORK)
 
-    @property
+    @cached_property
     def busy(self) -> tuple[RunPartition, ...]:
         return tuple(each for each in self.partitions if each.is_busy)
 
-    def _is_worth(self, bins: int) -> bool:
-        """Whether all of it costs more than so many tasks do, or is more than headers."""
-        busy = self.busy
-        if any(each.partition.topic == CONSUMER_OFFSETS for each in busy):
-            return True
-        held = sum(each.held_count for each in busy)
-        return sum(map(_cost, busy)) + held + self.timelines.rows > bins * SMALLEST_BIN
+    @cached_property
+    def names(self) -> tuple[TopicPartition, ...]:
+        return tuple(each.partition for each in self.partitions)
 
-    def _run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, worth: int = 2
-    ) -> list[Summary]:
-        """By workers, but here where it would take as long to hand out: a run of less than `worth` bins."""
-        return self.run.run_tasks(function, tasks, here=not self._is_worth(worth))
+    def _is_small(self, bins: int = 2) -> bool:
+        """Whether it costs less than so many tasks: work too small to schedule runs in the driver."""
+        if any(each.partition.topic == CONSUMER_OFFSETS for each in self.busy):
+            return False  # its records are decoded
+        held = sum(each.held_count for each in self.busy)
+        return sum(map(_cost, self.busy)) + held + self.timelines.rows <= bins * SMALLEST_BIN
 
-    def gather(self) -> Parts:
-        """All transactions as partitions saw them, divided by producer."""
-        gathered = self._run_tasks(gather_parts, list(self._gather_tasks()))
-        found = dict(chain.from_iterable(each.newest_markers.items() for each in gathered))
-        return Parts(
-            keys=tuple(each.key for each in gathered if each.rows),
-            newest_markers={
-                each.partition: newest
-                for each in self.partitions
-                if (newest := _newest(found.get(each.number), each.newest_marker)) is not None
-            },
-        )
+    def newest_markers(self) -> NewestMarkers:
+        """The newest marker of each partition that has one."""
+        by_task = self.run.run_tasks(find_newest_markers, self._gather_tasks(), here=self._is_small())
+        found = dict(chain.from_iterable(each.items() for each in by_task))
+        return {
+            each.partition: newest
+            for each in self.partitions
+            if (newest := _newest(found.get(each.number), each.newest_marker)) is not None
+        }
 
-    def _gather_tasks(self) -> Iterable[GatherTask]:
+    def _gather_tasks(self) -> list[GatherTask]:
+        """A task per file of `admit`, and some for partitions that have nothing but held transactions."""
         shared: dict[str, list[RunPartition]] = {}
         for each in self.busy:
             path = None if each.admitted is None else each.admitted["transactions"]
             if path or each.held_state:
                 shared.setdefault(path or "", []).append(each)
-        groups = [
-            (path, together[start : start + (PARTITIONS_PER_TASK if not path else len(together))])
-            for path, together in shared.items()
-            for start in range(0, len(together), PARTITIONS_PER_TASK if not path else len(together))
-        ]
         gaps = gaps_between_runs(self.run, self.busy)
-        for number, (path, together) in enumerate(groups):
-            yield GatherTask(
-                number=number,
-                partitions=tuple(
-                    GatherPartition(
-                        number=each.number,
-                        partition=each.partition,
-                        held_state=each.held_state,
-                        gap=gaps.get(each.partition),
-                        newest_marker=each.newest_marker,
-                    )
-                    for each in together
-                ),
+        return [
+            GatherTask(
+                partitions=tuple(_gather_partition(each, gaps.get(each.partition)) for each in together),
                 transactions=self.run.folder.key(Step.ADMIT, path) if path else "",
-                buckets=self.buckets,
                 lake=self.run.lake,
-                work=self.work,
             )
+            for path, sharing in shared.items()
+            for together in ([sharing] if path else pack(sharing, cost=lambda _: 1, most=PARTITIONS_PER_TASK))
+        ]
 
-    def reach(self, parts: Parts) -> CopyReach:
+    def reach(self, newest_markers: NewestMarkers) -> CopyReach:
         """How far the copies reach."""
         kafka, copied = self.run.settings.kafka, self.copied
         return CopyReach(
             recorded_until=self.timelines.recorded_until,
-            marked_until={name: newest.timestamp for name, newest in parts.newest_markers.items()},
+            marked_until={name: newest.timestamp for name, newest in newest_markers.items()},
             started=copied.started,
             finished=copied.finished,
             coordinator_started={
@@ -148,112 +147,121 @@ class Phases:
             clock_skew_ms=kafka.clock_skew_ms,
         )
 
-    def join(self, parts: Parts) -> list[Joined]:
-        """Parts and timelines of the same producers, resolved."""
-        facts = RunFacts(
-            partitions=tuple(each.partition for each in self.partitions),
+    def join(self, reach: CopyReach) -> list[Joined]:
+        """Parts and timelines of the same producers, resolved; a bucket without any has no files."""
+        facts = self._join_facts(reach)
+        parts = TaskRows(
+            function=partial(gather_parts, self.buckets), tasks=self._gather_tasks(), schema=PARTS
+        )
+        timelines = TaskRows(
+            function=partial(read_timelines_of, self.run.lake, self.buckets),
+            tasks=self.timelines.keys,
+            schema=TIMELINE_ROWS,
+        )
+        joined = self.run.shuffle(
+            [parts, timelines],
+            key=BUCKET,
+            function=partial(resolve_bucket, facts),
+            name="join transactions with the coordinators' logs",
+            in_driver=self._is_small(1),
+        ).summaries
+        return joined or [resolve_bucket(facts, 0, PARTS.empty_table(), TIMELINE_ROWS.empty_table())]
+
+    def _join_facts(self, reach: CopyReach) -> JoinFacts:
+        return JoinFacts(
+            partitions=self.names,
             has_markers=tuple(each.has_markers for each in self.partitions),
+            published=published_of(self.partitions),
+            ends=ends_of(self.partitions),
             context=ResolveContext(
                 now=self.run.now_ms,
                 past=self.run.now_ms - DAY_MS,
                 clock_skew_ms=self.run.settings.kafka.clock_skew_ms,
                 has_coordinator_log=bool(self.timelines.folds),
-                reach=self.reach(parts),
+                reach=reach,
                 max_timeout_ms=self.run.settings.kafka.transaction_max_timeout_ms,
             ),
+            lake=self.run.lake,
+            work=self.work,
         )
-        tasks = [
-            JoinTask(
-                number=number,
-                buckets=share,
-                facts=facts,
-                reach=reach_of(self.partitions),
-                ends=ends_of(self.partitions),
-                parts=parts.keys,
-                timelines=self.timelines.keys,
-                lake=self.run.lake,
-                work=self.work,
-            )
-            for number, share in enumerate(share_out([1] * self.buckets, MOST_TASKS))
-        ]
-        return self._run_tasks(resolve_buckets, tasks, worth=1)
 
     def cut(self, joined: Sequence[Joined]) -> Cut:
-        """How far the run publishes; rounds go on until no transaction moves a cut any more."""
-        reach, ends = reach_of(self.partitions), ends_of(self.partitions)
+        """How far the run publishes; repeated until no transaction moves a cut any more."""
+        published, ends = published_of(self.partitions), ends_of(self.partitions)
         decided = np.minimum.reduce([ends, *(each.undecided for each in joined)])
         cuts = decided
-        is_held_back = bool(((cuts < ends) & ~reach.is_internal).any())
+        is_held_back = bool(((cuts < ends) & ~published.is_internal).any())
         while is_held_back and self.run.settings.publish is Publish.WHOLE_TRANSACTIONS:
-            tasks = [CutTask(joined=each, cuts=cuts, reach=reach, lake=self.run.lake) for each in joined]
-            lowered = np.minimum.reduce([cuts, *self._run_tasks(move_cuts, tasks)])
+            facts = CutFacts(cuts=cuts, published=published, lake=self.run.lake)
+            move = update_wrapper(partial(move_cuts, facts), move_cuts)
+            lowered = np.minimum.reduce([cuts, *self.run.run_tasks(move, joined, here=self._is_small())])
             is_held_back = not np.array_equal(lowered, cuts)
             cuts = lowered
-        return Cut(cuts=cuts, decided=decided, ends=ends, reach=reach)
-
-    def conclude(self, joined: Sequence[Joined], cut: Cut, bins: Numbers) -> list[Concluded]:
-        """The table `transactions`, and a word on each part for the task that has its partition."""
-        tasks = [
-            ConcludeTask(
-                joined=each,
-                partitions=tuple(known.partition for known in self.partitions),
-                cut=cut,
-                bins=bins,
-                lake=self.run.lake,
-                folder=self.run.folder.key(Step.RESOLVE),
-                work=self.work,
-            )
-            for each in joined
-        ]
-        return self._run_tasks(conclude_transactions, tasks)
+        return Cut(cuts=cuts, decided=decided, ends=ends, published=published)
 
     def bins(self) -> list[tuple[RunPartition, ...]]:
         """Which partitions are closed in the same task."""
-        busy = self.busy
-        costs = [_cost(each) for each in busy]
+        costs = [_cost(each) for each in self.busy]
         shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
-        return [busy[share.start : share.stop] for share in share_out(costs, shares)]
+        return [self.busy[share.start : share.stop] for share in share_out(costs, shares)]
 
-    def close(
-        self,
-        bins: Sequence[Sequence[RunPartition]],
-        concluded: Sequence[Concluded],
-        cuts: Offsets,
-        jobs: "CloseJobs",
-    ) -> tuple[ClosedPartition, ...]:
-        """Closes every partition that has something to do."""
+    def conclude(
+        self, joined: Sequence[Joined], cut: Cut, jobs: "CloseJobs"
+    ) -> tuple[list[Concluded], list[ClosedPartition], Folds]:
+        """Writes the table `transactions`, closes every busy partition, prunes the coordinators' folds."""
+        bins = self.bins()
+        facts = ConcludeFacts(
+            partitions=self.names,
+            cut=cut,
+            bins=_bin_numbers(bins, len(self.partitions)),
+            lake=self.run.lake,
+            folder=self.run.folder.key(Step.RESOLVE),
+        )
         tasks = [
-            CloseTask(
-                number=number,
-                jobs=tuple(jobs.job(each, int(cuts[each.number])) for each in together),
-                concluded=tuple(each.parts for each in concluded),
-                lake=self.run.lake,
-                folder=self.run.folder.key(Step.RESOLVE),
-                settings=self.run.settings,
-            )
+            ConcludeTask(number=number, joined=tuple(joined[share.start : share.stop]))
+            for number, share in enumerate(share_out([1] * len(joined), MOST_TASKS))
+        ]
+        close_tasks = [
+            (number, tuple(jobs.job(each, int(cut.cuts[each.number])) for each in together))
             for number, together in enumerate(bins)
         ]
-        return tuple(chain.from_iterable(self._run_tasks(close_partitions, tasks)))
+        found = self.run.shuffle(
+            [
+                TaskRows(function=partial(conclude_transactions, facts), tasks=tasks, schema=CONCLUDED_PARTS),
+                TaskRows(function=close_jobs, tasks=close_tasks, schema=CLOSE_JOBS),
+            ],
+            key=BIN,
+            function=partial(
+                close_partitions,
+                CloseFacts(lake=facts.lake, folder=facts.folder, settings=self.run.settings),
+            ),
+            name="close partitions",
+            in_driver=self._is_small(),
+        )
+        concluded: list[Concluded] = sorted(found.notes, key=lambda each: each.number)
+        return concluded, list(chain.from_iterable(found.summaries)), self._prune(facts, tasks)
 
-    def prune(self, concluded: Sequence[Concluded]) -> dict[FoldName, str]:
+    def _prune(self, facts: ConcludeFacts, tasks: Sequence[ConcludeTask]) -> Folds:
         """The coordinators' folds without completed transactions."""
-        folds = self.timelines.folds
-        tasks = [
-            PruneTask(
-                folds=folds[share.start : share.stop],
-                completed=tuple(each.completed for each in concluded),
-                lake=self.run.lake,
-            )
-            for share in share_out([1] * len(folds), MOST_TASKS)
-        ]
-        left = chain.from_iterable(self._run_tasks(prune_completed, tasks))
+        if not self.timelines.folds:
+            return {}
+        pruned = self.run.shuffle(
+            [
+                TaskRows(function=partial(completed_rows, facts), tasks=tasks, schema=COMPLETED),
+                TaskRows(function=fold_rows, tasks=[self.timelines.folds], schema=FOLD_ROWS),
+            ],
+            key=COORDINATOR,
+            function=partial(prune_fold, self.run.lake),
+            name="prune completed transactions",
+            in_driver=self._is_small(),
+        ).summaries
         return {
             (FoldKind.TIMELINES, TopicPartition(TRANSACTION_STATE, partition)): digest
-            for partition, digest in left
+            for partition, digest in pruned
         }
 
     def clear(self) -> None:
-        """Removes what tasks have left for each other."""
+        """Removes what one phase left for the next."""
         for found in tuple(self.run.lake.list(self.work)):
             self.run.lake.delete(found.key)
 
@@ -263,13 +271,31 @@ def _cost(each: RunPartition) -> int:
     return PARTITION_COST + (0 if each.admitted is None else int(each.admitted["rows"]))
 
 
+def _gather_partition(each: RunPartition, gap: tuple[int, int] | None) -> GatherPartition:
+    return GatherPartition(
+        number=each.number,
+        partition=each.partition,
+        held_state=each.held_state,
+        gap=gap,
+        newest_marker=each.newest_marker,
+    )
+
+
+def _bin_numbers(bins: Sequence[Sequence[RunPartition]], count: int) -> Numbers:
+    """For each partition's number the bin that it is in."""
+    numbers = np.zeros(count, dtype=np.int32)
+    for number, together in enumerate(bins):
+        numbers[[each.number for each in together]] = number
+    return numbers
+
+
 def _newest(one: NewestMarker | None, other: NewestMarker | None) -> NewestMarker | None:
     return other if one is None else one.joined(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseJobs:
-    """Makes jobs of partitions: what their batches lie in, what they carry, what their broker noted."""
+    """Makes jobs of partitions: the objects of their batches, what is held, what their broker noted."""
 
     run: RunContext
     carried_objects: dict[TopicPartition, tuple[ManifestEntry, ...]]

@@ -17,7 +17,7 @@ from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.protocol.transactions import Decision
-from spark_jobs.resolving.parts import PART, Flags, GroupedParts, Numbers
+from spark_jobs.resolving.parts import PART_FIELDS, Flags, GroupedParts, Numbers, part_columns
 from spark_jobs.tables.resolve import TRANSACTIONS
 
 OUTCOME_NAMES = tuple(Outcome)
@@ -27,12 +27,7 @@ NONE = -1
 _UNKNOWN = {Evidence.NO_COORDINATOR_LOG, Evidence.SEVERAL_FIT, Evidence.END_NOT_RECORDED}
 _LABELS = {state: state.label for state in TransactionState}
 
-JOINED_PARTS = pa.schema(
-    [
-        pa.field("transaction", pa.int32(), nullable=False),
-        *(pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()),
-    ]
-)
+JOINED_PARTS = pa.schema([pa.field("transaction", pa.int32(), nullable=False), *PART_FIELDS])
 """Parts with the number of their transaction, which counts in the file beside."""
 
 CONCLUDED_LATER = ("published", "held_back", "abort_commands")
@@ -60,26 +55,25 @@ data of it was captured without markers, and no log shows its outcome.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What a task of the join resolved: keys of its files, and where undecided transactions begin.
+    """What was resolved of a bucket: keys of its files, and where undecided transactions begin.
 
     `undecided` is by partition number the start of the oldest one, the partition's end without any.
     """
 
-    number: int
     parts: str
     transactions: str
     undecided: npt.NDArray[np.int64]
 
 
 class Origin(NamedTuple):
-    """Which partition of the coordinator's log tells of a transaction, and whether this run's records do."""
+    """Which partition of `__transaction_state` has the transaction, and whether in records of this run."""
 
     coordinator_partition: int = NONE
     is_news: bool = False
 
 
 NOWHERE = Origin()
-"""Of what no coordinator tells."""
+"""Of a transaction that no coordinator's log has."""
 
 Columns = dict[str, Any]
 Missing = tuple[TopicPartition, ...]
@@ -100,7 +94,7 @@ class Decisions:
 
     @property
     def is_final(self) -> Flags:
-        """Of each transaction, whether it was decided by somebody's word, with nothing missing."""
+        """Of each transaction, whether a marker or a coordinator decided it, with nothing missing."""
         found: Flags = self.column(_is_final, pa.bool_()).to_numpy(zero_copy_only=False)
         return found
 
@@ -117,9 +111,9 @@ def _is_final(outcome: Outcome, evidence: tuple[Evidence, ...]) -> bool:
 
 
 MARKER_WAIT_MS = 7 * 86_400_000
-"""How long to wait for a missing marker; a coordinator forgets ids after that time (facts §3.1)."""
+"""How long to wait for a missing marker; a coordinator drops ids after that time (facts §3.1)."""
 DATA_WAIT_MS = 86_400_000
-"""How long to wait for data of partitions that are not known, or whose markers nobody copies."""
+"""How long to wait for data of partitions that are not known, or whose markers are not copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +126,7 @@ class CompletionWait:
     def is_over(
         self, coordinator: CoordinatorTransaction | None, missing: tuple[TopicPartition, ...]
     ) -> bool:
-        """Whether nothing more is to come by what its coordinator tells, if it tells of it at all."""
+        """Whether nothing more is to come by its coordinator's log, if it is in one at all."""
         if coordinator is None:
             return True
         waited = self.now - coordinator.last_update_timestamp_ms
@@ -184,10 +178,10 @@ def sentence_of(resolved: ResolvedTransaction, missing: Sized) -> str:
 
 
 def _gaps_of(resolved: ResolvedTransaction) -> str:
-    """Which offsets its own parts lack, in brackets; those of parts that it only may be in are told there."""
+    """The offsets that its own parts lack; those of parts that it only may be in are listed there."""
     spans = ((part.topic_partition, part.gap) for part in resolved.parts if part.gap is not None)
-    told = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
-    return f" (missing: {told})" if told else ""
+    listed = ", ".join(f"{gap.first_offset} to {gap.last_offset} of {where}" for where, gap in spans)
+    return f" (missing: {listed})" if listed else ""
 
 
 @cache
@@ -207,7 +201,7 @@ def _sentence(
 class JoinedRows:
     """Collects transactions; `now` is the run's time, `parts` are all that they are made of.
 
-    `reach` tells how far the copies reach. `marked` says of the known partitions, in the order of their
+    `reach` is how far the copies reach. `marked` says of the known partitions, in the order of their
     numbers, if markers come. `places` are those of the transactions' parts, one transaction after the other.
     `owners` are the partitions of __transaction_state that know their producers.
     """
@@ -257,7 +251,7 @@ class JoinedRows:
         columns = {
             **self._resolved(missing),
             **decided,
-            **self._told(parts),
+            **self._logged(parts),
             **self._seen(parts, _flags(decided["timed_out"])),
             "is_ended": self._is_ended(decisions, parts, missing),
             "is_unknowable": self._is_unknowable(decisions, parts),
@@ -284,20 +278,20 @@ class JoinedRows:
             "set_aside": [each.is_set_aside for each in resolved],
         }
 
-    def _told(self, parts: GroupedParts) -> Columns:
-        """What the coordinator's log tells, or times of batches and markers where it does not."""
-        told = [each.coordinator for each in self.transactions]
-        starts = pa.array([each and each.start_timestamp_ms for each in told], pa.int64())
-        ends = pa.array([each and each.end_timestamp_ms for each in told], pa.int64())
+    def _logged(self, parts: GroupedParts) -> Columns:
+        """What the coordinator's log has, or times of batches and markers where it has nothing."""
+        logged = [each.coordinator for each in self.transactions]
+        starts = pa.array([each and each.start_timestamp_ms for each in logged], pa.int64())
+        ends = pa.array([each and each.end_timestamp_ms for each in logged], pa.int64())
         return {
-            "state": [each and _LABELS[each.state] for each in told],
-            "transaction_version": [each and each.client_transaction_version for each in told],
-            "transaction_timeout_ms": [each and each.transaction_timeout_ms for each in told],
+            "state": [each and _LABELS[each.state] for each in logged],
+            "transaction_version": [each and each.client_transaction_version for each in logged],
+            "transaction_timeout_ms": [each and each.transaction_timeout_ms for each in logged],
             "start_timestamp": pc.coalesce(starts, parts.least("first_timestamp", parts.has_data)),
             "end_timestamp": pc.coalesce(ends, parts.least("marker_timestamp", parts.has_marker)),
-            "coordinator_epochs": [() if each is None else each.coordinator_epochs for each in told],
+            "coordinator_epochs": [() if each is None else each.coordinator_epochs for each in logged],
             "coordinator_partition": [each.coordinator_partition for each in self.origins],
-            "first_record_offset": [NONE if each is None else each.first_record_offset for each in told],
+            "first_record_offset": [NONE if each is None else each.first_record_offset for each in logged],
         }
 
     def _seen(self, parts: GroupedParts, timed_out: Flags) -> Columns:
@@ -336,17 +330,17 @@ class JoinedRows:
         return found
 
     def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
-        """Decided by somebody's word, with every marker there should be, or with none worth waiting for."""
+        """Decided by a marker or a coordinator, with every marker that is still expected."""
         wait = CompletionWait(now=self.now, marked=self.marked)
-        told = (each.coordinator for each in self.transactions)
-        is_over = np.fromiter(map(wait.is_over, told, missing), np.bool_, len(missing))
+        logged = (each.coordinator for each in self.transactions)
+        is_over = np.fromiter(map(wait.is_over, logged, missing), np.bool_, len(missing))
         found: Flags = decisions.is_final & ~parts.any_of(~parts.has_marker) & is_over
         return found
 
 
 def joined_parts_table(parts: GroupedParts) -> pa.Table:
     """Rows of `JOINED_PARTS`."""
-    columns = [parts.transaction, *(np.ascontiguousarray(parts.rows[name]) for name in PART.names or ())]
+    columns = [parts.transaction, *part_columns(parts.rows).values()]
     return pa.table([pa.array(each) for each in columns], schema=JOINED_PARTS)
 
 

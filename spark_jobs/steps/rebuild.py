@@ -1,4 +1,4 @@
-"""`rebuild`: the state that every partition starts the night with, and where it came from."""
+"""`rebuild`: the state that every partition starts the run with, and where it came from."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -34,13 +34,13 @@ MOST_NAMES = 5
 
 
 def run(context: RunContext) -> StepResult:
-    """State files for all partitions with objects tonight; the others keep theirs."""
+    """State files for all partitions with objects in this run; the others keep theirs."""
     run_id, before = states_before(context.lake, context.chain, context.folder.inputs.state_in)
-    night = run_partitions(context.folder, context.manifest, context.settings)
-    rebuilt = _rebuild_all(context, night, run_id, before)
+    partitions = run_partitions(context.folder, context.manifest, context.settings)
+    rebuilt = _rebuild_all(context, partitions, run_id, before)
     states = before | {each.partition: each.state for each in rebuilt}
-    coordinators = fold_coordinators(context, night)
-    captures = mark_all(context, night, states)
+    coordinators = fold_coordinators(context, partitions)
+    captures = mark_all(context, partitions, states)
     folder, lake = context.folder, context.lake
     return StepResult(
         outputs=(
@@ -67,14 +67,15 @@ def run(context: RunContext) -> StepResult:
 
 
 def _rebuild_all(
-    context: RunContext, night: Sequence[RunPartition], run_id: str, before: dict[TopicPartition, str]
+    context: RunContext, partitions: Sequence[RunPartition], run_id: str, before: dict[TopicPartition, str]
 ) -> tuple[Rebuilt, ...]:
     # Where a checkpoint cannot be read, a broker takes the first segment's base, and so do we.
     log_starts = read_by_directory(
         context.manifest, StagedObjects(context.settings), LOG_START_OFFSET_CHECKPOINT
     )
     jobs = [
-        _job(context, each, run_id if each.partition in before else "", before, log_starts) for each in night
+        _job(context, each, run_id if each.partition in before else "", before, log_starts)
+        for each in partitions
     ]
     tasks = [
         RebuildTask(
@@ -142,7 +143,7 @@ def _origins_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
 
 
 def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
-    """Objects of earlier nights, numbered so that they come before every object of this one."""
+    """Objects of earlier runs, numbered so that they come before every object of this one."""
     found = [(each.partition, carried) for each in rebuilt for carried in each.carried]
     rows = [
         {
@@ -163,7 +164,7 @@ def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
 
 
 def _new_logs(context: RunContext, before: dict[TopicPartition, str]) -> Iterator[str]:
-    """Topics that were created anew: which log begins tonight, and where its records are."""
+    """Topics that were created anew: which log begins in this run, and where its records are."""
     known = {partition.topic for partition in before}
     for log, topic_id in sorted({(entry.topic, entry.topic_id) for entry in context.manifest.entries}):
         if log != topic_of(log) and log not in known and topic_id:

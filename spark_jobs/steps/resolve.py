@@ -1,28 +1,27 @@
 """`resolve`: one outcome for every transaction, and how far each partition can be published.
 
-Transactions are small rows in files; workers divide them by producer, join them with the coordinator's log,
-and divide the outcomes by partition again. The driver sees partitions, never transactions; only the rounds of
-a run that is less than a task or two does it do in a worker's place.
+Transactions are small rows. Spark's shuffle brings them together with the coordinators' logs, by producer,
+and brings their outcomes back to their partitions. The driver sees partitions, never transactions; only a run
+too small to schedule does it resolve itself.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-import numpy as np
-
 from spark_jobs.context import RunContext, StepResult
-from spark_jobs.coordinator_logs.folding import buckets_of, read_timelines
+from spark_jobs.coordinator_logs.folding import read_timelines
 from spark_jobs.flow import Step
+from spark_jobs.protocol.copy_reach import CopyReach
 from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_outcome import Outcome
 from spark_jobs.resolving.close_partitions import ClosedPartition
-from spark_jobs.resolving.conclude import Concluded
+from spark_jobs.resolving.conclude import Counted
 from spark_jobs.resolving.messages import messages
-from spark_jobs.resolving.partitions import RunPartition, partitions_of_run, partitions_table
-from spark_jobs.resolving.parts import Numbers
-from spark_jobs.resolving.phases import CloseJobs, Parts, Phases
+from spark_jobs.resolving.partitions import partitions_of_run, partitions_table
+from spark_jobs.resolving.parts import bucket_count
+from spark_jobs.resolving.phases import CloseJobs, Phases
 from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
 from spark_jobs.sources.partitions import run_partitions
 from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
@@ -52,15 +51,15 @@ def run(context: RunContext) -> StepResult:
     check_resolved(lake, context.chain, state_in)
     before = folds_before(lake, context.chain, state_in)
     phases = _phases(context)
-    bins = phases.bins()
-    parts = phases.gather()
-    joined = phases.join(parts)
+    newest_markers = phases.newest_markers()
+    reach = phases.reach(newest_markers)
+    joined = phases.join(reach)
     cut = phases.cut(joined)
-    concluded = phases.conclude(joined, cut, _numbers(bins, len(phases.partitions)))
-    closed = phases.close(bins, concluded, cut.cuts, _close_jobs(context, before))
-    folds = {**before, **phases.prune(concluded), **dict(_folds(closed))}
+    concluded, closed, pruned = phases.conclude(joined, cut, _close_jobs(context, before))
     phases.clear()
-    partitions = partitions_table(phases.partitions, closed, cut.decided, parts.newest_markers)
+    folds = {**before, **pruned, **dict(_folds(closed))}
+    counted = sum((each.counted for each in concluded), Counted(outcomes=Counter()))
+    partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
     return StepResult(
         outputs=(
             put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
@@ -68,23 +67,23 @@ def run(context: RunContext) -> StepResult:
             *(each.output for each in concluded),
             *chain.from_iterable(map(_outputs, closed)),
         ),
-        counts=_counts(concluded, closed),
+        counts=_counts(counted, closed),
         state=digest_of_folds(folds),
         messages=tuple(
-            islice(chain(phases.copied.problems, _messages(phases, parts, concluded, closed)), MOST_MESSAGES)
+            islice(chain(phases.copied.problems, _messages(phases, reach, counted, closed)), MOST_MESSAGES)
         ),
     )
 
 
 def _messages(
-    phases: Phases, parts: Parts, concluded: Sequence[Concluded], closed: Iterable[ClosedPartition]
+    phases: Phases, reach: CopyReach, counted: Counted, closed: Iterable[ClosedPartition]
 ) -> Iterator[str]:
     unmarked = dict.fromkeys(each.partition.topic for each in phases.partitions if not each.has_markers)
     return messages(
-        concluded,
+        counted,
         closed,
         phases.timelines.partitions,
-        reach=phases.reach(parts),
+        reach=reach,
         unmarked_topics=tuple(unmarked),
     )
 
@@ -104,7 +103,7 @@ def _phases(context: RunContext) -> Phases:
         run=context,
         partitions=partitions,
         timelines=timelines,
-        buckets=buckets_of(found_now),
+        buckets=bucket_count(sum(each.rows for each in found_now)),
         copied=copied_partitions(context.manifest.entries, StagedObjects(context.settings)),
     )
 
@@ -132,14 +131,6 @@ def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[Manifest
     return found
 
 
-def _numbers(bins: Sequence[Sequence[RunPartition]], count: int) -> Numbers:
-    """For each partition's number the bin that it is in."""
-    numbers = np.zeros(count, dtype=np.int32)
-    for number, together in enumerate(bins):
-        numbers[[each.number for each in together]] = number
-    return numbers
-
-
 def _folds(closed: Iterable[ClosedPartition]) -> Iterator[tuple[FoldName, str]]:
     for each in closed:
         yield (FoldKind.WAITING, each.partition), each.held_state
@@ -151,15 +142,10 @@ def _outputs(each: ClosedPartition) -> Iterator[OutputFile]:
     yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
 
 
-def _counts(concluded: Iterable[Concluded], closed: Iterable[ClosedPartition]) -> dict[str, int]:
-    outcomes: Counter[Outcome] = Counter()
-    published = 0
-    for each in concluded:
-        outcomes.update(each.outcomes)
-        published += each.published
+def _counts(counted: Counted, closed: Iterable[ClosedPartition]) -> dict[str, int]:
     return {
-        "transactions": outcomes.total(),
-        **{outcome.value: outcomes[outcome] for outcome in Outcome},
-        "published": published,
+        "transactions": counted.outcomes.total(),
+        **{outcome.value: counted.outcomes[outcome] for outcome in Outcome},
+        "published": counted.published,
         "held_batches": sum(each.held_batches for each in closed),
     }

@@ -1,4 +1,4 @@
-"""The table of files that `resolve` carries from night to night, and where the next night finds it."""
+"""The files that `resolve` leaves for the next run, and where that run finds them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def digest_of_folds(folds: Folds) -> str:
 
 
 def folds_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[FoldName, str]:
-    """What the run that ended in `state_in` carried on: nothing on a first night, or without `resolve`."""
+    """What the run that ended in `state_in` left: nothing before a first run, or without `resolve`."""
     entry = _run_before(lake, chain, state_in)
     if entry is None or not _has_resolved(entry):
         return {}
@@ -55,7 +55,7 @@ def folds_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[FoldNam
 
 
 def check_resolved(lake: ObjectStore, chain: Chain, state_in: str) -> None:
-    """Raises `OutOfTurn` if the night before left no word on what became of what it admitted."""
+    """Raises `OutOfTurn` if the run before has not resolved what it admitted."""
     entry = _run_before(lake, chain, state_in)
     if entry is not None and not _has_resolved(entry):
         raise OutOfTurn(
@@ -65,7 +65,7 @@ def check_resolved(lake: ObjectStore, chain: Chain, state_in: str) -> None:
 
 
 def run_before(lake: ObjectStore, chain: Chain, state_in: str) -> str:
-    """The run that ended in `state_in` and has resolved its night; empty without one."""
+    """The run that ended in `state_in` and has resolved; empty without one."""
     entry = _run_before(lake, chain, state_in)
     return entry.run_id if entry is not None and _has_resolved(entry) else ""
 
@@ -84,7 +84,7 @@ def _has_resolved(entry: ChainEntry) -> bool:
 
 
 def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
-    """What `resolve` of a run carried on."""
+    """What `resolve` of a run left for the next."""
     columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)

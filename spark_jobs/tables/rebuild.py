@@ -47,7 +47,6 @@ TIMELINES = Contract(
         "says only who owns a producer id."
     ),
     columns=(
-        Column("bucket", pa.int32(), "which share of the producer ids; row groups do not mix them"),
         Column("producer_id", pa.int64(), "its producer"),
         Column("transactional_id", pa.string(), "its owner"),
         Column("coordinator_partition", pa.int32(), "partition of __transaction_state that tells of it"),

@@ -4,7 +4,7 @@ Half of the producers speak TV2, half use one epoch for all their transactions. 
 partitions; in every round each producer runs one. Everything is made in arrays, by the round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ COORDINATORS = 8
 ROUND_MS = 10_000
 DECIDED_MS = 5_000
 TIMEOUT_MS = 900_000
+HEAVY_AT_A_TIME = 20_000
 SEGMENT = "00000000000000000000.log"
 _OFFSET, _TIMES, _PRODUCER, _EPOCH = 0, (27, 35), 43, 51
 _NUMBER, _PLACES, _STAMP, _OWNER = (
@@ -40,15 +41,25 @@ _NUMBER, _PLACES, _STAMP, _OWNER = (
 )
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
+Turn = int | Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """How many there are, and of how many batches; one in ten is aborted, the last round stays open."""
+    """How many there are, and of how many batches; one in ten is aborted, the last round stays open.
+
+    `heavy` transactions of two batches each precede them, all by one more producer, one after the other.
+    """
 
     transactions: int
     batches: int = 50
     producers: int = 1000
+    heavy: int = 0
+
+    @property
+    def heavy_producer(self) -> int:
+        """Odd, so that it uses one epoch."""
+        return self.producers | 1
 
     @property
     def rounds(self) -> int:
@@ -64,7 +75,7 @@ def write_transactions(root: Path, night: Transactions) -> int:
         for partition in range(COORDINATORS):
             _write(root / f"__transaction_state-{partition}", _coordinator(night, partition))
         done.touch()
-    return night.rounds * night.producers * night.batches
+    return night.rounds * night.producers * night.batches + 2 * night.heavy
 
 
 def _write(directory: Path, rounds: Iterator[bytes]) -> None:
@@ -80,6 +91,9 @@ def _partition(night: Transactions, partition: int) -> Iterator[bytes]:
     data, marker = _data_template(), _marker_template()
     per_partition = night.batches // 2
     offset = 0
+    if partition in {night.heavy_producer % PARTITIONS, (night.heavy_producer + 1) % PARTITIONS}:
+        yield from _heavy_partition(night)
+        offset = 2 * night.heavy
     for turn in range(night.rounds):
         start = NOON + turn * ROUND_MS
         senders = np.tile(own, per_partition)
@@ -95,20 +109,49 @@ def _partition(night: Transactions, partition: int) -> Iterator[bytes]:
             offset += len(rows)
 
 
-def _rows(template: bytes, producers: Numbers, turn: int, offset: int, *, ended: bool = False) -> Bytes:
+def _turns(night: Transactions) -> Iterator[Numbers]:
+    """The rounds of the heavy producer, which are over before the others' begin."""
+    for start in range(0, night.heavy, HEAVY_AT_A_TIME):
+        yield np.arange(start, min(start + HEAVY_AT_A_TIME, night.heavy)) - night.heavy
+
+
+def _heavy_partition(night: Transactions) -> Iterator[bytes]:
+    """A batch and a marker for each transaction of the heavy producer."""
+    offset = 0
+    for turns in _turns(night):
+        own = np.full(len(turns), night.heavy_producer)
+        data = _rows(_data_template(), own, turns, offset, step=2)
+        _put_times(data, NOON + turns * ROUND_MS)
+        markers = _rows(_marker_template(), own, turns, offset + 1, ended=True, step=2)
+        _put_times(markers, NOON + turns * ROUND_MS + DECIDED_MS + 1)
+        _put_kind(markers, own, turns)
+        yield _side_by_side(data, markers)
+        offset += 2 * len(turns)
+
+
+def _side_by_side(*batches: Bytes) -> bytes:
+    """The first of each, then the second of each."""
+    for rows in batches:
+        seal(rows, rows.reshape(-1), library_address())
+    return np.hstack(batches).tobytes()
+
+
+def _rows(
+    template: bytes, producers: Numbers, turn: Turn, offset: int, *, ended: bool = False, step: int = 1
+) -> Bytes:
     rows = np.tile(np.frombuffer(template, dtype=np.uint8), (len(producers), 1))
-    _put(rows, _OFFSET, (offset + np.arange(len(producers))).astype(">i8"))
+    _put(rows, _OFFSET, (offset + step * np.arange(len(producers))).astype(">i8"))
     _put(rows, _PRODUCER, producers.astype(">i8"))
     _put(rows, _EPOCH, _epochs(producers, turn, ended=ended).astype(">i2"))
     return rows
 
 
-def _epochs(producers: Numbers, turn: int, *, ended: bool) -> Numbers:
+def _epochs(producers: Numbers, turn: Turn, *, ended: bool) -> Numbers:
     """Even producers speak TV2: an epoch per transaction, and its end has the next one."""
     return np.where(producers % 2 == 0, turn + ended, 0)
 
 
-def is_aborted(producers: Numbers, turn: int) -> npt.NDArray[np.bool_]:
+def is_aborted(producers: Numbers, turn: Turn) -> npt.NDArray[np.bool_]:
     aborted: npt.NDArray[np.bool_] = (producers + turn) % 10 == 0
     return aborted
 
@@ -118,7 +161,7 @@ def _put_times(rows: Bytes, times: Numbers) -> None:
         _put(rows, place, times.astype(">i8"))
 
 
-def _put_kind(rows: Bytes, producers: Numbers, turn: int) -> None:
+def _put_kind(rows: Bytes, producers: Numbers, turn: Turn) -> None:
     """The marker's key is two numbers of two bytes: version, then type."""
     place = _marker_template().index(b"\x00\x00\x00\x01", 61) + 3
     rows[:, place] = np.where(is_aborted(producers, turn), ControlType.ABORT, ControlType.COMMIT)
@@ -163,6 +206,9 @@ def _coordinator(night: Transactions, partition: int) -> Iterator[bytes]:
     states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
     templates = [_entry_template(state) for state in states]
     offset = 0
+    if partition == night.heavy_producer % COORDINATORS:
+        yield from _heavy_coordinator(night, dict(zip(states, templates, strict=True)))
+        offset = 3 * night.heavy
     for turn in range(night.rounds):
         is_last = turn + 1 == night.rounds
         for template, state in zip(templates[: 1 if is_last else 3], states, strict=False):
@@ -171,6 +217,21 @@ def _coordinator(night: Transactions, partition: int) -> Iterator[bytes]:
             _patch(rows, template, own, state, turn=turn)
             yield _sealed(rows)
             offset += len(own)
+
+
+def _heavy_coordinator(night: Transactions, templates: Mapping[TransactionState, bytes]) -> Iterator[bytes]:
+    """Three records for each transaction of the heavy producer."""
+    offset = 0
+    for turns in _turns(night):
+        own = np.full(len(turns), night.heavy_producer)
+        batches = []
+        for place, (state, template) in enumerate(templates.items()):
+            rows = np.tile(np.frombuffer(template, dtype=np.uint8), (len(own), 1))
+            _put(rows, _OFFSET, (offset + place + 3 * np.arange(len(own))).astype(">i8"))
+            _patch(rows, template, own, state, turn=turns)
+            batches.append(rows)
+        yield _side_by_side(*batches)
+        offset += 3 * len(turns)
 
 
 def _entry_template(state: TransactionState) -> bytes:
@@ -189,7 +250,7 @@ def _entry_template(state: TransactionState) -> bytes:
     return build_batch(records=[record], base_timestamp=NOON, partition_leader_epoch=0)
 
 
-def _patch(rows: Bytes, template: bytes, producers: Numbers, state: TransactionState, *, turn: int) -> None:
+def _patch(rows: Bytes, template: bytes, producers: Numbers, state: TransactionState, *, turn: Turn) -> None:
     """Puts the round's values in place of those that mark the template's fields."""
     start = NOON + turn * ROUND_MS
     names = np.char.zfill(producers.astype(str), 8).astype("S8")

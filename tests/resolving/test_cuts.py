@@ -4,10 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.coordinator_logs.buckets import bucket_count, bucket_of
 from spark_jobs.packing import share_out
 from spark_jobs.resolving.cuts import Extents, lower_cuts
-from spark_jobs.resolving.parts import Offsets
+from spark_jobs.resolving.parts import Offsets, bucket_count, bucket_of
 
 Part = tuple[int, int, int, int]
 """Transaction, partition, first and last offset."""

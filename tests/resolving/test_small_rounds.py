@@ -1,4 +1,4 @@
-"""Rounds of `resolve` that are handed to workers, and those that are done where they are."""
+"""Phases of `resolve` that Spark runs, and those of runs too small to schedule."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,33 +9,41 @@ import pytest
 from spark_jobs.protocol.coordinator import TransactionCoordinator
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.resolving import phases
+from spark_jobs.shuffle import Rows, Shuffled
 from spark_jobs.spark_session import Summary, Task
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV2, Cluster, Producer
 from tests.resolving.night_lake import NightLake, Resolved, end_of_day
 
-ROUNDS = {"gather_parts", "resolve_buckets", "conclude_transactions", "close_partitions"}
+PHASES = {"find_newest_markers", "bucket", "bin", "coordinator_partition"}
+"""Functions of tasks, and keys of shuffles."""
 COST = (len(PARTITIONS) + 1) * phases.PARTITION_COST
-"""Of the night, about: its partitions and the coordinator's."""
+"""Of the run, about: its partitions and the coordinator's."""
 
 
 class Noting(InProcess):
-    """Remembers which functions were not handed out."""
+    """Remembers what was not scheduled."""
 
     def __init__(self) -> None:
         super().__init__("local")
-        self.here: dict[str, bool] = {}
+        self.in_driver: dict[str, bool] = {}
 
     def run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False, **more: Any
     ) -> list[Summary]:
-        if function.__name__ in ROUNDS and tasks:
-            self.here[function.__name__] = here
+        if function.__name__ in PHASES and tasks:
+            self.in_driver[function.__name__] = here
         return super().run_tasks(function, tasks, here=here, **more)
+
+    def shuffle(
+        self, sides: Sequence[Rows], *, key: str, in_driver: bool = False, **more: Any
+    ) -> Shuffled[Any]:
+        self.in_driver[key] = in_driver
+        return super().shuffle(sides, key=key, in_driver=in_driver, **more)
 
 
 def resolved(directory: Path) -> tuple[Resolved, set[str]]:
-    """A committed and an open transaction; the rounds that were done where they are."""
+    """A committed and an open transaction; the phases that the driver did."""
     spark = Noting()
     cluster = Cluster(now=end_of_day(0) - 60_000, coordinator=TransactionCoordinator(transaction_version=TV2))
     for name in ("a", "b"):
@@ -47,25 +55,25 @@ def resolved(directory: Path) -> tuple[Resolved, set[str]]:
             cluster.end(producer, TransactionResult.COMMIT)
     lake = NightLake(directory, spark=spark)
     lake.copy_logs(cluster.logs, cluster.entries)
-    night = lake.night(0)
-    assert spark.here.keys() == ROUNDS
-    return night, {name for name, here in spark.here.items() if here}
+    run = lake.night(0)
+    assert spark.in_driver.keys() == PHASES
+    return run, {name for name, in_driver in spark.in_driver.items() if in_driver}
 
 
 @pytest.mark.parametrize(
-    ("bin_cost", "here"),
+    ("bin_cost", "in_driver"),
     [
-        pytest.param(2 * COST, ROUNDS, id="a night of less than a task"),
-        pytest.param(COST * 3 // 4, ROUNDS - {"resolve_buckets"}, id="one of less than two"),
+        pytest.param(2 * COST, PHASES, id="a run of less than a task"),
+        pytest.param(COST * 3 // 4, PHASES - {"bucket"}, id="one of less than two"),
         pytest.param(COST // 4, set(), id="a larger one"),
     ],
 )
-def test_a_round_is_handed_out_where_that_is_worth_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bin_cost: int, here: set[str]
+def test_a_phase_is_scheduled_where_that_is_worth_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bin_cost: int, in_driver: set[str]
 ) -> None:
     plain, _ = resolved(tmp_path / "plain")
     monkeypatch.setattr(phases, "SMALLEST_BIN", bin_cost)
-    found, done_here = resolved(tmp_path / "found")
-    assert done_here == here
+    found, done_in_driver = resolved(tmp_path / "found")
+    assert done_in_driver == in_driver
     assert found.published == plain.published
     assert found.outcomes == plain.outcomes
