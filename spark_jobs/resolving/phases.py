@@ -205,51 +205,54 @@ class Phases:
         shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
         return [self.busy[share.start : share.stop] for share in share_out(costs, shares)]
 
-    def conclude(
-        self, joined: Sequence[Joined], cut: Cut, jobs: "CloseJobs"
-    ) -> tuple[list[Concluded], list[ClosedPartition], Folds]:
-        """Writes the table `transactions`, closes every busy partition, prunes the coordinators' folds."""
-        bins = self.bins()
+    def conclusion(self, joined: Sequence[Joined], cut: Cut) -> "Conclusion":
+        """What closing partitions and pruning folds start from."""
         facts = ConcludeFacts(
             partitions=self.names,
             cut=cut,
-            bins=_bin_numbers(bins, len(self.partitions)),
+            bins=_bin_numbers(self.bins(), len(self.partitions)),
             lake=self.run.lake,
             folder=self.run.folder.key(Step.RESOLVE),
         )
-        tasks = [
+        shares = share_out([1] * len(joined), MOST_TASKS)
+        tasks = tuple(
             ConcludeTask(number=number, joined=tuple(joined[share.start : share.stop]))
-            for number, share in enumerate(share_out([1] * len(joined), MOST_TASKS))
+            for number, share in enumerate(shares)
+        )
+        return Conclusion(facts=facts, tasks=tasks)
+
+    def close(
+        self, conclusion: "Conclusion", jobs: "CloseJobs"
+    ) -> tuple[list[Concluded], list[ClosedPartition]]:
+        """Writes the table `transactions`, and closes every busy partition with the outcomes of its parts."""
+        facts, cuts = conclusion.facts, conclusion.facts.cut.cuts
+        parts = TaskRows(
+            function=partial(conclude_transactions, facts), tasks=conclusion.tasks, schema=CONCLUDED_PARTS
+        )
+        tasks = [
+            (number, tuple(jobs.job(each, int(cuts[each.number])) for each in together))
+            for number, together in enumerate(self.bins())
         ]
-        close_tasks = [
-            (number, tuple(jobs.job(each, int(cut.cuts[each.number])) for each in together))
-            for number, together in enumerate(bins)
-        ]
+        close_facts = CloseFacts(lake=facts.lake, folder=facts.folder, settings=self.run.settings)
         found = self.run.shuffle(
-            [
-                TaskRows(function=partial(conclude_transactions, facts), tasks=tasks, schema=CONCLUDED_PARTS),
-                TaskRows(function=close_jobs, tasks=close_tasks, schema=CLOSE_JOBS),
-            ],
+            [parts, TaskRows(function=close_jobs, tasks=tasks, schema=CLOSE_JOBS)],
             key=BIN,
-            function=partial(
-                close_partitions,
-                CloseFacts(lake=facts.lake, folder=facts.folder, settings=self.run.settings),
-            ),
+            function=partial(close_partitions, close_facts),
             name="close partitions",
             in_driver=self._is_small(),
         )
         concluded: list[Concluded] = sorted(found.notes, key=lambda each: each.number)
-        return concluded, list(chain.from_iterable(found.summaries)), self._prune(facts, tasks)
+        return concluded, list(chain.from_iterable(found.summaries))
 
-    def _prune(self, facts: ConcludeFacts, tasks: Sequence[ConcludeTask]) -> Folds:
+    def prune(self, conclusion: "Conclusion") -> Folds:
         """The coordinators' folds without completed transactions."""
         if not self.timelines.folds:
             return {}
+        completed = TaskRows(
+            function=partial(completed_rows, conclusion.facts), tasks=conclusion.tasks, schema=COMPLETED
+        )
         pruned = self.run.shuffle(
-            [
-                TaskRows(function=partial(completed_rows, facts), tasks=tasks, schema=COMPLETED),
-                TaskRows(function=fold_rows, tasks=[self.timelines.folds], schema=FOLD_ROWS),
-            ],
+            [completed, TaskRows(function=fold_rows, tasks=[self.timelines.folds], schema=FOLD_ROWS)],
             key=COORDINATOR,
             function=partial(prune_fold, self.run.lake),
             name="prune completed transactions",
@@ -264,6 +267,14 @@ class Phases:
         """Removes what one phase left for the next."""
         for found in tuple(self.run.lake.list(self.work)):
             self.run.lake.delete(found.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """Resolved transactions once it is known how far partitions are published."""
+
+    facts: ConcludeFacts
+    tasks: tuple[ConcludeTask, ...]
 
 
 def _cost(each: RunPartition) -> int:

@@ -55,9 +55,10 @@ def run(context: RunContext) -> StepResult:
     reach = phases.reach(newest_markers)
     joined = phases.join(reach)
     cut = phases.cut(joined)
-    concluded, closed, pruned = phases.conclude(joined, cut, _close_jobs(context, before))
+    conclusion = phases.conclusion(joined, cut)
+    concluded, closed = phases.close(conclusion, _close_jobs(context, before))
+    folds = {**before, **phases.prune(conclusion), **dict(_folds(closed))}
     phases.clear()
-    folds = {**before, **pruned, **dict(_folds(closed))}
     counted = sum((each.counted for each in concluded), Counted(outcomes=Counter()))
     partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
     return StepResult(
