@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class AcceptedOffsetsHaveNoHoles(Remembering, ExpectColumnValuesToBeBetween):
+class AcceptedOffsetsHaveNoHoles(ExpectColumnValuesToBeBetween):
     column: str = "missing_offsets"
     max_value: float = 0
     description: str = ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class AcceptedOffsetsIncrease(Remembering, ExpectColumnValuesToBeBetween):
+class AcceptedOffsetsIncrease(ExpectColumnValuesToBeBetween):
     column: str = "disordered_batches"
     max_value: float = 0
     description: str = ExpectationName.ACCEPTED_OFFSETS_INCREASE.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class AcceptedSequencesHaveNoGaps(Remembering, ExpectColumnValuesToBeBetween):
+class AcceptedSequencesHaveNoGaps(ExpectColumnValuesToBeBetween):
     column: str = "sequence_gaps"
     max_value: float = 0
     description: str = ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS.sentence

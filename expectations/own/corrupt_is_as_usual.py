@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class CorruptIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
+class CorruptIsAsUsual(ExpectColumnValuesToBeBetween):
     column: str = "corrupt_above_usual"
     max_value: float = 0.05
     description: str = ExpectationName.CORRUPT_IS_AS_USUAL.sentence

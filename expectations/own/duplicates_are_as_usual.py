@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class DuplicatesAreAsUsual(Remembering, ExpectColumnValuesToBeBetween):
+class DuplicatesAreAsUsual(ExpectColumnValuesToBeBetween):
     column: str = "duplicate_above_usual"
     max_value: float = 0.05
     description: str = ExpectationName.DUPLICATES_ARE_AS_USUAL.sentence

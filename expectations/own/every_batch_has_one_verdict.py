@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class EveryBatchHasOneVerdict(Remembering, ExpectColumnPairValuesToBeEqual):
+class EveryBatchHasOneVerdict(ExpectColumnPairValuesToBeEqual):
     column_A: str = "batches_in"
     column_B: str = "verdicts"
     description: str = ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class KeysAreInTheirPartition(Remembering, ExpectColumnValuesToBeBetween):
+class KeysAreInTheirPartition(ExpectColumnValuesToBeBetween):
     column: str = "share_elsewhere"
     max_value: float = 0.01
     description: str = ExpectationName.KEYS_ARE_IN_THEIR_PARTITION.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesAToBeGreaterThanB
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class LastStableOffsetNeverFalls(Remembering, ExpectColumnPairValuesAToBeGreaterThanB):
+class LastStableOffsetNeverFalls(ExpectColumnPairValuesAToBeGreaterThanB):
     column_A: str = "last_stable_offset"
     column_B: str = "last_stable_before"
     or_equal: bool = True

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class MostTransactionsAreDecided(Remembering, ExpectColumnValuesToBeBetween):
+class MostTransactionsAreDecided(ExpectColumnValuesToBeBetween):
     column: str = "undecided_share"
     max_value: float = 0.5
     description: str = ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class NoOffsetsAreMissing(Remembering, ExpectColumnValuesToBeBetween):
+class NoOffsetsAreMissing(ExpectColumnValuesToBeBetween):
     column: str = "gap_offsets"
     max_value: float = 0
     description: str = ExpectationName.NO_OFFSETS_ARE_MISSING.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class NoRowOfAnUncommittedTransaction(Remembering, ExpectColumnValuesToBeBetween):
+class NoRowOfAnUncommittedTransaction(ExpectColumnValuesToBeBetween):
     column: str = "uncommitted_rows"
     max_value: float = 0
     description: str = ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class OutOfOrderIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
+class OutOfOrderIsAsUsual(ExpectColumnValuesToBeBetween):
     column: str = "out_of_order_above_usual"
     max_value: float = 0.05
     description: str = ExpectationName.OUT_OF_ORDER_IS_AS_USUAL.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class PartitionsAreStillThere(Remembering, ExpectColumnValuesToBeBetween):
+class PartitionsAreStillThere(ExpectColumnValuesToBeBetween):
     column: str = "vanished_partitions"
     max_value: float = 0
     description: str = ExpectationName.PARTITIONS_ARE_STILL_THERE.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class ProducerIdsHaveOneOwner(Remembering, ExpectColumnValuesToBeBetween):
+class ProducerIdsHaveOneOwner(ExpectColumnValuesToBeBetween):
     column: str = "shared_producer_ids"
     max_value: float = 0
     description: str = ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER.sentence

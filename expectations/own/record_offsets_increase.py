@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class RecordOffsetsIncrease(Remembering, ExpectColumnValuesToBeBetween):
+class RecordOffsetsIncrease(ExpectColumnValuesToBeBetween):
     column: str = "disordered_rows"
     max_value: float = 0
     description: str = ExpectationName.RECORD_OFFSETS_INCREASE.sentence

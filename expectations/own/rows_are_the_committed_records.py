@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnPairValuesToBeEqual
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class RowsAreTheCommittedRecords(Remembering, ExpectColumnPairValuesToBeEqual):
+class RowsAreTheCommittedRecords(ExpectColumnPairValuesToBeEqual):
     column_A: str = "rows_expected"
     column_B: str = "rows"
     description: str = ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS.sentence

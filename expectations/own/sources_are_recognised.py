@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class SourcesAreRecognised(Remembering, ExpectColumnValuesToBeBetween):
+class SourcesAreRecognised(ExpectColumnValuesToBeBetween):
     column: str = "is_unrecognised"
     max_value: float = 0
     description: str = ExpectationName.SOURCES_ARE_RECOGNISED.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class SourcesBringNewObjects(Remembering, ExpectColumnValuesToBeBetween):
+class SourcesBringNewObjects(ExpectColumnValuesToBeBetween):
     column: str = "is_stale"
     max_value: float = 0
     description: str = ExpectationName.SOURCES_BRING_NEW_OBJECTS.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class SourcesHaveObjects(Remembering, ExpectColumnValuesToBeBetween):
+class SourcesHaveObjects(ExpectColumnValuesToBeBetween):
     column: str = "is_empty"
     max_value: float = 0
     description: str = ExpectationName.SOURCES_HAVE_OBJECTS.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class StateChainIsUnbroken(Remembering, ExpectColumnValuesToBeBetween):
+class StateChainIsUnbroken(ExpectColumnValuesToBeBetween):
     column: str = "state_breaks"
     max_value: float = 0
     description: str = ExpectationName.STATE_CHAIN_IS_UNBROKEN.sentence

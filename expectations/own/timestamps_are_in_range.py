@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class TimestampsAreInRange(Remembering, ExpectColumnValuesToBeBetween):
+class TimestampsAreInRange(ExpectColumnValuesToBeBetween):
     column: str = "strange_timestamps"
     max_value: float = 0
     description: str = ExpectationName.TIMESTAMPS_ARE_IN_RANGE.sentence

@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class TransactionsAreWhole(Remembering, ExpectColumnValuesToBeBetween):
+class TransactionsAreWhole(ExpectColumnValuesToBeBetween):
     column: str = "torn_transactions"
     max_value: float = 0
     description: str = ExpectationName.TRANSACTIONS_ARE_WHOLE.sentence

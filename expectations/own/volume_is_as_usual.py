@@ -2,11 +2,10 @@
 
 from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
-class VolumeIsAsUsual(Remembering, ExpectColumnValuesToBeBetween):
+class VolumeIsAsUsual(ExpectColumnValuesToBeBetween):
     column: str = "volume_factor"
     max_value: float = 4
     description: str = ExpectationName.VOLUME_IS_AS_USUAL.sentence
