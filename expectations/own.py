@@ -11,7 +11,6 @@ from great_expectations.expectations import (
     ExpectColumnValuesToBeBetween,
 )
 
-from expectations.remembering import Remembering
 from spark_jobs.config.audit import ExpectationName
 
 
@@ -41,7 +40,7 @@ def _class_of(name: ExpectationName, shape: type[Expectation], **fields: str | f
     defaults = {**fields, "description": name.sentence}
     types = {field: type(value) for field, value in defaults.items()}
     body = {"__module__": __name__, "__annotations__": types, **defaults}
-    title, bases = name.title().replace("_", ""), (Remembering, shape)
+    title, bases = name.title().replace("_", ""), (shape,)
     made: Any = new_class(title, bases, exec_body=lambda namespace: namespace.update(body))
     found: type[Expectation] = made
     return found

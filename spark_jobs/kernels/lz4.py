@@ -33,8 +33,10 @@ def lz4_address() -> int:
         module = find_spec(_LIBRARY_MODULE)
     except ModuleNotFoundError:
         return 0
-    library = ctypes.CDLL(module.origin) if module is not None and module.origin is not None else None
-    if library is None or not hasattr(library, "LZ4_decompress_safe"):
+    if module is None or module.origin is None:
+        return 0
+    library = ctypes.CDLL(module.origin)
+    if not hasattr(library, "LZ4_decompress_safe"):
         return 0
     return ctypes.cast(library.LZ4_decompress_safe, ctypes.c_void_p).value or 0
 

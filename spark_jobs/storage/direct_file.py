@@ -1,13 +1,11 @@
-"""A file that nobody reads again tonight: its bytes go to the disk past the system's cache.
+"""A file that is not read again in its run: its bytes go to the disk past the system's page cache.
 
-Through the cache they would be copied once more, and push out what the night still has to read.
+Through the cache they would be copied once more, and push out what the run still has to read.
 """
 
 import errno
 import fcntl
-import hashlib
 import os
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,14 +58,6 @@ class DirectFile:
         self._making, self._written = self._written, self._making
         self._left, self._size, self._position = end - whole, 0, self._position + whole
 
-    def writelines(self, parts: Sequence[bytes]) -> None:
-        """All of `parts`, one after the other."""
-        room, end = self.room(sum(map(len, parts))), 0
-        for part in parts:
-            start, end = end, end + len(part)
-            self._take(room[start:end], part)
-        self.push()
-
     def close(self) -> None:
         """Write what is left; closing twice is no fault."""
         if self._file < 0:
@@ -81,30 +71,10 @@ class DirectFile:
             os.close(self._file)
             self._file = -1
 
-    def _take(self, room: Bytes, part: bytes) -> None:
-        room[:] = np.frombuffer(part, dtype=np.uint8)
-
     def _wait(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-
-class HashedDirectFile(DirectFile):
-    """The same, and the digest of all parts."""
-
-    def __init__(self, path: Path, *, cached: bool = False) -> None:
-        super().__init__(path, cached=cached)
-        self._sha256 = hashlib.sha256()
-
-    @property
-    def sha256(self) -> str:
-        """Of everything so far."""
-        return self._sha256.hexdigest()
-
-    def _take(self, room: Bytes, part: bytes) -> None:
-        super()._take(room, part)
-        self._sha256.update(part)
 
 
 def _open(path: Path, direct: int) -> int:

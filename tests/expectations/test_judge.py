@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from socket import SOCK_DGRAM, socket
 from types import ModuleType
 from typing import Any
@@ -89,17 +88,6 @@ def test_rows_are_looked_for_where_some_are_wrong_and_change_nothing_where_none_
     monkeypatch.setattr(great_expectations, "_rows_of", lambda _: {"result_format": "BASIC"})
     assert judged(good) == found[0]
     assert judged(bad) != found[1]
-
-
-@pytest.mark.usefixtures("great_expectations")
-def test_an_expectation_that_is_changed_spells_itself_out_anew() -> None:
-    own = import_module("expectations.own")
-    expectation = own.at_most(ExpectationName.KEYS_ARE_IN_THEIR_PARTITION, "share_elsewhere", 0.5)
-    before = expectation.configuration
-    assert expectation.configuration is before
-    expectation.severity = "warning"
-    assert str(before) != str(expectation.configuration)
-    assert "0.5" in str(expectation.configuration)
 
 
 def test_a_failure_says_where_how_many_and_what_was_expected(failures: Failures) -> None:

@@ -1,7 +1,6 @@
 """A file past the cache holds what was put into it, whatever the sizes, and tells when the disk is full."""
 
 import errno
-import hashlib
 import os
 from pathlib import Path
 from random import Random
@@ -9,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from spark_jobs.storage.direct_file import BLOCK, DIRECT, DirectFile, HashedDirectFile
+from spark_jobs.storage.direct_file import BLOCK, DIRECT, DirectFile
 
 
 def put(file: DirectFile, data: bytes) -> None:
@@ -39,19 +38,6 @@ def test_what_was_put_is_there(tmp_path: Path, sizes: list[int], cached: bool) -
     file.close()
     assert path.read_bytes() == b"".join(parts)
     assert file.size == sum(sizes)
-
-
-@pytest.mark.parametrize("cached", [False, True])
-def test_parts_go_together_and_their_digest_is_known(tmp_path: Path, cached: bool) -> None:
-    random, path = Random(8), tmp_path / "file"
-    groups = [[random.randbytes(size) for size in sizes] for sizes in ([4], [], [0], [5000, 1, 70_000], [9])]
-    file = HashedDirectFile(path, cached=cached)
-    for group in groups:
-        file.writelines(group)
-    file.close()
-    data = b"".join(part for group in groups for part in group)
-    assert path.read_bytes() == data
-    assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
 
 
 def test_a_system_without_such_files_gets_an_ordinary_one(

@@ -11,18 +11,17 @@ from datetime import date
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import StagedTable, Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.storage.damage import RESTORE
 from spark_jobs.storage.errors import Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.storage.iceberg.dated import dated_files
-from spark_jobs.storage.iceberg.evolution import begin_change
+from spark_jobs.storage.iceberg.evolution import TableChange, begin_change
 from spark_jobs.storage.iceberg.footers import footers_of
 from spark_jobs.storage.iceberg.overwriting import overwriting
 from spark_jobs.storage.iceberg.target import RunStamp, TableTarget
-from spark_jobs.storage.iceberg.transaction import RememberingTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +115,13 @@ def _commit(
     """The table after the change, as the catalog answered; where its answer is lost, as it shows it now."""
     summary = {**stamp.summary(), **target.summary()}
     try:
-        transaction = begin_change(catalog, table, target)
-        added = _described(transaction, change.added, stamp.day)
-        snapshot_id = _add_snapshot(transaction, added, change.removed, summary)
-        with ManageSnapshots(transaction) as refs:
+        begun = begin_change(catalog, table, target)
+        added = _described(begun, change.added, stamp.day)
+        snapshot_id = _add_snapshot(begun.transaction, added, change.removed, summary)
+        with ManageSnapshots(begun.transaction) as refs:
             refs.create_tag(snapshot_id, stamp.run_id)
-        return transaction.commit_transaction()
+        made = begun.transaction.commit_transaction()
+        return catalog.load_table(target.name) if isinstance(made, StagedTable) else made
     except PublishedDiffers:
         raise
     except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
@@ -132,16 +132,14 @@ def _commit(
         return now
 
 
-def _described(
-    transaction: RememberingTransaction, paths: Sequence[str], day: date
-) -> tuple[IcebergFile, ...]:
+def _described(begun: TableChange, paths: Sequence[str], day: date) -> tuple[IcebergFile, ...]:
     """The files as manifests describe them; their statistics must say that all of them is of `day`.
 
     Where they say nothing, Iceberg takes the date for null, and readers of the date would miss the rows.
     """
     if not paths:
         return ()
-    files = tuple(footers_of(transaction.io, transaction.table_metadata).describe_all(paths))
+    files = tuple(footers_of(begun.io, begun.transaction.table_metadata).describe_all(paths))
     for file in files:
         if file.partition[0] != date_to_days(day):
             raise PublishedDiffers(f"{file.file_path}: its statistics do not say that its rows are of {day}")

@@ -1,15 +1,17 @@
 """How a table comes to the columns of its contract: it is begun with them, or gets those that are new."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 
 from spark_jobs.storage.errors import PublishedDiffers
 from spark_jobs.storage.iceberg.schema import division, iceberg_schema, name_mapping
 from spark_jobs.storage.iceberg.target import TableTarget
-from spark_jobs.storage.iceberg.transaction import RememberingCreation, RememberingTransaction
+from spark_jobs.storage.iceberg.transaction import RememberingTransaction
 from spark_jobs.tables.materialise import RECORDS
 from spark_jobs.tables.publish import OWN_TABLES
 
@@ -21,18 +23,28 @@ NEW_LAKE = (
 _OURS = {column.name for contract in (RECORDS, *OWN_TABLES.values()) for column in contract.columns}
 
 
-def begin_change(catalog: Catalog, table: Table | None, target: TableTarget) -> RememberingTransaction:
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A transaction on a table, and access to the table's files."""
+
+    transaction: Transaction
+    io: FileIO
+
+
+def begin_change(catalog: Catalog, table: Table | None, target: TableTarget) -> TableChange:
     """A transaction in which the table has all columns of its contract; where there is none, it makes one.
 
     A REST server may be one that makes tables only ahead of their first commit.
     """
     if table is None and isinstance(catalog, MetastoreCatalog):
-        return RememberingCreation.of(catalog.create_table_transaction(**_new_table(target)))
+        creation = catalog.create_table_transaction(**_new_table(target))
+        return TableChange(creation, load_file_io(catalog.properties, creation.table_metadata.location))
     if table is None:
-        return RememberingTransaction(catalog.create_table(**_new_table(target)))
+        created = catalog.create_table(**_new_table(target))
+        return TableChange(created.transaction(), created.io)
     transaction = RememberingTransaction(table)
     _evolve(transaction, target)
-    return transaction
+    return TableChange(transaction, table.io)
 
 
 def _new_table(target: TableTarget) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _write(
 
 def made_table(catalog: Catalog, target: TableTarget) -> Table:
     """The target's table without a snapshot, as an earlier version left it when it died."""
-    begin_change(catalog, None, target).commit_transaction()
+    begin_change(catalog, None, target).transaction.commit_transaction()
     return catalog.load_table(target.name)
 
 
