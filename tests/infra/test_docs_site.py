@@ -22,6 +22,14 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "infra" / "docs" / "mkdocs.yml"
 LOADED = re.compile(r"""<(?:script|link|img)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"```.*?```|`[^`]*`|\*Night\*", re.DOTALL)
+PRIVATE_WORDS = re.compile(
+    r"\b(?:nights?|told|somebody|whoever|stands|errands?|fates?|lies in)\b", re.IGNORECASE
+)
+FOLDERS_FOR_USERS = ("concepts", "guides", "operations")
+PAGES_FOR_USERS = [ROOT / "README.md"] + [
+    page for folder in FOLDERS_FOR_USERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -77,6 +85,12 @@ def test_the_picture_of_the_layers_has_every_module_of_every_layer() -> None:
 def test_links_of_the_pages_beside_the_site_lead_somewhere(page: str) -> None:
     links = [link for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES_FOR_USERS, ids=lambda page: page.name)
+def test_pages_for_users_have_no_private_words(page: Path) -> None:
+    prose = CODE.sub("", page.read_text())
+    assert PRIVATE_WORDS.findall(prose) == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; install the package chromium")
