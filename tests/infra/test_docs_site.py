@@ -3,14 +3,18 @@
 import re
 import shutil
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from playwright.sync_api import sync_playwright
 
 from infra.docs.layers import PICTURE, picture
+from spark_jobs.cli import app
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.flow import Step
 from spark_jobs.metrics.catalogue import METRICS
@@ -22,6 +26,16 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "infra" / "docs" / "mkdocs.yml"
 LOADED = re.compile(r"""<(?:script|link|img)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"```.*?```|`[^`]*`|\*Night\*", re.DOTALL)
+PRIVATE_WORDS = re.compile(
+    r"\b(?:nights?|told|somebody|whoever|stands|errands?|fates?|lies in)\b", re.IGNORECASE
+)
+FOLDERS_FOR_USERS = ("concepts", "guides", "operations")
+PAGES_FOR_USERS = [ROOT / "README.md"] + [
+    page for folder in FOLDERS_FOR_USERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+]
+COMMAND = re.compile(r"^ *(onceover (?:lake )?[a-z]+)\b([^#\n]*)", re.MULTILINE)
+OPTION = re.compile(r"(?<!\w)--[a-z-]+")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -77,6 +91,25 @@ def test_the_picture_of_the_layers_has_every_module_of_every_layer() -> None:
 def test_links_of_the_pages_beside_the_site_lead_somewhere(page: str) -> None:
     links = [link for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES_FOR_USERS, ids=lambda page: page.name)
+def test_pages_for_users_have_no_private_words(page: Path) -> None:
+    prose = CODE.sub("", page.read_text())
+    assert PRIVATE_WORDS.findall(prose) == []
+
+
+def _options(name: str, command: Any) -> Iterator[tuple[str, set[str]]]:
+    for each, sub in getattr(command, "commands", {}).items():
+        yield from _options(f"{name} {each}", sub)
+    yield name, {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", PAGES_FOR_USERS, ids=lambda page: page.name)
+def test_commands_of_the_pages_exist_with_their_options(page: Path) -> None:
+    known = dict(_options("onceover", typer.main.get_command(app)))
+    used = [(name, set(OPTION.findall(rest))) for name, rest in COMMAND.findall(page.read_text())]
+    assert [(name, options) for name, options in used if not options <= known.get(name, set())] == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; install the package chromium")
