@@ -129,10 +129,14 @@ def _report_failure(settings: Settings, failure: Exception, narrator: Narrator) 
         failure.add_note(f"its report failed, too: {error}")
 
 
-def fetch_source(settings: Settings, day: date, source: str, *, restage: bool = False) -> Mapping[str, int]:
+def fetch_source(
+    settings: Settings, day: date, source: str, *, spark: Spark | None = None, restage: bool = False
+) -> Mapping[str, int]:
     """Brings the objects of one source in, ahead of `stage`; what was counted."""
     with locked_lake(settings, purpose=f"fetching of '{source}' for {day}") as (lake, _):
-        return fetch(settings, day, source=source, lake=lake, chain=read_chain(lake), restage=restage)
+        return fetch(
+            settings, day, source=source, lake=lake, chain=read_chain(lake), spark=spark, restage=restage
+        )
 
 
 def _run(
@@ -152,11 +156,11 @@ def _run(
         if backfill is None:
             if is_first_call and not restage:
                 _remark_fixed(settings, day, lake, chain, narrator)
-            folder = _stage(settings, day, lake, chain, narrator, restage=restage)
+            folder = _stage(settings, day, lake, chain, spark=spark, narrator=narrator, restage=restage)
         else:
             anew = until is Step.STAGE
             folder = _stage_backfill(
-                settings, day, lake, chain, narrator=narrator, request=backfill, anew=anew
+                settings, day, lake, chain, spark=spark, narrator=narrator, request=backfill, anew=anew
             )
         context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
         final = becomes_final(until) and not goes_on
@@ -188,11 +192,18 @@ def _remark_fixed(settings: Settings, day: date, lake: ObjectStore, chain: Chain
 
 
 def _stage(
-    settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator, *, restage: bool
+    settings: Settings,
+    day: date,
+    lake: ObjectStore,
+    chain: Chain,
+    *,
+    spark: Spark,
+    narrator: Narrator,
+    restage: bool,
 ) -> RunFolder:
     """`stage` comes before the run has a name: the name follows from the manifest."""
     started = time.monotonic()
-    manifest = stage(settings, day, lake=lake, chain=chain, restage=restage)
+    manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, restage=restage)
     folder = open_run(settings, manifest, lake=lake, chain=chain)
     _tell_staged(manifest, narrator, time.monotonic() - started)
     return folder
@@ -204,13 +215,14 @@ def _stage_backfill(
     lake: ObjectStore,
     chain: Chain,
     *,
+    spark: Spark,
     narrator: Narrator,
     request: BackfillRequest,
     anew: bool,
 ) -> RunFolder:
     """A night's stage again; a run that comes back after another one has to be published once more."""
     started = time.monotonic()
-    manifest = stage(settings, day, lake=lake, chain=chain, backfill=request, restage=anew)
+    manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, backfill=request, restage=anew)
     folder = open_run(settings, manifest, lake=lake, chain=chain, backfill=True)
     standing = chain.run_of(day)
     if anew and standing is not None and standing.run_id != folder.run_id:

@@ -27,7 +27,7 @@ def assemble(
 
 
 def _seen(settings: Settings, entry: ManifestEntry, taken: Taken) -> ManifestEntry:
-    place = (entry.source, entry.path, entry.sha256)
+    place = (entry.source, entry.path, entry.content)
     is_whole = is_updated_in_place(settings.source(entry.source))
     return replace(entry, seen=taken.has(*place), rewritten=not is_whole and taken.has_other(*place))
 

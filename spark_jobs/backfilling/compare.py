@@ -1,6 +1,5 @@
 """How a day's objects differ now from those that its night had; bytes are read where nothing else tells."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -11,6 +10,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import Fetched, Taken, entry_of, new_content
+from spark_jobs.storage.checksums import algorithm_of, labelled, new_hasher
 from spark_jobs.storage.errors import StorageError
 from spark_jobs.storage.manifest import Manifest, ManifestEntry
 
@@ -20,6 +20,7 @@ class Known:
     """All objects of runs that speak for their dates: digests by version, sizes, and who had each last."""
 
     digests: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    algorithms: dict[Where, str] = field(default_factory=dict)
     sizes: dict[Where, set[int]] = field(default_factory=dict)
     last_day: dict[Where, date] = field(default_factory=dict)
 
@@ -30,7 +31,8 @@ def known_objects(manifests: Mapping[date, Manifest]) -> Known:
     for day, manifest in manifests.items():
         for entry in own_entries(manifest):
             where = entry.source, entry.path
-            known.digests[*where, entry.version] = entry.sha256
+            known.digests[*where, entry.version] = entry.content
+            known.algorithms[where] = algorithm_of(entry.content)
             known.sizes.setdefault(where, set()).add(entry.size)
             known.last_day[where] = day
     return known
@@ -40,7 +42,7 @@ def entries_now(
     settings: Settings, inputs: DayInputs, known: Known, taken: Taken
 ) -> tuple[ManifestEntry, ...]:
     """The day's objects as a staging would find them; one that nobody knows has a digest of its own."""
-    fetched = (Fetched(placed=each, sha256=_digest(settings, each, known)) for each in inputs.listed)
+    fetched = (Fetched(placed=each, digest=_digest(settings, each, known)) for each in inputs.listed)
     return (*inputs.kept, *(entry_of(each, taken) for each in new_content(fetched, taken)))
 
 
@@ -51,12 +53,14 @@ def _digest(settings: Settings, placed: Placed, known: Known) -> str:
         return digest
     if placed.stat.size not in known.sizes.get(where, ()):
         return f"unread {placed.stat.version}"
-    return known.digests.setdefault((*where, placed.stat.version), _read(settings, placed))
+    return known.digests.setdefault(
+        (*where, placed.stat.version), _read(settings, placed, known.algorithms[where])
+    )
 
 
-def _read(settings: Settings, placed: Placed) -> str:
+def _read(settings: Settings, placed: Placed, algorithm: str) -> str:
     """Touched, and of the size that it had: only its bytes tell whether it has changed."""
-    total = hashlib.sha256()
+    total = new_hasher(algorithm)
     try:
         for piece in reader_of(placed.source).open(settings).chunks(placed.path, version=placed.stat.version):
             total.update(piece)
@@ -64,15 +68,15 @@ def _read(settings: Settings, placed: Placed) -> str:
         if error.transient:
             raise
         return f"unreadable {placed.stat.version}"
-    return total.hexdigest()
+    return labelled(algorithm, total.hexdigest())
 
 
 def object_reasons(
     standing: Manifest, now: Iterable[ManifestEntry], known: Known, taken: Taken
 ) -> Iterator[Reason]:
     """Why the day's objects make it run again."""
-    before = {(entry.source, entry.path): entry.sha256 for entry in own_entries(standing)}
-    after = {(entry.source, entry.path): entry.sha256 for entry in now}
+    before = {(entry.source, entry.path): entry.content for entry in own_entries(standing)}
+    after = {(entry.source, entry.path): entry.content for entry in now}
     found: dict[Why, list[str]] = {}
     for where in sorted(before.keys() | after.keys()):
         had, has = before.get(where), after.get(where)

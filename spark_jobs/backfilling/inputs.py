@@ -59,7 +59,7 @@ def late_entries(lake: ObjectStore, chain: Chain, day: date) -> tuple[ManifestEn
         if names:
             entries = read_run_manifest(lake, later.run_id).entries
             found += (entry for entry in entries if f"{entry.source}/{entry.path}" in names)
-    return tuple({(*_where(entry), entry.sha256): entry for entry in found}.values())
+    return tuple({(*_where(entry), entry.content): entry for entry in found}.values())
 
 
 def day_inputs(
@@ -95,7 +95,7 @@ def day_inputs(
 
 def _is_gone(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
     """Whether an earlier night has the object now."""
-    is_taken = taken.has(entry.source, entry.path, entry.sha256)
+    is_taken = taken.has(entry.source, entry.path, entry.content)
     return is_taken and not is_updated_in_place(_source(settings, entry))
 
 

@@ -96,7 +96,8 @@ class Limits(Frozen):
     """Bounds on memory and sizes; what exceeds a limit per batch is `corrupt`, never a failed run.
 
     `range_bytes` is how much of an object one task reads at a time, `parked_batches` how many batches of a
-    partition may wait for a gap to fill.
+    partition may wait for a gap to fill. `stage_threads` is how many objects each task of `stage` brings in
+    at a time.
     """
 
     max_batch_bytes: Annotated[Size, Field(ge=61, le=INT32_MAX)] = 100 * MIB

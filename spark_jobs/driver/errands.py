@@ -52,7 +52,10 @@ class Errands:
                 self._start_early(request, settings)
                 return {"sources": [source.name for source in settings.sources]}
             case FetchRequest():
-                return fetch_source(settings, request.day, request.source, restage=request.restage)
+                spark = self._spark_for(request, settings)
+                return fetch_source(
+                    settings, request.day, request.source, spark=spark, restage=request.restage
+                )
             case ReportRequest():
                 return report_run(settings, request.run_id or None, narrator)
             case ExpireRequest():

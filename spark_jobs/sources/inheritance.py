@@ -4,13 +4,12 @@ A segment is the same if its source, its place below the date's directory, its b
 are the same, and its topic id does not differ. Then an earlier run has judged all its batches and its state
 has what later runs need of them: the entry is `inherited`, only listed. Where the segment has grown and an
 earlier version is a prefix of it, reading starts behind the whole batches of that version. What the bytes
-are is decided by SHA-256 alone; a store's version only saves reading them.
+are is decided by their digest alone; a store's version only saves reading them.
 
 The coordinators' logs are compacted and folded as a whole, so they are read whole. Segments beside a capture
 of their partition were not judged, so they are not inherited either.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.sources.source import Placed, split_date
+from spark_jobs.storage.checksums import algorithm_of, labelled, new_hasher
 from spark_jobs.storage.errors import StorageError
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.log_segments import base_offset_of
@@ -71,14 +71,13 @@ class SegmentHistory:
                 known = TakenSegment(run_id=run_id, entry=entry, following=following[entry.order])
                 self._taken[self._place(entry.source, entry.path)].append(known)
 
-    def is_alike(self, placed: Placed) -> bool:
-        """Whether an earlier run had a segment of this size in this place: perhaps it is the same."""
-        return any(each.entry.size == placed.stat.size for each in self._known(placed))
+    def alike(self, placed: Placed) -> list[ManifestEntry]:
+        """Segments of this size that earlier runs had in this place: perhaps it is the same."""
+        return [each.entry for each in self._known(placed) if each.entry.size == placed.stat.size]
 
-    def prefix_size(self, placed: Placed) -> int:
-        """The size of the newest version that can be a prefix of the segment, 0 if there is none."""
-        newest = _newest_below(placed.stat.size, self._known(placed))
-        return 0 if newest is None else newest.size
+    def newest_prefix(self, placed: Placed) -> ManifestEntry | None:
+        """The newest version that can be a prefix of the segment."""
+        return _newest_below(placed.stat.size, self._known(placed))
 
     def prefixes(self, entries: Iterable[ManifestEntry], staged: StagedObjects) -> dict[Where, str]:
         """Digests of prefixes of staged segments, as large as the newest version that can be one."""
@@ -88,9 +87,9 @@ class SegmentHistory:
             known = self._taken.get(self._place(entry.source, entry.path), []) if is_judged else []
             newest = _newest_below(entry.size, known)
             if newest is not None:
-                is_known = entry.inherited_from == newest.sha256
+                is_known = entry.inherited_from == newest.content
                 found[entry.source, entry.path] = (
-                    newest.sha256 if is_known else _digest_of_prefix(entry, newest.size, staged)
+                    newest.content if is_known else _digest_of_prefix(entry, newest, staged)
                 )
         return found
 
@@ -110,10 +109,10 @@ class SegmentHistory:
         known = [
             each
             for each in reversed(self._taken.get(self._place(entry.source, entry.path), []))
-            if each.entry.sha256 in digests and _is_same_topic(each.entry, entry)
+            if each.entry.content in digests and _is_same_topic(each.entry, entry)
         ]
         for each in known:
-            is_same = each.entry.sha256 == entry.sha256 and each.following == following
+            is_same = each.entry.content == entry.content and each.following == following
             reach = self._reach(each)
             # Where an active segment ends only its reach tells; a closed one ends where the next begins.
             if is_same and entry.size and (following != NO_SEGMENT or reach.position):
@@ -168,24 +167,25 @@ def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
 
 def _digests(entry: ManifestEntry, prefixes: Mapping[Where, str]) -> set[str]:
     """Digests of the object and of what is known to be a prefix of it."""
-    return {entry.sha256, prefixes.get((entry.source, entry.path), entry.sha256)}
+    return {entry.content, prefixes.get((entry.source, entry.path), entry.content)}
 
 
 def _newest_below(size: int, known: list[TakenSegment]) -> ManifestEntry | None:
     return next((each.entry for each in reversed(known) if 0 < each.entry.size < size), None)
 
 
-def _digest_of_prefix(entry: ManifestEntry, size: int, staged: StagedObjects) -> str:
-    """SHA-256 of the first `size` bytes; empty if they cannot be read any more."""
-    total = hashlib.sha256()
+def _digest_of_prefix(entry: ManifestEntry, newest: ManifestEntry, staged: StagedObjects) -> str:
+    """Of as many leading bytes as `newest` has, in its algorithm; empty if they cannot be read any more."""
+    algorithm = algorithm_of(newest.content)
+    total = new_hasher(algorithm)
     try:
-        for start in range(0, size, CHUNK_BYTES):
-            total.update(staged.read_range(entry, start, min(CHUNK_BYTES, size - start)))
+        for start in range(0, newest.size, CHUNK_BYTES):
+            total.update(staged.read_range(entry, start, min(CHUNK_BYTES, newest.size - start)))
     except StorageError as error:
         if error.transient:
             raise
         return ""
-    return total.hexdigest()
+    return labelled(algorithm, total.hexdigest())
 
 
 def _is_same_topic(one: ManifestEntry, other: ManifestEntry) -> bool:
@@ -203,7 +203,7 @@ def _with_inheritance(
         entry,
         inherited=is_whole,
         inherited_bytes=reach.position,
-        inherited_from=taken.entry.sha256,
+        inherited_from=taken.entry.content,
         next_offset=reach.next_offset,
     )
 

@@ -15,6 +15,7 @@ from spark_jobs.protocol.topic_partition import topic_of
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.storage.chain import ChainEntry
+from spark_jobs.storage.checksums import SHA256, algorithm_of
 from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.staged import read_run_manifest
@@ -48,13 +49,13 @@ class Taken:
         """The entry of this very version, if an earlier run took it."""
         return self.by_version.get((source, path, version))
 
-    def has(self, source: str, path: str, sha256: str) -> bool:
+    def has(self, source: str, path: str, digest: str) -> bool:
         """Whether an earlier run took these bytes under this name."""
-        return sha256 in self.contents.get((source, path), ())
+        return digest in self.contents.get((source, path), ())
 
-    def has_other(self, source: str, path: str, sha256: str) -> bool:
+    def has_other(self, source: str, path: str, digest: str) -> bool:
         """Whether an earlier run took other bytes under this name."""
-        return (source, path) in self.contents and not self.has(source, path, sha256)
+        return (source, path) in self.contents and not self.has(source, path, digest)
 
     def add(self, manifest: Manifest, run_id: str = "") -> None:
         """The run of that id has taken what `manifest` holds."""
@@ -62,7 +63,7 @@ class Taken:
         self.decisions.update(replay.decision for replay in manifest.replays)
         for entry in manifest.entries:
             self.by_version[entry.source, entry.path, entry.version] = entry
-            self.contents.setdefault((entry.source, entry.path), set()).add(entry.sha256)
+            self.contents.setdefault((entry.source, entry.path), set()).add(entry.content)
             if entry.topic_id:
                 logs = self.logs.setdefault(topic_of(entry.topic), {})
                 logs.setdefault(entry.topic_id, KnownLog(name=entry.topic, since=manifest.day))
@@ -88,14 +89,16 @@ def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """An object whose bytes are known; `is_here` if they can be read, copied or where they are.
+    """An object whose content is known; `is_here` if its bytes can be read, copied or where they are.
 
-    `prefix_sha256` is the digest of as many leading bytes as were asked for.
+    `digest` is one of `storage.checksums`. `other` is a second one, where earlier runs know the object by
+    another algorithm. `prefix` is the digest of as many leading bytes as were asked for.
     """
 
     placed: Placed
-    sha256: str
-    prefix_sha256: str = ""
+    digest: str
+    other: str = ""
+    prefix: str = ""
     is_here: bool = True
 
     @property
@@ -125,7 +128,7 @@ def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]
         each
         for each in fetched
         if is_updated_in_place(each.placed.source)
-        or not taken.has(each.placed.source.name, each.placed.path, each.sha256)
+        or not any(taken.has(*each.where, digest) for digest in (each.digest, each.other) if digest)
     )
 
 
@@ -152,7 +155,8 @@ def _arrival(entry: ManifestEntry) -> tuple[str, int, str, str, str, str]:
 
 def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
     """The object as a manifest entry, not numbered yet."""
-    placed = fetched.placed
+    placed, digest = fetched.placed, fetched.digest
+    is_sha256 = algorithm_of(digest) == SHA256
     return ManifestEntry(
         order=0,
         source=placed.source.name,
@@ -162,11 +166,11 @@ def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
         day=placed.day.isoformat() if placed.day else "",
         path=placed.path,
         size=placed.stat.size,
-        sha256=fetched.sha256,
+        sha256=digest if is_sha256 else "",
+        checksum="" if is_sha256 else digest,
         version=placed.stat.version,
         copied_at=placed.stat.modified_at,
         referenced=placed.source.immutable,
-        seen=taken.has(placed.source.name, placed.path, fetched.sha256),
-        rewritten=not is_updated_in_place(placed.source)
-        and taken.has_other(placed.source.name, placed.path, fetched.sha256),
+        seen=taken.has(*fetched.where, digest),
+        rewritten=not is_updated_in_place(placed.source) and taken.has_other(*fetched.where, digest),
     )

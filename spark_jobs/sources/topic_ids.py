@@ -101,7 +101,7 @@ class _Topic:
             if entry.role is ObjectRole.PARTITION_METADATA and entry.topic == self._topic
         ]
         ids = _ids_of_files(files, self._settings, ())
-        newest = next((ids[entry.sha256] for entry in reversed(files) if ids[entry.sha256]), "")
+        newest = next((ids[entry.content] for entry in reversed(files) if ids[entry.content]), "")
         return {newest: KnownLog(name=self._topic)} if newest else {}
 
     def _id_of(self, where: Directory, directories: Ids, logs: Mapping[str, str]) -> str:
@@ -210,7 +210,7 @@ def _is_left_over(entry: ManifestEntry, last: ManifestEntry | None, staged: Stag
         return False
     if not (entry.topic_id and last.topic_id) or entry.topic_id == last.topic_id:
         return False
-    return entry.sha256 == last.sha256 or _begins_alike(entry, last, staged)
+    return entry.content == last.content or _begins_alike(entry, last, staged)
 
 
 def _begins_alike(entry: ManifestEntry, last: ManifestEntry, staged: StagedObjects) -> bool:
@@ -235,7 +235,7 @@ def with_topic_ids(
     found = {
         _directory(entry): entry.topic_id for entry in earlier if entry.topic_id and entry.source in dated
     }
-    found |= {_directory(entry): read[entry.sha256] for entry in files}
+    found |= {_directory(entry): read[entry.content] for entry in files}
     return replace(
         manifest,
         entries=tuple(
@@ -248,10 +248,10 @@ def with_topic_ids(
 def _ids_of_files(
     files: Iterable[ManifestEntry], settings: Settings, earlier: Iterable[ManifestEntry]
 ) -> dict[str, str]:
-    """The topic ids in `files` by the SHA-256 of their bytes; empty for one that cannot be read."""
+    """The topic ids in `files` by their content; empty for one that cannot be read."""
     known = (entry for entry in earlier if entry.role is ObjectRole.PARTITION_METADATA)
-    ids = {entry.sha256: entry.topic_id for entry in known if entry.topic_id}
-    unread = {entry.sha256: entry for entry in files if entry.sha256 not in ids}
+    ids = {entry.content: entry.topic_id for entry in known if entry.topic_id}
+    unread = {entry.content: entry for entry in files if entry.content not in ids}
     with ThreadPoolExecutor(settings.limits.stage_threads) as readers:
         found = readers.map(lambda entry: _read(entry, StagedObjects(settings)), unread.values())
         return ids | dict(zip(unread, found, strict=True))

@@ -1,8 +1,9 @@
 """The inputs of a run, fixed: which objects, in which order, with which bytes.
 
 The digest covers what decides the outcome: place, order and content of every object, and what was set aside.
-It leaves out where the bytes lie and when they were written, so the same night has the same digest on a
-file system and on S3, copied or referenced.
+It leaves out where the bytes lie and when they were written, so the same copied objects have the same
+digest from a file system and from S3. A referenced object counts with the checksum that its store keeps, and
+with its SHA-256 where the store keeps none.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ FORMAT = 1
 NO_PARTITION = -1
 NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
 LEFT_OUT_IF_EMPTY = (
+    "checksum",
     "topic_id",
     "cluster_id",
     "inherited",
@@ -78,10 +80,11 @@ class ManifestEntry:
     counts from 0, unless a backfill lets unchanged partitions keep the numbers that they had. `path` is
     relative to the source's root. `day` is the date its directory spells, empty without such a layout.
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
-    the lake. `seen`: a final run of an earlier date had the same path with the same bytes. `rewritten`: it
-    had other bytes there, though objects of this source are taken once. `topic_id` is what the object's
-    directory has in `partition.metadata`, empty if unknown; `cluster_id` what a `meta.properties` has.
-    `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown: it decides nothing.
+    the lake. `checksum` instead of `sha256` is the store's own digest of a referenced object that was not
+    read (`storage.checksums`). `seen`: a final run of an earlier date had the same path with the same bytes.
+    `rewritten`: it had other bytes there, though objects of this source are taken once. `topic_id` is what
+    the object's directory has in `partition.metadata`, empty if unknown; `cluster_id` what a `meta.properties`
+    has. `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown: it decides nothing.
 
     Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
     judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is
@@ -97,6 +100,7 @@ class ManifestEntry:
     path: str
     size: int
     sha256: str
+    checksum: str = ""
     version: str = ""
     referenced: bool = False
     seen: bool = False
@@ -113,6 +117,11 @@ class ManifestEntry:
     def name(self) -> str:
         """The object's own name, the last part of its path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def content(self) -> str:
+        """What tells these bytes from others: the SHA-256, or the store's own checksum."""
+        return self.sha256 or self.checksum
 
     @property
     def origin(self) -> AppendOrigin:

@@ -43,6 +43,12 @@ class ObjectStore(Protocol):
     def stat(self, key: str) -> ObjectStat | None:
         """The object as it is now; None if there is none."""
 
+    def checksum(self, key: str, *, version: str = "") -> str:
+        """A digest of all its bytes that the store keeps (`checksums`), empty if it keeps none.
+
+        Nothing is read. With a `version`, raises `ObjectChanged` if the object is another one by now.
+        """
+
     def read(self, key: str) -> bytes:
         """The whole of a small object."""
 

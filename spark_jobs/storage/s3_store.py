@@ -1,11 +1,12 @@
 """An S3 prefix as an object store, through boto3; credentials come from the AWS chain."""
 
+import re
 import shutil
 import tempfile
 import time
 import weakref
-from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -19,6 +20,7 @@ from botocore.client import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
 
 from spark_jobs.config.settings import S3Settings
+from spark_jobs.storage.checksums import CRC64NVME, MD5, SHA256, labelled
 from spark_jobs.storage.errors import ObjectMissing, StorageError, StoreUnavailable
 from spark_jobs.storage.keys import checked, checked_prefix, printable
 from spark_jobs.storage.object_store import ObjectStat
@@ -33,6 +35,8 @@ BROKEN_BODY = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 CONNECTIONS = 64
 FIRST_PAUSE_S = 0.1
 CONFLICT, PRECONDITION_FAILED, BEYOND_END = 409, 412, 416
+WHOLE_MD5 = re.compile(r"[0-9a-f]{32}")
+"""The ETag of an object that was uploaded in one part; with keys of KMS or of the client it is no MD5."""
 
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -88,6 +92,14 @@ class S3Store:
         return self._as_stat(
             self._prefix + key, found["ContentLength"], found.get("ETag"), found.get("LastModified")
         )
+
+    def checksum(self, key: str, *, version: str = "") -> str:
+        condition: dict[str, Any] = {"IfMatch": f'"{version}"'} if version else {}
+        with translated(self.url_of(key)):
+            found = self._client.head_object(
+                Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED", **condition
+            )
+        return checksum_of(found)
 
     def read(self, key: str) -> bytes:
         return b"".join(self.chunks(key))
@@ -223,6 +235,18 @@ class S3Store:
     def _pauses(self) -> Iterator[float]:
         """How long to wait after each failed attempt, in seconds."""
         yield from (FIRST_PAUSE_S * 2**attempt for attempt in range(self._settings.max_attempts))
+
+
+def checksum_of(found: Mapping[str, Any]) -> str:
+    """The best digest of the whole object in the answer of HeadObject; digests of parts do not count."""
+    kept = {SHA256: found.get("ChecksumSHA256", ""), CRC64NVME: found.get("ChecksumCRC64NVME", "")}
+    if found.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT":
+        for algorithm, value in kept.items():
+            if value and "-" not in value:
+                return labelled(algorithm, b64decode(value).hex())
+    etag = found.get("ETag", "").strip('"')
+    is_md5 = WHOLE_MD5.fullmatch(etag) and found.get("ServerSideEncryption", "AES256") == "AES256"
+    return labelled(MD5, etag) if is_md5 and not found.get("SSECustomerAlgorithm") else ""
 
 
 def _total_size(answer: "GetObjectOutputTypeDef") -> int:

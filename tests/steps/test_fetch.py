@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.run import fetch_source
-from spark_jobs.sources.source import Placed
-from spark_jobs.steps.stage.fetch import Fetcher
+from spark_jobs.steps.stage.fetch import Fetcher, Found, Wanted
 from spark_jobs.storage.errors import OutOfTurn
 from spark_jobs.storage.layout import object_key
 from spark_jobs.storage.manifest import Manifest
@@ -58,11 +57,9 @@ def test_what_was_fetched_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     read: list[str] = []
     really_read = Fetcher._read
 
-    def note_and_read(
-        self: Fetcher, placed: Placed, origin: ObjectStore, prefix_size: int
-    ) -> tuple[str, str]:
-        read.append(placed.source.name)
-        return really_read(self, placed, origin, prefix_size)
+    def note_and_read(self: Fetcher, wanted: Wanted, origin: ObjectStore) -> Found:
+        read.append(wanted.placed.source.name)
+        return really_read(self, wanted, origin)
 
     monkeypatch.setattr(Fetcher, "_read", note_and_read)
 

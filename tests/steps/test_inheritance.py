@@ -281,7 +281,7 @@ def test_a_lake_in_a_bucket_inherits_the_same(tmp_path: Path, s3_server: S3Serve
 def _without_inheritance(place: Place, number: int) -> AdmittedNight:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SegmentHistory, "inherit", lambda _self, manifest, _prefixes: manifest)
-        patched.setattr(SegmentHistory, "is_alike", lambda _self, _placed: False)
+        patched.setattr(SegmentHistory, "alike", lambda _self, _placed: [])
         return admit(place, number)
 
 

@@ -154,9 +154,9 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
         "import os, signal, sys; from pathlib import Path;"
         "from spark_jobs.steps.stage.fetch import Fetcher; from tests.steps.nights import place_at;"
         "left = iter(range(int(sys.argv[2]))); whole = Fetcher.fetch\n"
-        "def fetch(self, placed, origin, prefix_size=0):\n"
+        "def fetch(self, wanted, origin):\n"
         "    if next(left, None) is None: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return whole(self, placed, origin)\n"
+        "    return whole(self, wanted, origin)\n"
         "Fetcher.fetch = fetch; place_at(Path(sys.argv[1])).stage(1)"
     )
     for objects in (5, 25):

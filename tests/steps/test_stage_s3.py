@@ -8,8 +8,13 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.kernels.crc64 import Crc64Nvme
+from spark_jobs.sources.listing import list_sources
+from spark_jobs.sources.taken import Fetched, Taken, build_manifest, new_content, taken_by
+from spark_jobs.steps.stage.fetch import Wanted, fetch_all
 from spark_jobs.steps.stage.step import open_run, stage
 from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.checksums import algorithm_of, labelled, new_hasher
 from spark_jobs.storage.errors import StoreUnavailable
 from spark_jobs.storage.manifest import Manifest, SetAside
 from spark_jobs.storage.object_store import ObjectStore
@@ -71,14 +76,64 @@ def test_staging_again_gives_the_same_manifest(settings: Settings) -> None:
     assert _stage(settings) == first
 
 
-def test_referenced_objects_stay_in_their_bucket(settings: Settings) -> None:
-    immutable = settings.model_copy(
-        update={"sources": (settings.sources[0].model_copy(update={"immutable": True}),)}
-    )
+def test_referenced_objects_stay_in_their_bucket(immutable: Settings) -> None:
     manifest = _stage(immutable)
     assert list(open_lake(immutable).list("objects")) == []
     staged = StagedObjects(immutable)
     assert {entry.path: staged.read(entry) for entry in manifest.entries} == OBJECTS
+
+
+@pytest.fixture
+def immutable(settings: Settings) -> Settings:
+    return settings.model_copy(
+        update={"sources": (settings.sources[0].model_copy(update={"immutable": True}),)}
+    )
+
+
+def test_an_immutable_bucket_with_checksums_is_not_read(immutable: Settings, proxy: FaultyS3) -> None:
+    read: list[str] = []
+    proxy.spoil(lambda method, path: read.append(path) if method == "GET" and "orders-" in path else None)
+    manifest = _stage(immutable)
+    by_path = {entry.path: (entry.sha256, entry.checksum) for entry in manifest.entries}
+    assert read == []
+    assert by_path == {path: ("", f"crc64nvme:{_crc64(data)}") for path, data in OBJECTS.items()}
+
+
+def test_an_object_of_an_immutable_bucket_that_is_gone_when_asked_for_is_set_aside(
+    immutable: Settings, proxy: FaultyS3
+) -> None:
+    source = _source(immutable)
+
+    def vanish(method: str, path: str) -> None:
+        if method == "HEAD" and path.endswith("orders-0/0001"):
+            source.delete(VICTIM)
+
+    proxy.spoil(vanish)
+    manifest = _stage(immutable)
+    assert [(problem.path, problem.reason) for problem in manifest.problems] == [(VICTIM, SetAside.VANISHED)]
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha256", "crc64nvme"])
+@pytest.mark.parametrize("is_immutable", [True, False], ids=["immutable", "copied"])
+def test_bytes_that_earlier_runs_know_by_any_digest_are_not_new(
+    settings: Settings, *, algorithm: str, is_immutable: bool
+) -> None:
+    """Digests of another algorithm are compared by reading: the object is not taken twice."""
+    source = settings.sources[0].model_copy(update={"immutable": is_immutable})
+    changed = settings.model_copy(update={"sources": (source,)})
+    listed = list_sources(changed, DAY).placed
+    hasher = new_hasher(algorithm)
+    hasher.update(OBJECTS[VICTIM])
+    (victim,) = (each for each in listed if each.path == VICTIM)
+    earlier = Fetched(placed=victim, digest=labelled(algorithm, hasher.hexdigest()))
+    taken = taken_by([build_manifest(DAY, [earlier], (), Taken())])
+    wanted = [
+        Wanted(placed=each, algorithms=frozenset(map(algorithm_of, taken.contents.get(each.where, ()))))
+        for each in listed
+    ]
+    fetched = fetch_all(wanted, changed, DAY, lake=open_lake(changed), spark=None)
+    new = new_content((each for each in fetched if isinstance(each, Fetched)), taken)
+    assert {each.placed.path for each in new} == OBJECTS.keys() - {VICTIM}
 
 
 def test_an_object_replaced_after_it_was_listed_is_set_aside(settings: Settings, proxy: FaultyS3) -> None:
@@ -151,6 +206,12 @@ def test_hostile_keys_in_a_bucket_are_set_aside(settings: Settings, s3_server: S
         ("evil\nname", SetAside.UNSAFE_NAME)
     ]
     assert len(manifest.entries) == len(OBJECTS)
+
+
+def _crc64(data: bytes) -> str:
+    crc = Crc64Nvme()
+    crc.update(data)
+    return crc.hexdigest()
 
 
 def _source(settings: Settings) -> ObjectStore:

@@ -1,12 +1,20 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from spark_jobs.config.settings import S3Settings
-from spark_jobs.storage.errors import StorageError, StoreDenied, StoreUnavailable
-from spark_jobs.storage.s3_store import S3Store
+from spark_jobs.kernels.crc64 import Crc64Nvme
+from spark_jobs.storage.errors import (
+    ObjectChanged,
+    ObjectMissing,
+    StorageError,
+    StoreDenied,
+    StoreUnavailable,
+)
+from spark_jobs.storage.s3_store import S3Store, checksum_of
 from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3
 from tests.s3_server import S3Server
 
@@ -155,3 +163,54 @@ def test_a_server_that_is_gone_is_transient(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(StoreUnavailable, match="no proper answer") as caught:
         S3Store("s3://bucket", settings).read("a")
     assert caught.value.transient
+
+
+def test_a_server_keeps_a_checksum_of_what_was_uploaded_in_one_part_or_in_several(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    settings = s3_server.settings.model_copy(update={"part_bytes": 5 * 2**20})
+    store = S3Store(f"s3://{s3_server.new_bucket()}/some", settings)
+    store.put("one", b"123456789")
+    file = tmp_path / "large"
+    file.write_bytes(bytes(6 * 2**20))
+    whole = Crc64Nvme()
+    whole.update(file.read_bytes())
+    store.adopt(file, "parts")
+    assert store.checksum("one") == "crc64nvme:ae8b14860a799888"
+    assert store.checksum("parts") == f"crc64nvme:{whole.hexdigest()}"
+
+
+def test_a_checksum_is_of_the_version_asked_for(s3_store: S3Store) -> None:
+    s3_store.put("a", b"old")
+    stat = s3_store.stat("a")
+    assert stat is not None
+    s3_store.put("a", b"new")
+    with pytest.raises(ObjectChanged):
+        s3_store.checksum("a", version=stat.version)
+    with pytest.raises(ObjectMissing):
+        s3_store.checksum("b")
+
+
+ETAG = "25f9e794323b453885f5181f1b624d0b"
+
+
+@pytest.mark.parametrize(
+    ("answer", "digest"),
+    [
+        ({"ETag": f'"{ETAG}"'}, f"md5:{ETAG}"),
+        ({"ETag": f'"{ETAG}"', "ServerSideEncryption": "AES256"}, f"md5:{ETAG}"),
+        ({"ETag": f'"{ETAG}"', "ServerSideEncryption": "aws:kms"}, ""),
+        ({"ETag": f'"{ETAG}"', "SSECustomerAlgorithm": "AES256"}, ""),
+        ({"ETag": f'"{ETAG}-2"'}, ""),
+        ({"ETag": f'"{ETAG}-2"', "ChecksumCRC64NVME": "rosUhgp5mIg="}, "crc64nvme:ae8b14860a799888"),
+        (
+            {"ETag": "x", "ChecksumCRC64NVME": "rosUhgp5mIg=", "ChecksumType": "FULL_OBJECT"},
+            "crc64nvme:ae8b14860a799888",
+        ),
+        ({"ETag": "x", "ChecksumSHA256": "AAAA-2", "ChecksumType": "COMPOSITE"}, ""),
+        ({"ETag": "x", "ChecksumSHA256": "AAAA-2"}, ""),
+        ({"ETag": "x", "ChecksumSHA256": "AAAA", "ChecksumCRC64NVME": "rosUhgp5mIg="}, "000000"),
+    ],
+)
+def test_the_best_digest_of_the_whole_object_counts(answer: dict[str, str], digest: str) -> None:
+    assert checksum_of(answer) == digest

@@ -1,16 +1,29 @@
-"""Brings objects in: reads each once, checks that it is the one listed, keeps a copy named by its digest."""
+"""Brings objects in: Spark tasks read each at most once, check that it is the one listed, and keep a copy.
 
-import hashlib
+A copy is named by its SHA-256, which is computed while it is copied. Objects of an immutable source are not
+copied, and not read either if their store keeps a checksum of them. A staging too small to schedule runs in
+the driver. What was read is noted in the lake, so that an interrupted staging does not read it again.
+"""
+
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
+from itertools import chain
 from pathlib import Path
 
 from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.settings import Settings
+from spark_jobs.packing import spread
+from spark_jobs.reporting.progress import Advance, byte_progress
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import Fetched
+from spark_jobs.spark_session import Spark
 from spark_jobs.steps.stage.notes import Notes
+from spark_jobs.storage.checksums import SHA256, algorithm_of, labelled, new_hasher
 from spark_jobs.storage.errors import ObjectChanged, ObjectMissing, StorageError, StoreDenied, UnsafeKey
 from spark_jobs.storage.file_errors import translated
 from spark_jobs.storage.keys import printable
@@ -24,7 +37,154 @@ REASONS: dict[type[StorageError], SetAside] = {
     StoreDenied: SetAside.UNREADABLE,
     UnsafeKey: SetAside.UNSAFE_NAME,
 }
-"""Faults of one object at its source; any other error is a store's and stops the night."""
+"""Faults of one object at its source; any other error is a store's and stops the run."""
+OBJECT_COST = 256 * 2**10
+"""What asking a store for an object costs, in bytes that could be read meanwhile."""
+IN_DRIVER_COST = 256 * 2**20
+"""Up to this cost the driver's threads bring everything in."""
+TASKS_PER_SLOT = 4
+SMALLEST_TASK, LARGEST_TASK = 64 * 2**20, 2**30
+"""Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """An object to bring in, and what is known of it.
+
+    `digest` and `prefix` are known if an earlier run or attempt has read this version. `prefix_size` leading
+    bytes are compared with an earlier version, in its `prefix_algorithm`. `algorithms` are those in which
+    earlier runs know the object. `is_read_only` asks for the digest alone, without a copy.
+    """
+
+    placed: Placed
+    digest: str = ""
+    prefix: str = ""
+    prefix_size: int = 0
+    prefix_algorithm: str = SHA256
+    algorithms: frozenset[str] = frozenset()
+    is_read_only: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is nothing to learn about it."""
+        return bool(self.digest) and (bool(self.prefix) or not self.prefix_size)
+
+    @property
+    def cost(self) -> int:
+        return OBJECT_COST + (0 if self.is_known else self.placed.stat.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a task learned of an object; the fields are those of `Fetched`."""
+
+    digest: str
+    other: str = ""
+    prefix: str = ""
+    is_here: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTask:
+    """Some objects for one worker."""
+
+    wanted: tuple[Wanted, ...]
+    lake: ObjectStore
+    settings: Settings
+    day: date
+
+
+def fetch_all(
+    wanted: Sequence[Wanted], settings: Settings, day: date, *, lake: ObjectStore, spark: Spark | None
+) -> list[Fetched | StageProblem]:
+    """Every object with its digest and in its place, or why it was set aside; in the order of `wanted`.
+
+    The first error of a store stops the rest, an object's own fault does not.
+    """
+    whole = FetchTask(wanted=tuple(wanted), lake=lake, settings=settings, day=day)
+    with byte_progress("stage", sum(each.cost for each in wanted)) as advance:
+        if spark is None or sum(each.cost for each in wanted) <= IN_DRIVER_COST:
+            found = _fetch(whole, advance)
+        else:
+            found = _fetch_by_tasks(whole, spark, advance)
+    return [_fetched(each, result) for each, result in zip(wanted, found, strict=True)]
+
+
+def _fetched(wanted: Wanted, found: Found | StageProblem) -> Fetched | StageProblem:
+    if isinstance(found, StageProblem):
+        return found
+    return Fetched(
+        placed=wanted.placed,
+        digest=found.digest,
+        other=found.other,
+        prefix=found.prefix,
+        is_here=found.is_here,
+    )
+
+
+def _fetch_by_tasks(whole: FetchTask, spark: Spark, advance: Advance) -> list[Found | StageProblem]:
+    packed = spread(
+        whole.wanted,
+        cost=lambda each: each.cost,
+        tasks=TASKS_PER_SLOT * spark.parallelism,
+        smallest=SMALLEST_TASK,
+        largest=LARGEST_TASK,
+    )
+    tasks = [
+        FetchTask(wanted=together, lake=whole.lake, settings=whole.settings, day=whole.day)
+        for together in packed
+    ]
+    share, shown = sum(each.cost for each in whole.wanted) // len(tasks), [0]
+
+    def watch(done: int) -> None:
+        advance((done - shown[0]) * share)
+        shown[0] = done
+
+    found = list(chain.from_iterable(spark.run_tasks(fetch_objects, tasks, watch=watch)))
+    _check_executors(whole, found)
+    return found
+
+
+def _check_executors(whole: FetchTask, found: Iterable[Found | StageProblem]) -> None:
+    """Raises `StoreDenied` if a task could not read what the driver can: that is no fault of the object."""
+    for wanted, result in zip(whole.wanted, found, strict=True):
+        if isinstance(result, StageProblem) and _is_readable(wanted.placed, whole.settings):
+            raise StoreDenied(
+                f"{result.detail}; but the driver can read it: give Spark's executors the same credentials "
+                f"and mounts as the driver for {wanted.placed.source.root}"
+            )
+
+
+def _is_readable(placed: Placed, settings: Settings) -> bool:
+    """Whether the driver still finds the object that was listed."""
+    try:
+        reader_of(placed.source).open(settings).read_range(placed.path, 0, 1, version=placed.stat.version)
+    except StorageError:
+        return False
+    return True
+
+
+def fetch_objects(task: FetchTask) -> tuple[Found | StageProblem, ...]:
+    """What runs in a Spark task of `stage`: objects in, copies and notes in the lake; their digests."""
+    return tuple(_fetch(task, lambda _: None))
+
+
+def _fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
+    """Several objects at a time, since stores answer slowly; notes are written whatever happens."""
+    fetcher = Fetcher(lake=task.lake, notes=Notes(task.lake, task.day))
+    with ThreadPoolExecutor(task.settings.limits.stage_threads) as threads:
+        running = {
+            threads.submit(fetcher.fetch, each, reader_of(each.placed.source).open(task.settings)): each.cost
+            for each in task.wanted
+        }
+        try:
+            for future in as_completed(running):
+                future.result()
+                advance(running[future])
+        finally:
+            threads.shutdown(cancel_futures=True)
+            fetcher.notes.write()
+    return [future.result() for future in running]
 
 
 class SourceFault(StorageError):
@@ -37,62 +197,59 @@ class SourceFault(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """Fetches the objects of one run into `lake`; threads may share it.
-
-    `known` has digests of versions that were read before, by `identity_of`; `notes` takes those read now.
-    """
+    """Fetches objects of one run into `lake`; threads may share it. `notes` takes what was read."""
 
     lake: ObjectStore
     notes: Notes
-    known: dict[str, str]
 
-    def fetch(self, placed: Placed, origin: ObjectStore, prefix_size: int = 0) -> Fetched | StageProblem:
-        """The object with its digest, copied unless its source is immutable; or why it was set aside.
-
-        With a `prefix_size`, also the digest of so many leading bytes.
-        """
-        sha256 = self.known.get(identity_of(placed), "")
-        prefix = self.known.get(identity_of(placed, prefix_size), "") if prefix_size else ""
-        is_known = bool(sha256) and (bool(prefix) or not prefix_size)
-        if is_known and (placed.source.immutable or self._is_here(sha256, placed.stat.size)):
-            return Fetched(placed=placed, sha256=sha256, prefix_sha256=prefix)
-        return self._noted(placed, lambda: self._read(placed, origin, prefix_size), prefix_size, is_here=True)
-
-    def identify(self, placed: Placed, origin: ObjectStore) -> Fetched | StageProblem:
-        """The object with its digest, read if no one knows it, but not copied; or why it was set aside."""
-        is_here, sha256 = placed.source.immutable, self.known.get(identity_of(placed), "")
-        if sha256:
-            return Fetched(placed=placed, sha256=sha256, is_here=is_here)
-        return self._noted(placed, lambda: _digest(_pieces(origin, placed.stat), 0), 0, is_here=is_here)
-
-    def _noted(
-        self, placed: Placed, read: Callable[[], tuple[str, str]], prefix_size: int, *, is_here: bool
-    ) -> Fetched | StageProblem:
+    def fetch(self, wanted: Wanted, origin: ObjectStore) -> Found | StageProblem:
+        """The object's digest, once it is in its place; or why it was set aside."""
+        placed, is_referenced = wanted.placed, wanted.placed.source.immutable
+        if wanted.is_known:
+            is_here = is_referenced or self._is_here(wanted.digest, placed.stat.size)
+            if is_here or wanted.is_read_only:
+                return Found(digest=wanted.digest, prefix=wanted.prefix, is_here=is_here)
         try:
-            sha256, prefix = read()
+            found = self._read(wanted, origin)
         except SourceFault as fault:
             detail = f"{placed.source.name}: {printable(placed.path)}: set aside: {fault}"
             return StageProblem(
                 source=placed.source.name, path=placed.path, reason=fault.reason, detail=detail
             )
-        if prefix_size:
-            self.notes.add(identity_of(placed, prefix_size), prefix, 0)
-        self.notes.add(identity_of(placed), sha256, placed.stat.size)
-        return Fetched(placed=placed, sha256=sha256, prefix_sha256=prefix, is_here=is_here)
+        if found.prefix:
+            self.notes.add(identity_of(placed, wanted.prefix_size), found.prefix, 0)
+        if not found.other:  # the next attempt would have to know both
+            self.notes.add(identity_of(placed), found.digest, placed.stat.size)
+        return found
 
-    def _read(self, placed: Placed, origin: ObjectStore, prefix_size: int) -> tuple[str, str]:
-        pieces = _pieces(origin, placed.stat)
-        if placed.source.immutable:
-            return _digest(pieces, prefix_size)
+    def _read(self, wanted: Wanted, origin: ObjectStore) -> Found:
+        placed = wanted.placed
+        if not (placed.source.immutable or wanted.is_read_only):
+            return self._copy(wanted, origin)
+        kept = _kept_checksum(placed, origin) if placed.source.immutable else ""
+        if not kept or (wanted.algorithms and algorithm_of(kept) not in wanted.algorithms):
+            found = _digest(wanted, _pieces(origin, placed.stat))
+            return Found(
+                digest=found.digest, other=found.other, prefix=found.prefix, is_here=placed.source.immutable
+            )
+        if not wanted.prefix_size:
+            return Found(digest=kept)
+        head = _digest(wanted, _first_bytes(_pieces(origin, placed.stat), wanted.prefix_size))
+        return Found(digest=kept, prefix=head.prefix)
+
+    def _copy(self, wanted: Wanted, origin: ObjectStore) -> Found:
+        pieces = _pieces(origin, wanted.placed.stat)
         with self._scratch_file() as path:
             with translated(str(path)), path.open("wb") as file:
-                sha256, prefix = _digest(_tee(pieces, file.write), prefix_size)
-            if not self._is_here(sha256, placed.stat.size):
-                self.lake.adopt(path, object_key(sha256))
-        return sha256, prefix
+                found = _digest(wanted, _tee(pieces, file.write))
+            if not self._is_here(found.digest, wanted.placed.stat.size):
+                self.lake.adopt(path, object_key(found.digest))
+        return found
 
     def _is_here(self, sha256: str, size: int) -> bool:
         """Whether the lake holds these bytes; they come in whole or not at all, so the size is proof."""
+        if algorithm_of(sha256) != SHA256:
+            return False
         found = self.lake.stat(object_key(sha256))
         return found is not None and found.size == size
 
@@ -111,17 +268,37 @@ def identity_of(placed: Placed, prefix_size: int = 0) -> str:
     return digest_of([*named, prefix_size] if prefix_size else named)
 
 
+@contextmanager
+def _own_faults() -> Iterator[None]:
+    try:
+        yield
+    except tuple(REASONS) as error:
+        raise SourceFault(REASONS[type(error)], str(error)) from error
+
+
+def _kept_checksum(placed: Placed, origin: ObjectStore) -> str:
+    with _own_faults():
+        return origin.checksum(placed.path, version=placed.stat.version)
+
+
 def _pieces(origin: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
     """The object's bytes; at the end it has proved to be the one that was listed."""
     count = 0
-    try:
+    with _own_faults():
         for piece in origin.chunks(stat.key, version=stat.version):
             count += len(piece)
             yield piece
-    except tuple(REASONS) as error:
-        raise SourceFault(REASONS[type(error)], str(error)) from error
     if count != stat.size:
         raise SourceFault(SetAside.CHANGED, f"listed with {stat.size} bytes, but {count} could be read")
+
+
+def _first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """`pieces` up to the one that has the last of the first `size` bytes."""
+    for piece in pieces:
+        yield piece
+        size -= len(piece)
+        if size <= 0:
+            return
 
 
 def _tee(pieces: Iterator[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
@@ -130,14 +307,22 @@ def _tee(pieces: Iterator[bytes], write: Callable[[bytes], object]) -> Iterator[
         yield piece
 
 
-def _digest(pieces: Iterator[bytes], prefix_size: int) -> tuple[str, str]:
-    """SHA-256 of all bytes and of the first `prefix_size`; empty for a prefix of none."""
-    total, count, prefix = hashlib.sha256(), 0, ""
+def _digest(wanted: Wanted, pieces: Iterator[bytes]) -> Found:
+    """SHA-256 of all bytes, a second digest if earlier runs know the object by another, and the prefix's."""
+    other = "" if SHA256 in wanted.algorithms else min(wanted.algorithms, default="")
+    named = {SHA256, wanted.prefix_algorithm if wanted.prefix_size else SHA256, other or SHA256}
+    hashers = {algorithm: new_hasher(algorithm) for algorithm in named}
+    left, prefix = wanted.prefix_size, ""
     for piece in pieces:
-        if count < prefix_size <= count + len(piece):
-            head = total.copy()
-            head.update(piece[: prefix_size - count])
-            prefix = head.hexdigest()
-        total.update(piece)
-        count += len(piece)
-    return total.hexdigest(), prefix
+        if 0 < left <= len(piece):
+            head = hashers[wanted.prefix_algorithm].copy()
+            head.update(piece[:left])
+            prefix = labelled(wanted.prefix_algorithm, head.hexdigest())
+        left -= len(piece)
+        for hasher in hashers.values():
+            hasher.update(piece)
+    return Found(
+        digest=hashers[SHA256].hexdigest(),
+        other=labelled(other, hashers[other].hexdigest()) if other else "",
+        prefix=prefix,
+    )

@@ -5,8 +5,7 @@ What arrives later belongs to the next run. A backfill fixes a final run's input
 they are if nothing has changed; `restage` lists the sources again while the run is not final.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -18,10 +17,8 @@ from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.settings import OnRecreate, Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.progress import byte_progress
 from spark_jobs.sources.inheritance import SegmentHistory
 from spark_jobs.sources.listing import Drift, drift_of, list_sources
-from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import (
     Fetched,
@@ -33,10 +30,12 @@ from spark_jobs.sources.taken import (
     taken_by,
 )
 from spark_jobs.sources.topic_ids import with_logs, with_topic_ids
-from spark_jobs.steps.stage.fetch import Fetcher, identity_of
+from spark_jobs.spark_session import Spark
+from spark_jobs.steps.stage.fetch import Wanted, fetch_all, identity_of
 from spark_jobs.steps.stage.notes import Notes
 from spark_jobs.steps.stage.truncations import truncations
 from spark_jobs.storage.chain import Chain
+from spark_jobs.storage.checksums import algorithm_of
 from spark_jobs.storage.errors import OutOfTurn, StorageError
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.ledger import runs_of
@@ -55,10 +54,14 @@ def stage(
     *,
     lake: ObjectStore,
     chain: Chain,
+    spark: Spark | None = None,
     backfill: BackfillRequest | None = None,
     restage: bool = False,
 ) -> Manifest:
-    """The manifest of `day`, with all its objects in place; what had to be set aside is listed in it, too."""
+    """The manifest of `day`, with all its objects in place; what had to be set aside is listed in it, too.
+
+    Without `spark` the driver brings all objects in, however large they are.
+    """
     standing = chain.run_of(day)
     if standing is not None and backfill is None:
         _check_restage(day, standing.run_id, restage=restage)
@@ -70,9 +73,9 @@ def stage(
         lake.delete(key)
     if lake.stat(key) is None:
         manifest = (
-            _stage_night(settings, day, lake, chain)
+            _stage_run(settings, day, lake, chain, spark)
             if backfill is None
-            else _stage_backfill(settings, day, lake, chain, backfill)
+            else _stage_backfill(settings, day, lake, chain, backfill, spark=spark)
         )
         lake.put_if_absent(key, manifest.to_bytes())
     Notes(lake, day).clear()  # also those that an attempt left which ended right here
@@ -133,18 +136,26 @@ def fixed_inputs(settings: Settings, day: date, *, lake: ObjectStore, chain: Cha
     return FixedInputs(day=day, objects=len(manifest.entries), fixed_at=started, drift=drift, problem=problem)
 
 
-def _stage_night(settings: Settings, day: date, lake: ObjectStore, chain: Chain) -> Manifest:
-    """Everything that no earlier night has taken, and what was decided to be taken up again."""
+def _stage_run(
+    settings: Settings, day: date, lake: ObjectStore, chain: Chain, spark: Spark | None
+) -> Manifest:
+    """Everything that no earlier run has taken, and what is replayed from quarantine."""
     taken = read_taken(lake, chain.before(day))
     replays = due_replays(lake, chain, taken.decisions, day)
-    manifest = with_replays(_stage_anew(settings, day, lake, taken), replays)
+    manifest = with_replays(_stage_anew(settings, day, lake, taken, spark), replays)
     return replace(manifest, truncations=truncations(lake, chain, day))
 
 
 def _stage_backfill(
-    settings: Settings, day: date, lake: ObjectStore, chain: Chain, request: BackfillRequest
+    settings: Settings,
+    day: date,
+    lake: ObjectStore,
+    chain: Chain,
+    request: BackfillRequest,
+    *,
+    spark: Spark | None,
 ) -> Manifest:
-    """The night as the backfill wants it; as it stands, truncations and all, if that is what it is."""
+    """The inputs that the backfill asks for; those of the final run, truncations and all, if they are."""
     entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
     standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
     night = list_sources(settings, day) if request.covers(day) else None
@@ -158,7 +169,15 @@ def _stage_backfill(
 
     known = _known_versions(inputs.listed, taken_by([standing]))
     found = _bring(
-        settings, day, lake, taken, candidates=inputs.listed, known=known, build=build, kept=inputs.kept
+        settings,
+        day,
+        lake,
+        taken,
+        spark=spark,
+        candidates=inputs.listed,
+        known=known,
+        build=build,
+        kept=inputs.kept,
     )
     bare = tuple(each.bare(taken) for each in night.unrecognised) if night else standing.bare_sources
     manifest = with_replays(
@@ -177,7 +196,14 @@ def _stage_backfill(
 
 
 def fetch(
-    settings: Settings, day: date, *, source: str, lake: ObjectStore, chain: Chain, restage: bool = False
+    settings: Settings,
+    day: date,
+    *,
+    source: str,
+    lake: ObjectStore,
+    chain: Chain,
+    spark: Spark | None = None,
+    restage: bool = False,
 ) -> Mapping[str, int]:
     """Brings one source's objects of `day` into the lake and notes them down; what was counted.
 
@@ -193,7 +219,7 @@ def fetch(
     chain.check_turn(day)
     alone = settings.model_copy(update={"sources": (settings.source(source),)})
     taken = read_taken(lake, chain.before(day))
-    return staged_counts(_stage_anew(alone, day, lake, taken, is_whole=False))
+    return staged_counts(_stage_anew(alone, day, lake, taken, spark, is_whole=False))
 
 
 def open_run(
@@ -262,7 +288,13 @@ Build = Callable[[Iterable[Fetched], Iterable[StageProblem]], Manifest]
 
 
 def _stage_anew(
-    settings: Settings, day: date, lake: ObjectStore, taken: Taken, *, is_whole: bool = True
+    settings: Settings,
+    day: date,
+    lake: ObjectStore,
+    taken: Taken,
+    spark: Spark | None,
+    *,
+    is_whole: bool = True,
 ) -> Manifest:
     """Everything that the run may take, listed now; what it has to read is in its place.
 
@@ -279,7 +311,9 @@ def _stage_anew(
 
     candidates = not_taken(night.placed, taken)
     known = _known_versions(candidates, taken)
-    manifest = _bring(settings, day, lake, taken, candidates=candidates, known=known, build=build)
+    manifest = _bring(
+        settings, day, lake, taken, spark=spark, candidates=candidates, known=known, build=build
+    )
     return replace(manifest, bare_sources=tuple(each.bare(taken) for each in night.unrecognised))
 
 
@@ -289,6 +323,7 @@ def _bring(
     lake: ObjectStore,
     taken: Taken,
     *,
+    spark: Spark | None,
     candidates: tuple[Placed, ...],
     known: dict[str, str],
     build: Build,
@@ -300,62 +335,49 @@ def _bring(
     be the same as an earlier run's is read for its digest alone, and copied only if it is another one.
     `kept` entries of a backfill are in their places already.
     """
-    notes, history = Notes(lake, day), SegmentHistory(settings, lake, taken.runs)
-    fetcher = Fetcher(lake=lake, notes=notes, known={**known, **notes.read()})
-    results = _fetch_all(settings, candidates, fetcher, history)
+    history = SegmentHistory(settings, lake, taken.runs)
+    known |= Notes(lake, day).read()
+    results = fetch_all(
+        [_wanted(each, known, taken, history) for each in candidates], settings, day, lake=lake, spark=spark
+    )
     of_kept = history.prefixes(kept, StagedObjects(settings))
     while True:
         fetched = [each for each in results if isinstance(each, Fetched)]
         problems = [each for each in results if isinstance(each, StageProblem)]
-        prefixes = of_kept | {each.where: each.prefix_sha256 for each in fetched}
+        prefixes = of_kept | {each.where: each.prefix for each in fetched}
         manifest = history.inherit(build(fetched, problems), prefixes)
         read = {(entry.source, entry.path) for entry in manifest.entries if not entry.inherited}
-        away = {each.where: each.placed for each in fetched if not each.is_here and each.where in read}
+        away = {each.where: each for each in fetched if not each.is_here and each.where in read}
         if not away:
             return manifest
         others = [each for each in results if isinstance(each, StageProblem) or each.where not in away]
-        results = [*others, *_fetch_all(settings, tuple(away.values()), fetcher)]
+        missing = [Wanted(placed=each.placed, digest=each.digest) for each in away.values()]
+        results = [*others, *fetch_all(missing, settings, day, lake=lake, spark=spark)]
 
 
 def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str]:
-    """Digests that need no reading, because an earlier night has read this very version."""
-    found = (
-        (each, taken.same_version(each.source.name, each.path, each.stat.version)) for each in candidates
+    """Digests that need no reading, because an earlier run has read this very version."""
+    found = ((each, taken.same_version(*each.where, each.stat.version)) for each in candidates)
+    return {identity_of(each): entry.content for each, entry in found if entry is not None}
+
+
+def _wanted(placed: Placed, known: Mapping[str, str], taken: Taken, history: SegmentHistory) -> Wanted:
+    """What has to be learned of an object, so that it can be compared with what earlier runs had."""
+    alike, prefix = history.alike(placed), None
+    if not alike:
+        prefix = history.newest_prefix(placed)
+    earlier = {each.content for each in alike} | taken.contents.get(placed.where, set())
+    wanted = Wanted(
+        placed=placed,
+        digest=known.get(identity_of(placed), ""),
+        algorithms=frozenset(map(algorithm_of, earlier)),
+        is_read_only=bool(alike),
     )
-    return {identity_of(each): entry.sha256 for each, entry in found if entry is not None}
-
-
-def _fetch_all(
-    settings: Settings,
-    candidates: Sequence[Placed],
-    fetcher: Fetcher,
-    history: SegmentHistory | None = None,
-) -> list[Fetched | StageProblem]:
-    """Fetches in parallel; the first error of a store stops the rest, an object's own fault does not.
-
-    With a `history`, what an earlier run may have had is only identified.
-    """
-
-    def fetch_one(placed: Placed) -> Fetched | StageProblem:
-        origin = reader_of(placed.source).open(settings)
-        if history is None:
-            return fetcher.fetch(placed, origin)
-        if history.is_alike(placed):
-            return fetcher.identify(placed, origin)
-        return fetcher.fetch(placed, origin, history.prefix_size(placed))
-
-    results: list[Fetched | StageProblem] = []
-    total = sum(each.stat.size for each in candidates)
-    with (
-        byte_progress("stage", total) as advance,
-        ThreadPoolExecutor(settings.limits.stage_threads) as workers,
-    ):
-        sizes = {workers.submit(fetch_one, each): each.stat.size for each in candidates}
-        try:
-            for future in as_completed(sizes):
-                results.append(future.result())
-                advance(sizes[future])
-        finally:
-            workers.shutdown(cancel_futures=True)
-            fetcher.notes.write()
-    return results
+    if prefix is None:
+        return wanted
+    return replace(
+        wanted,
+        prefix=known.get(identity_of(placed, prefix.size), ""),
+        prefix_size=prefix.size,
+        prefix_algorithm=algorithm_of(prefix.content),
+    )

@@ -1,0 +1,38 @@
+"""Digests of whole objects as one text: SHA-256 in hexadecimal, others as `algorithm:hexadecimal`."""
+
+import hashlib
+from typing import Protocol
+
+SHA256, MD5, CRC64NVME = "sha256", "md5", "crc64nvme"
+
+
+class Hasher(Protocol):
+    """A digest of bytes that come in pieces."""
+
+    def update(self, data: bytes, /) -> None:
+        """Goes on with `data`."""
+
+    def hexdigest(self) -> str:
+        """Of everything so far."""
+
+    def copy(self) -> "Hasher":
+        """One that goes on from here by itself."""
+
+
+def new_hasher(algorithm: str) -> Hasher:
+    """A digest of no bytes yet."""
+    if algorithm == CRC64NVME:
+        from spark_jobs.kernels.crc64 import Crc64Nvme  # noqa: PLC0415 - numba, and hardly ever needed
+
+        return Crc64Nvme()
+    return hashlib.new(algorithm, usedforsecurity=False)
+
+
+def labelled(algorithm: str, hexdigest: str) -> str:
+    """The digest as one text."""
+    return hexdigest if algorithm == SHA256 else f"{algorithm}:{hexdigest}"
+
+
+def algorithm_of(digest: str) -> str:
+    """Of a digest as one text."""
+    return digest.partition(":")[0] if ":" in digest else SHA256
