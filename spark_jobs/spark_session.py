@@ -7,6 +7,7 @@ writes are files. The JVM's own output goes to an unnamed file and is quoted onl
 import gc
 import logging
 import os
+import pickle
 import re
 import signal
 import sys
@@ -17,20 +18,33 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import count
+from operator import itemgetter
 from threading import Thread, current_thread, main_thread
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar, cast
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import _load_from_socket
 
 from spark_jobs.config.settings import SparkSettings
 from spark_jobs.config.yaml_file import looks_secret
 from spark_jobs.java_home import java_home
 from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.shuffle import (
+    GroupRows,
+    Rows,
+    Shuffled,
+    TaskRows,
+    ddl,
+    shuffle_in_driver,
+    split_notes,
+    travel_schema,
+)
+from spark_jobs.worker import SUMMARIES, group_of, rows_of, summary_row, task_table
 
 Task = TypeVar("Task")
 Summary = TypeVar("Summary")
@@ -49,6 +63,8 @@ QUIET: dict[str, str] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     **{f"spark.executorEnv.{name}": value for name, value in KEEP_MEMORY.items()},
+    # One partition per row of a local table: a task is a row.
+    "spark.sql.leafNodeDefaultParallelism": str(2**31 - 1),
     # Over TCP each task waits 40 ms for an acknowledgement that the other side puts off.
     "spark.python.unix.domain.socket.enabled": "true",
 }
@@ -117,12 +133,8 @@ class Spark:
         if not tasks or here:
             return [function(task) for task in tasks]
         job = self.session.sparkContext.parallelize(tasks, len(tasks)).map(_Attempt(function))
-        try:
+        with _reported():
             return [_value(outcome) for outcome in _watched(job, watch, self._callers)]
-        except (PySparkException, Py4JError) as error:
-            failure = SparkFailed(first_cause(str(error)))
-            failure.add_note(str(error))
-            raise failure from None
 
     @cached_property
     def _callers(self) -> ThreadPoolExecutor:
@@ -134,6 +146,40 @@ class Spark:
         if "session" in self.__dict__:
             self._callers.shutdown()
             self.session.stop()
+
+    def shuffle(
+        self,
+        sides: Sequence[Rows],
+        *,
+        key: str,
+        function: Callable[..., Summary],
+        watch: Watch = _look_away,
+        in_driver: bool = False,
+    ) -> Shuffled[Summary]:
+        """`function(key, table, ...)` of every group of rows with the same `key`, a table per side.
+
+        See `shuffle` for what functions may be. Errors are those of `run_tasks`; `watch` counts tasks of all
+        stages. With `in_driver` this process does it all.
+        """
+        if in_driver:
+            return shuffle_in_driver(sides, key=key, function=function)
+        summaries = partial(summary_row, function)
+        rows = GroupRows(sides=tuple(sides), key=key, function=summaries, schema=SUMMARIES)
+        with _reported():
+            found = _watched_frame(self._frame(rows), watch, self._callers)
+        return _shuffled(*split_notes(found, SUMMARIES))
+
+    def _frame(self, rows: Rows) -> DataFrame:
+        schema = ddl(travel_schema(rows.schema))
+        if isinstance(rows, TaskRows):
+            return self._task_frame(rows.tasks).mapInArrow(rows_of(rows), schema)
+        first, *other = (self._frame(side).groupBy(rows.key) for side in rows.sides)
+        grouped: Any = first.cogroup(other[0]) if other else first
+        return cast(DataFrame, grouped.applyInArrow(group_of(rows), schema))
+
+    def _task_frame(self, tasks: Sequence[Any]) -> DataFrame:
+        """One row and, one partition per task."""
+        return self.session.createDataFrame(task_table(tasks))
 
     def _start(self) -> SparkContext:
         settings = {**QUIET, "spark.app.name": "onceover", **self.options, "spark.master": self.master}
@@ -207,6 +253,46 @@ def spark_for(settings: SparkSettings) -> Spark:
         **settings.conf,
     }
     return Spark(settings.master, options)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """What Spark raises as `SparkFailed`."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        failure = SparkFailed(first_cause(str(error)))
+        failure.add_note(str(error))
+        raise failure from None
+
+
+def _shuffled(summaries: pa.Table, notes: Sequence[bytes]) -> Shuffled[Any]:
+    """Summaries in order of their keys; of several errors the one whose text is the first."""
+    found = [pickle.loads(note) for note in notes]  # noqa: S301 — our workers'
+    for error in sorted((each for each in found if isinstance(each, OnceoverError)), key=str):
+        raise error
+    pickled: list[Any] = summaries["summary"].to_pylist()
+    by_key = sorted(map(pickle.loads, pickled), key=itemgetter(0))
+    return Shuffled([summary for _, summary in by_key], [note.value for note in found])
+
+
+def _watched_frame(frame: DataFrame, watch: Watch, callers: ThreadPoolExecutor) -> pa.Table:
+    """The frame's rows; its job is cancelled if the caller is interrupted."""
+    context, group = frame.sparkSession.sparkContext, f"onceover-{next(_JOBS)}"
+
+    def collect() -> pa.Table:
+        context.setJobGroup(group, "onceover")
+        return frame.toArrow()
+
+    result = callers.submit(collect)
+    try:
+        while not wait([result], timeout=SECONDS_BETWEEN_LOOKS).done:
+            watch(_tasks_done(context, group))
+    except BaseException:
+        callers.submit(context.cancelJobGroup, group)
+        wait([result])
+        raise
+    return result.result()
 
 
 def _watched(rdd: "RDD[Summary]", watch: Watch, callers: ThreadPoolExecutor) -> list[Summary]:

@@ -2,7 +2,14 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.shuffle import Rows, Shuffled, TaskRows, shuffle_in_driver
 from spark_jobs.spark_session import Spark, Summary, Task, Watch
 
 
@@ -22,3 +29,29 @@ class InProcess(Spark):
         here: bool = False,
     ) -> list[Summary]:
         return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
+
+    def shuffle(
+        self,
+        sides: Sequence[Rows],
+        *,
+        key: str,
+        function: Callable[..., Summary],
+        watch: Watch = lambda _: None,
+        in_driver: bool = False,
+    ) -> Shuffled[Summary]:
+        """Everything pickled as for workers, and rows of a group in another order than they were yielded."""
+        plan = pickle.loads(pickle.dumps(tuple(map(_reversed, sides))))
+        last = partial(_with_rows_reversed, pickle.loads(pickle.dumps(function)))
+        found: Shuffled[Summary] = pickle.loads(pickle.dumps(shuffle_in_driver(plan, key=key, function=last)))
+        return found
+
+
+def _reversed(rows: Rows) -> Rows:
+    if isinstance(rows, TaskRows):
+        return rows
+    function = partial(_with_rows_reversed, rows.function)
+    return replace(rows, sides=tuple(map(_reversed, rows.sides)), function=function)
+
+
+def _with_rows_reversed(function: Callable[..., Summary], key: Any, *groups: pa.Table) -> Summary:
+    return function(key, *(group.take(np.arange(group.num_rows)[::-1].copy()) for group in groups))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.shuffle import Rows, Shuffled
 from spark_jobs.spark_session import Spark, Summary, Task
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest
@@ -54,6 +55,22 @@ class RunContext:
         return self.spark.run_tasks(
             function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"), here=here
         )
+
+    def shuffle(
+        self,
+        sides: Sequence[Rows],
+        *,
+        key: str,
+        function: Callable[..., Summary],
+        name: str,
+        in_driver: bool = False,
+    ) -> Shuffled[Summary]:
+        """`Spark.shuffle`, with progress under `name`."""
+
+        def watch(done: int) -> None:
+            self.tell(f"{name}: {done} tasks done")
+
+        return self.spark.shuffle(sides, key=key, function=function, watch=watch, in_driver=in_driver)
 
     @property
     def now_ms(self) -> int:
