@@ -63,11 +63,22 @@ class Bin:
         return not self.pieces[0].is_whole
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Which part of which object it begins with, whatever its boundary."""
+        return self.pieces[0].object_order, self.pieces[0].start
+
+    @property
     def file(self) -> str:
-        """The file's path below the step's folder; files of one copy sort in arrival order."""
+        """The file's path below the step's folder; files of one copy sort in arrival order.
+
+        A part that is read again from a known boundary has a name of its own, so that a late attempt of the
+        first round cannot replace the file of the second.
+        """
         first = self.pieces[0]
-        name = f"{first.object_order:09d}-{first.start:019d}.parquet"
-        return f"{self.copy.partition}/{self.copy.number}/{name}"
+        name = f"{first.object_order:09d}-{first.start:019d}"
+        if first.start != first.first and first.boundary is not None:
+            name += f"-{first.boundary:019d}"
+        return f"{self.copy.partition}/{self.copy.number}/{name}.parquet"
 
     def begin_at(self, boundary: int) -> "Bin":
         """The same part, its first boundary known."""
