@@ -85,8 +85,8 @@ class Phases:
     def _run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, worth: int = 2
     ) -> list[Summary]:
-        """By workers, but here where it would take as long to hand out: a night of less than `worth` bins."""
-        return self.run.run_tasks(function, tasks, here=not self._is_worth(worth))
+        """By workers, but in the driver what is too small to schedule: a night of less than `worth` bins."""
+        return self.run.run_tasks(function, tasks, in_driver=not self._is_worth(worth))
 
     def gather(self) -> Parts:
         """All transactions as partitions saw them, divided by producer."""

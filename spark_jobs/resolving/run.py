@@ -41,6 +41,6 @@ class Run(Protocol):
         """The run's logical time."""
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, in_driver: bool = False
     ) -> list[Summary]:
-        """`function` of every task, in order, by Spark's workers or `here`."""
+        """`function` of every task, in order, by Spark's workers or `in_driver`."""

@@ -28,7 +28,7 @@ from spark_jobs.materialising.record_table import RecordTable, as_written
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.parquet.writer import ParquetWriter
 from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_session import KEEP_MEMORY
+from spark_jobs.spark_jvm import KEEP_MEMORY
 from spark_jobs.storage.direct_file import DirectFile
 from spark_jobs.tables.records import RECORDS
 from tests.bench.measure import children_cpu_seconds

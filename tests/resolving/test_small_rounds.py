@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.protocol.coordinator import TransactionCoordinator
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.resolving import phases
-from spark_jobs.spark_session import Summary, Task
+from spark_jobs.worker import Summary, Task
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV2, Cluster, Producer
 from tests.resolving.night_lake import NightLake, Resolved, end_of_day
@@ -24,14 +24,19 @@ class Noting(InProcess):
 
     def __init__(self) -> None:
         super().__init__("local")
-        self.here: dict[str, bool] = {}
+        self.in_driver: dict[str, bool] = {}
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False, **more: Any
+        self,
+        function: Callable[[Task], Summary],
+        tasks: Sequence[Task],
+        *,
+        in_driver: bool = False,
+        **more: Any,
     ) -> list[Summary]:
         if function.__name__ in ROUNDS and tasks:
-            self.here[function.__name__] = here
-        return super().run_tasks(function, tasks, here=here, **more)
+            self.in_driver[function.__name__] = in_driver
+        return super().run_tasks(function, tasks, in_driver=in_driver, **more)
 
 
 def resolved(directory: Path) -> tuple[Resolved, set[str]]:
@@ -48,12 +53,12 @@ def resolved(directory: Path) -> tuple[Resolved, set[str]]:
     lake = NightLake(directory, spark=spark)
     lake.copy_logs(cluster.logs, cluster.entries)
     night = lake.night(0)
-    assert spark.here.keys() == ROUNDS
-    return night, {name for name, here in spark.here.items() if here}
+    assert spark.in_driver.keys() == ROUNDS
+    return night, {name for name, is_so in spark.in_driver.items() if is_so}
 
 
 @pytest.mark.parametrize(
-    ("bin_cost", "here"),
+    ("bin_cost", "in_driver"),
     [
         pytest.param(2 * COST, ROUNDS, id="a night of less than a task"),
         pytest.param(COST * 3 // 4, ROUNDS - {"resolve_buckets"}, id="one of less than two"),
@@ -61,11 +66,11 @@ def resolved(directory: Path) -> tuple[Resolved, set[str]]:
     ],
 )
 def test_a_round_is_handed_out_where_that_is_worth_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bin_cost: int, here: set[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bin_cost: int, in_driver: set[str]
 ) -> None:
     plain, _ = resolved(tmp_path / "plain")
     monkeypatch.setattr(phases, "SMALLEST_BIN", bin_cost)
-    found, done_here = resolved(tmp_path / "found")
-    assert done_here == here
+    found, done = resolved(tmp_path / "found")
+    assert done == in_driver
     assert found.published == plain.published
     assert found.outcomes == plain.outcomes
