@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSparkSession
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from spark_jobs.spark_master import connect_address
@@ -83,7 +85,8 @@ def connect(master: str, options: Mapping[str, str]) -> ConnectSession:
     _check_server(master)
     sql = {name: value for name, value in options.items() if name.startswith(SQL)}
     try:
-        session = SparkSession.builder.remote(master).create()
+        # pyspark's general builder would turn the whole process to Connect.
+        session: Any = ConnectSparkSession.builder.remote(master).create()
         for name, value in {**SESSION_OPTIONS, **sql}.items():
             session.conf.set(name, value)
         session.addArtifacts(*_paths(options, PY_FILES), pyfile=True)

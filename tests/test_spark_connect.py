@@ -1,15 +1,26 @@
 """Spark Connect runs tasks and shuffles as classic Spark does; there is no JVM in this process for it."""
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from spark_jobs.config.load import load_settings
+from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import BadCrc
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
 from spark_jobs.spark_options import SparkFailed
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.errors import StoreUnavailable
 from tests.connect_server import running_connect_server
+from tests.golden.digests import lake_digests
+from tests.golden.scenarios import COPIED_AT
 from tests.in_process import InProcess
 from tests.test_shuffle import plain, shuffle_words
 
@@ -76,6 +87,21 @@ def test_a_shuffle_gives_the_same(remote: Spark) -> None:
     words, numbers = [["", "ab", "aab"], ["b"]], [[], [3, 50, 55]]
 
     assert plain(shuffle_words(remote, words, numbers)) == plain(shuffle_words(InProcess(), words, numbers))
+
+
+def test_both_runs_of_the_sample_yield_the_same_lake(remote: Spark, spark: Spark, tmp_path: Path) -> None:
+    assert _sample_lake(tmp_path / "connect", remote) == _sample_lake(tmp_path / "classic", spark)
+
+
+def _sample_lake(place: Path, engine: Spark) -> dict[str, str]:
+    """Digests of every step and table after both runs by `engine`."""
+    write_sample(place)
+    for file in place.rglob("*"):
+        os.utime(file, (COPIED_AT, COPIED_AT))
+    settings = load_settings(place / CONFIG)
+    for day in NIGHTS:
+        run_night(settings, day, until=Step.PUBLISH, spark=engine, narrator=Narrator(Console(quiet=True)))
+    return lake_digests(settings)
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
