@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.backfill import backfill
+from spark_jobs.commands.bundle import bundle
 from spark_jobs.commands.check import check
 from spark_jobs.commands.dashboard import dashboard
 from spark_jobs.commands.expire import expire
@@ -40,6 +41,7 @@ def onceover(
 
 
 app.command()(backfill)
+app.command()(bundle)
 app.command()(check)
 app.command()(dashboard)
 app.command()(expire)
