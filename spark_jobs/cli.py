@@ -15,6 +15,7 @@ from typer.main import get_command
 
 COMMANDS = (
     "backfill",
+    "bundle",
     "check",
     "dashboard",
     "expire",

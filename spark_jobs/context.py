@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.flow import Step
 from spark_jobs.shuffle import Rows, Shuffled
-from spark_jobs.spark_session import Spark, Summary, Task
+from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.storage.staged import read_run_manifest
+from spark_jobs.worker import Summary, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,13 @@ class StepResult:
     messages: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class CurrentStep:
+    """The step at work, for descriptions of its Spark jobs."""
+
+    step: Step | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
     """One run as its steps see it: inputs are fixed, `folder` takes outputs, `chain` knows earlier nights.
@@ -39,21 +48,26 @@ class RunContext:
     chain: Chain
     spark: Spark
     tell: Callable[[str], None] = lambda _: None
+    current: CurrentStep = field(default_factory=CurrentStep)
 
     @property
     def lake(self) -> ObjectStore:
         return self.folder.lake
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, in_driver: bool = False
     ) -> list[Summary]:
-        """`function` of every task by Spark's workers, in order, while a person sees how far it is.
+        """`function` of every task by Spark's workers, in order, with progress.
 
-        What is too little to hand out is done `here`.
+        Work too small to schedule runs `in_driver`.
         """
         name = function.__name__.replace("_", " ")
         return self.spark.run_tasks(
-            function, tasks, watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"), here=here
+            function,
+            tasks,
+            watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"),
+            in_driver=in_driver,
+            description=self._describe(name),
         )
 
     def shuffle(
@@ -66,11 +80,18 @@ class RunContext:
         in_driver: bool = False,
     ) -> Shuffled[Summary]:
         """`Spark.shuffle`, with progress under `name`."""
+        return self.spark.shuffle(
+            sides,
+            key=key,
+            function=function,
+            watch=lambda done: self.tell(f"{name}: {done} tasks done"),
+            in_driver=in_driver,
+            description=self._describe(name),
+        )
 
-        def watch(done: int) -> None:
-            self.tell(f"{name}: {done} tasks done")
-
-        return self.spark.shuffle(sides, key=key, function=function, watch=watch, in_driver=in_driver)
+    def _describe(self, name: str) -> str:
+        """A job as Spark's UI shows it: run, step, what is done."""
+        return " ".join(filter(None, ["onceover", self.folder.run_id, self.current.step, name]))
 
     @property
     def now_ms(self) -> int:

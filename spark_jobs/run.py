@@ -17,6 +17,7 @@ from threading import Thread
 
 from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.config.executors import check_executors_reach
 from spark_jobs.config.settings import Settings
 from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
@@ -151,6 +152,7 @@ def _run(
     restage: bool,
     is_first_call: bool,
 ) -> RunOutcome:
+    check_executors_reach(settings, spark.master)
     with locked_lake(settings, purpose=f"{'backfill' if backfill else 'run'} of {day}") as (lake, lock):
         chain, began = read_chain(lake), utc_now()
         if backfill is None:
@@ -289,6 +291,7 @@ def _work(
 
 def _do(step: Step, context: RunContext, narrator: Narrator) -> StepDone:
     run = _load(step)
+    context.current.step = step
     context.folder.begin(step)
     with narrator.step(step) as finished:
         result = run(context)

@@ -1,38 +1,29 @@
 """One Spark session per process, started when the first step needs it; Spark moves tasks, never records.
 
 A task is a small frozen value that a Python worker turns into a small summary; what the worker reads and
-writes are files. The JVM's own output goes to an unnamed file and is quoted only when Spark does not start.
+writes are files. Everything goes through the DataFrame API, so classic Spark and Spark Connect run the same.
 """
 
-import gc
 import logging
-import os
 import pickle
 import re
 import signal
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import count
 from operator import itemgetter
-from threading import Thread, current_thread, main_thread
-from typing import IO, Any, Generic, NoReturn, TypeVar, cast
+from threading import Thread
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.util import _load_from_socket
 
 from spark_jobs.config.settings import SparkSettings
-from spark_jobs.config.yaml_file import looks_secret
-from spark_jobs.java_home import java_home
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.shuffle import (
     GroupRows,
@@ -44,31 +35,22 @@ from spark_jobs.shuffle import (
     split_notes,
     travel_schema,
 )
-from spark_jobs.worker import SUMMARIES, group_of, rows_of, summary_row, task_table
+from spark_jobs.spark_connect import ConnectSession, connect
+from spark_jobs.spark_jvm import JvmSession, start_jvm
+from spark_jobs.spark_master import is_connect
+from spark_jobs.spark_options import SparkFailed, interrupt_as, is_main_thread
+from spark_jobs.worker import (
+    OUTCOMES,
+    SUMMARIES,
+    Summary,
+    Task,
+    group_of,
+    outcomes_of,
+    rows_of,
+    summary_row,
+    task_table,
+)
 
-Task = TypeVar("Task")
-Summary = TypeVar("Summary")
-
-KEEP_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20),
-}
-"""Workers keep what they free: pieces of a few megabytes come and go, and new pages have to be cleared."""
-QUIET: dict[str, str] = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The JVM only hands tasks out: code that is compiled quickly serves it better than code that runs fast.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    **{f"spark.executorEnv.{name}": value for name, value in KEEP_MEMORY.items()},
-    # One partition per row of a local table: a task is a row.
-    "spark.sql.leafNodeDefaultParallelism": str(2**31 - 1),
-    # Over TCP each task waits 40 ms for an acknowledgement that the other side puts off.
-    "spark.python.unix.domain.socket.enabled": "true",
-}
-LOG_TAIL_BYTES = 4000
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
 WORKER_DIED = "Python worker exited unexpectedly"
 WORKER_ADVICE = (
@@ -78,24 +60,16 @@ WORKER_ADVICE = (
 )
 FAILURE = re.compile(r"most recent failure: (.*)")
 CALLING = re.compile(r"An error occurred while calling \S+\n: ")
-THROWN_BY_JOB = "ExecutionException: Exception thrown by job"
-CAUSE = "Caused by: "
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_POLLS = 0.2
 MOST_JOBS_AT_ONCE = 16
 _JOBS = count()
 
 Watch = Callable[[int], None]
-"""Is told how many tasks of a job are done."""
+"""Is called with the number of completed tasks of a job."""
 
 
-class SparkFailed(OnceoverError):
-    """Spark itself, or a worker for a reason outside the data, gave up; trying again can help."""
-
-    transient = True
-
-
-def _look_away(_: int) -> None:
-    """Nobody watches."""
+def no_progress(_: int) -> None:
+    """For callers that do not show progress."""
 
 
 @dataclass(frozen=True)
@@ -105,47 +79,36 @@ class Spark:
     master: str = "local[*]"
     options: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def session(self) -> SparkSession:
-        """The session of this process; the first one to ask decides its settings."""
-        prepare_environment(os.environ)
-        return SparkSession.getActiveSession() or SparkSession(self._start())
+        """The session of this process."""
+        return self._engine.session
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once."""
-        return self.session.sparkContext.defaultParallelism
+        """How many tasks run at once; asked anew each time, since executors come and go."""
+        return self._engine.parallelism
 
     def run_tasks(
         self,
         function: Callable[[Task], Summary],
         tasks: Sequence[Task],
         *,
-        watch: Watch = _look_away,
-        here: bool = False,
+        watch: Watch = no_progress,
+        in_driver: bool = False,
+        description: str = "",
     ) -> list[Summary]:
         """`function` of every task, in the tasks' order; no session is started for no tasks.
 
-        `watch` is told now and then how many are done. A terminal error of a worker is raised here as it was;
-        anything else becomes `SparkFailed`. With `here` this process does it: for tasks that are done sooner
-        than handed out, whoever says so knows that they are small.
+        `watch` is called now and then with the number of completed tasks. A terminal error of a worker is
+        raised as it was; anything else becomes `SparkFailed`. Work too small to schedule runs `in_driver`.
+        Spark's UI shows `description`.
         """
-        if not tasks or here:
+        if not tasks or in_driver:
             return [function(task) for task in tasks]
-        job = self.session.sparkContext.parallelize(tasks, len(tasks)).map(_Attempt(function))
-        with _reported():
-            return [_value(outcome) for outcome in _watched(job, watch, self._callers)]
-
-    @cached_property
-    def _callers(self) -> ThreadPoolExecutor:
-        """Threads that wait for jobs, kept: each has a connection to the JVM, and a thread there."""
-        return ThreadPoolExecutor(MOST_JOBS_AT_ONCE, thread_name_prefix="job")
-
-    def stop(self) -> None:
-        """End the JVM, if one was started."""
-        if "session" in self.__dict__:
-            self._callers.shutdown()
-            self.session.stop()
+        frame = self._task_frame(tasks).mapInArrow(outcomes_of(function), ddl(OUTCOMES))
+        found = self._collect(frame, watch, description or _name(function))
+        return [_value(pickle.loads(each)) for each in _in_order(found)]  # noqa: S301 — our workers'
 
     def shuffle(
         self,
@@ -153,21 +116,44 @@ class Spark:
         *,
         key: str,
         function: Callable[..., Summary],
-        watch: Watch = _look_away,
+        watch: Watch = no_progress,
         in_driver: bool = False,
+        description: str = "",
     ) -> Shuffled[Summary]:
         """`function(key, table, ...)` of every group of rows with the same `key`, a table per side.
 
         See `shuffle` for what functions may be. Errors are those of `run_tasks`; `watch` counts tasks of all
-        stages. With `in_driver` this process does it all.
+        stages.
         """
         if in_driver:
             return shuffle_in_driver(sides, key=key, function=function)
         summaries = partial(summary_row, function)
         rows = GroupRows(sides=tuple(sides), key=key, function=summaries, schema=SUMMARIES)
-        with _reported():
-            found = _watched_frame(self._frame(rows), watch, self._callers)
+        found = self._collect(self._frame(rows), watch, description or f"shuffle by {key}")
         return _shuffled(*split_notes(found, SUMMARIES))
+
+    def stop(self) -> None:
+        """End the session, if one was started, and its JVM."""
+        if "_engine" in self.__dict__:
+            self._callers.shutdown()
+            self.session.stop()
+
+    @cached_property
+    def _engine(self) -> JvmSession | ConnectSession:
+        start = connect if is_connect(self.master) else start_jvm
+        engine = start(self.master, self.options)
+        if is_main_thread():
+            signal.signal(signal.SIGINT, partial(_interrupt, engine.session, signal.getsignal(signal.SIGINT)))
+        return engine
+
+    @cached_property
+    def _callers(self) -> ThreadPoolExecutor:
+        """Threads that wait for jobs, kept: each has a connection to the JVM, and a thread there."""
+        return ThreadPoolExecutor(MOST_JOBS_AT_ONCE, thread_name_prefix="job")
+
+    def _task_frame(self, tasks: Sequence[Any]) -> DataFrame:
+        """One row and, by the session's options, one partition per task."""
+        return self.session.createDataFrame(task_table(tasks))
 
     def _frame(self, rows: Rows) -> DataFrame:
         schema = ddl(travel_schema(rows.schema))
@@ -177,79 +163,26 @@ class Spark:
         grouped: Any = first.cogroup(other[0]) if other else first
         return cast(DataFrame, grouped.applyInArrow(group_of(rows), schema))
 
-    def _task_frame(self, tasks: Sequence[Any]) -> DataFrame:
-        """One row and, one partition per task."""
-        return self.session.createDataFrame(task_table(tasks))
+    def _collect(self, frame: DataFrame, watch: Watch, description: str) -> pa.Table:
+        """The frame's rows; its jobs are cancelled if the caller is interrupted."""
+        engine, tag = self._engine, f"onceover-{next(_JOBS)}"
 
-    def _start(self) -> SparkContext:
-        settings = {**QUIET, "spark.app.name": "onceover", **self.options, "spark.master": self.master}
-        launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
-        with tempfile.TemporaryFile() as log:
-            try:
-                with _interrupted_later():
-                    gateway = launch(_conf(shown(settings)), {"stderr": log})
-                    context = SparkContext(conf=_conf(settings), gateway=gateway)
-            except (PySparkException, Py4JError) as error:
-                raise SparkFailed(f"Spark did not start: {error}\n{_tail(log)}") from None
-        if _is_main_thread():
-            signal.signal(signal.SIGINT, partial(_interrupt, context, signal.getsignal(signal.SIGINT)))
-        return context
+        def collect() -> pa.Table:
+            with engine.labelled(tag, description):
+                return frame.toArrow()
 
-
-@contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Puts an interrupt off to the end: a JVM that nobody connects to while it starts would stay for ever."""
-    if not _is_main_thread():
-        yield
-        return
-    signals: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if signals:
-        _interrupt_as(before, signals[0])
-
-
-def _interrupt(context: SparkContext, before: object, number: int, _: object) -> NoReturn:
-    """Ends all jobs, those of other threads too, and then what this thread does, without a word in logs.
-
-    pyspark's own handler asks the JVM in this thread, which may be in the middle of another question: the
-    answers are mixed up then. Another thread has a connection of its own.
-    """
-    logging.disable()  # py4j logs with a traceback that it was interrupted
-    Thread(target=_cancel_all_jobs, args=[context], daemon=True).start()
-    _interrupt_as(before, number)
-
-
-def _interrupt_as(before: object, number: int) -> NoReturn:
-    """Leaves it to the handler that was there before; this thread is interrupted in any case."""
-    if callable(before):
-        before(number, None)
-    raise KeyboardInterrupt
-
-
-def _cancel_all_jobs(context: SparkContext) -> None:
-    """Best effort: the same interrupt may end the JVM first, and then there are no jobs left."""
-    with suppress(Exception):
-        context.cancelAllJobs()
-
-
-def _is_main_thread() -> bool:
-    return current_thread() is main_thread()
-
-
-def shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """What may stand on the JVM's command line, which everybody on the machine can read.
-
-    The rest reaches it through the connection that it opens to this process.
-    """
-    return {name: value for name, value in settings.items() if not looks_secret(name, value)}
-
-
-def _conf(settings: Mapping[str, str]) -> SparkConf:
-    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        result = self._callers.submit(collect)
+        try:
+            with _reported():
+                while not wait([result], timeout=SECONDS_BETWEEN_POLLS).done:
+                    watch(engine.tasks_done(tag))
+                return result.result()
+        except BaseException:
+            # It may be an interrupt in the middle of a call to the JVM: cancel from another thread.
+            cancel = partial(engine.session.interruptTag, tag)
+            while not wait([result], timeout=SECONDS_BETWEEN_POLLS).done:
+                Thread(target=_attempt, args=[cancel], daemon=True).start()
+            raise
 
 
 def spark_for(settings: SparkSettings) -> Spark:
@@ -260,6 +193,23 @@ def spark_for(settings: SparkSettings) -> Spark:
         **settings.conf,
     }
     return Spark(settings.master, options)
+
+
+def _interrupt(session: SparkSession, before: object, number: int, _: object) -> NoReturn:
+    """Ends all jobs, those of other threads too, and then what this thread does, without a word in logs.
+
+    pyspark's own handler asks the JVM in this thread, which may be in the middle of another question: the
+    answers are mixed up then. Another thread has a connection of its own.
+    """
+    logging.disable()  # py4j logs with a traceback that it was interrupted
+    Thread(target=_attempt, args=[session.interruptAll], daemon=True).start()
+    interrupt_as(before, number)
+
+
+def _attempt(interrupt: Callable[[], object]) -> None:
+    """Best effort: the same interrupt may end the JVM first, and then there are no jobs left."""
+    with suppress(Exception):
+        interrupt()
 
 
 @contextmanager
@@ -273,6 +223,16 @@ def _reported() -> Iterator[None]:
         raise failure from None
 
 
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _in_order(outcomes: pa.Table) -> list[bytes]:
+    """Pickled outcomes in order of their tasks."""
+    found: list[Any] = outcomes.sort_by("number")["outcome"].to_pylist()
+    return found
+
+
 def _shuffled(summaries: pa.Table, notes: Sequence[bytes]) -> Shuffled[Any]:
     """Summaries in order of their keys; of several errors the one whose text is the first."""
     found = [pickle.loads(note) for note in notes]  # noqa: S301 — our workers'
@@ -283,102 +243,10 @@ def _shuffled(summaries: pa.Table, notes: Sequence[bytes]) -> Shuffled[Any]:
     return Shuffled([summary for _, summary in by_key], [note.value for note in found])
 
 
-def _watched_frame(frame: DataFrame, watch: Watch, callers: ThreadPoolExecutor) -> pa.Table:
-    """The frame's rows; its job is cancelled if the caller is interrupted."""
-    context, group = frame.sparkSession.sparkContext, f"onceover-{next(_JOBS)}"
-
-    def collect() -> pa.Table:
-        context.setJobGroup(group, "onceover")
-        return frame.toArrow()
-
-    result = callers.submit(collect)
-    try:
-        while not wait([result], timeout=SECONDS_BETWEEN_LOOKS).done:
-            watch(_tasks_done(context, group))
-    except BaseException:
-        callers.submit(context.cancelJobGroup, group)
-        wait([result])
-        raise
-    return result.result()
-
-
-def _watched(rdd: "RDD[Summary]", watch: Watch, callers: ThreadPoolExecutor) -> list[Summary]:
-    """The job's result; called off if the one who waits is interrupted."""
-    context, group = rdd.context, f"onceover-{next(_JOBS)}"
-
-    def collect() -> list[Summary]:
-        context.setJobGroup(group, "onceover")
-        return _collect(rdd)
-
-    result = callers.submit(collect)
-    try:
-        while not wait([result], timeout=SECONDS_BETWEEN_LOOKS).done:
-            watch(_tasks_done(context, group))
-    except BaseException:  # an interrupt, maybe in the middle of a question to the JVM: ask from elsewhere
-        callers.submit(context.cancelJobGroup, group)
-        wait([result])
-        raise
-    return result.result()
-
-
-def _collect(rdd: "RDD[Summary]") -> list[Summary]:
-    """`rdd.collect()` by the way of `collectAsync`, half as dear for a small job.
-
-    The other way Spark reads the byte code of two of its largest classes again for every job, to see whether
-    its own functions can be sent.
-    """
-    job: Any = rdd
-    jvm: Any = rdd.context._jvm  # noqa: SLF001 — as pyspark's own collect does
-    found = job._jrdd.collectAsync().get()  # noqa: SLF001 — likewise
-    served = jvm.PythonRDD.serveIterator(
-        jvm.scala.jdk.javaapi.CollectionConverters.asScala(found.iterator()), "serve onceover"
-    )
-    with _load_from_socket(served, job._jrdd_deserializer) as stream:  # noqa: SLF001 — likewise
-        return list(stream)
-
-
-def _tasks_done(context: SparkContext, group: str) -> int:
-    tracker = context.statusTracker()
-    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
-    stages = (tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds)
-    return sum(stage.numCompletedTasks for stage in stages if stage)
-
-
-class _Attempt(Generic[Task, Summary]):
-    """Runs in the worker: a terminal error is a result, so that Spark neither repeats nor rewords it."""
-
-    def __init__(self, function: Callable[[Task], Summary]) -> None:
-        self._function = function
-
-    def __call__(self, task: Task) -> Summary | OnceoverError:
-        try:
-            return self._function(task)
-        except OnceoverError as error:
-            if error.transient:
-                raise
-            return error
-        finally:
-            _keep_imports()
-
-
-@cache
-def _keep_imports() -> None:
-    """Once per worker: pyspark collects garbage after each task, and need not look at libraries again."""
-    gc.collect()
-    gc.freeze()
-
-
 def _value(outcome: Summary | OnceoverError) -> Summary:
     if isinstance(outcome, OnceoverError):
         raise outcome
     return outcome
-
-
-def prepare_environment(environment: MutableMapping[str, str]) -> None:
-    """What Spark reads from the environment before it starts, where nobody has set it."""
-    environment.setdefault("JAVA_HOME", str(java_home()))
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def first_cause(trace: str) -> str:
@@ -388,11 +256,4 @@ def first_cause(trace: str) -> str:
     if WORKER_DIED in trace:
         return WORKER_ADVICE
     failure = FAILURE.search(trace)
-    if THROWN_BY_JOB in trace:
-        trace = trace.partition(CAUSE)[2]
     return str(failure[1]) if failure else CALLING.sub("", trace).partition("\n")[0]
-
-
-def _tail(log: IO[bytes]) -> str:
-    log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-    return log.read().decode(errors="replace")

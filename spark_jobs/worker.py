@@ -5,6 +5,7 @@ A terminal error is a result, so that Spark neither repeats the task nor changes
 
 import gc
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -124,14 +125,16 @@ def _attempt(function: Callable[[Task], Summary], task: Task) -> Summary | Onceo
 
 @contextmanager
 def _imports_frozen() -> Iterator[None]:
-    """Pyspark collects garbage after each task; libraries need not be looked at again."""
+    """Pyspark collects garbage after each task; imported modules need not be looked at again."""
+    _freeze(len(sys.modules))
     try:
         yield
     finally:
-        _freeze_once()
+        _freeze(len(sys.modules))
 
 
 @cache
-def _freeze_once() -> None:
+def _freeze(_: int) -> None:
+    """Once per number of imported modules: pyspark imports some of its own after the first task."""
     gc.collect()
     gc.freeze()

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.shuffle import Rows, Shuffled, TaskRows, shuffle_in_driver
-from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.spark_session import Spark, Watch
+from spark_jobs.worker import Summary, Task
 
 
 class InProcess(Spark):
@@ -26,7 +27,8 @@ class InProcess(Spark):
         tasks: Sequence[Task],
         *,
         watch: Watch = lambda _: None,
-        here: bool = False,
+        in_driver: bool = False,
+        description: str = "",
     ) -> list[Summary]:
         return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
 
@@ -38,6 +40,7 @@ class InProcess(Spark):
         function: Callable[..., Summary],
         watch: Watch = lambda _: None,
         in_driver: bool = False,
+        description: str = "",
     ) -> Shuffled[Summary]:
         """Everything pickled as for workers, and rows of a group in another order than they were yielded."""
         plan = pickle.loads(pickle.dumps(tuple(map(_reversed, sides))))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.protocol.errors import BadCrc
 from spark_jobs.shuffle import GroupRows, Note, Shuffled, TaskRows, ddl
-from spark_jobs.spark_session import Spark, SparkFailed
+from spark_jobs.spark_options import SparkFailed
+from spark_jobs.spark_session import Spark
 from spark_jobs.storage.errors import StoreUnavailable
 from tests.in_process import InProcess
 
@@ -64,14 +65,16 @@ def _lines(number: int, joined: pa.Table) -> tuple[int, list[str]]:
     return number, sorted(lines)
 
 
-def _shuffle(spark: Spark, words: Sequence[Words], numbers: Sequence[Numbers], **more: Any) -> Shuffled[Any]:
+def shuffle_words(
+    spark: Spark, words: Sequence[Words], numbers: Sequence[Numbers], **more: Any
+) -> Shuffled[Any]:
     left = TaskRows(function=_left, tasks=words, schema=LEFT)
     right = TaskRows(function=_right, tasks=numbers, schema=RIGHT)
     joined = GroupRows(sides=(left, right), key="bucket", function=partial(_join, 3), schema=JOINED)
     return spark.shuffle([joined], key="bin", function=_lines, **more)
 
 
-def _plain(found: Shuffled[Any]) -> tuple[list[Any], list[Any]]:
+def plain(found: Shuffled[Any]) -> tuple[list[Any], list[Any]]:
     return found.summaries, sorted(found.notes)
 
 
@@ -87,10 +90,10 @@ def test_the_result_is_the_same_however_it_is_divided(
 ) -> None:
     spark.session.conf.set("spark.sql.shuffle.partitions", partitions)
     spark.session.conf.set("spark.sql.adaptive.enabled", adaptive)
-    expected = _plain(_shuffle(InProcess(), words, numbers))
+    expected = plain(shuffle_words(InProcess(), words, numbers))
 
-    assert _plain(_shuffle(spark, words, numbers)) == expected
-    assert _plain(_shuffle(spark, words, numbers, in_driver=True)) == expected
+    assert plain(shuffle_words(spark, words, numbers)) == expected
+    assert plain(shuffle_words(spark, words, numbers, in_driver=True)) == expected
 
 
 def _fail_for_good(number: int) -> Iterable[pa.Table]:

@@ -56,7 +56,7 @@ def _config() -> str:
 
 
 def _spark() -> tuple[str, dict[str, str]]:
-    """Master and settings of the connection: `local[*]`, `spark://host`, `yarn` or `k8s://…` as its host."""
+    """Master and settings of the connection: `local[*]`, `spark://…`, `sc://…`, `yarn`, `k8s://…` as host."""
     try:
         connection = Connection.get(SPARK_CONNECTION)
     except AirflowNotFoundException:

@@ -156,9 +156,14 @@ class Publish(StrEnum):
 
 
 class SparkSettings(Frozen):
-    """Where the steps run; changes how fast a run is, never what it yields."""
+    """Where the steps run; changes how fast a run is, never what it yields.
+
+    `master` is one of Spark's, or `sc://host:port` for a Spark Connect server. `shared_paths` states that all
+    executors of a remote master see the paths of lake and sources, as on a network file system.
+    """
 
     master: str = "local[*]"
+    shared_paths: bool = False
     app_name: str = "onceover"
     driver_memory: Memory = "2g"
     conf: dict[str, str] = Field(default_factory=dict)

@@ -64,14 +64,27 @@ class Bin:
         return not self.pieces[0].is_whole
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Which part of which object it begins with, whatever its boundary."""
+        return self.pieces[0].object_order, self.pieces[0].start
+
+    @property
     def file(self) -> str:
-        """The file's path below the step's folder; files of one copy sort in arrival order."""
+        """The file's path below the step's folder; files of one copy sort in arrival order.
+
+        A part that is read again from a known boundary has a name of its own, so that a late attempt of the
+        first round cannot replace the file of the second.
+        """
         first = self.pieces[0]
+        boundary = ""
+        if first.start != first.first and first.boundary is not None:
+            boundary = f"-{first.boundary:019d}"
         return INDEX.file_of(
             partition=self.copy.partition,
             copy=self.copy.number,
             object_order=first.object_order,
             start=first.start,
+            boundary=boundary,
         )
 
     def begin_at(self, boundary: int) -> "Bin":

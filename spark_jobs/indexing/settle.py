@@ -44,10 +44,10 @@ def index_until_settled(bins: Sequence[Bin], index: IndexRound) -> Settlement:
 
     Every round settles at least one more part of each object, so there are at most as many rounds as parts.
     """
-    indexed = {each.bin.file: each for each in index(bins)}
+    indexed = {each.bin.place: each for each in index(bins)}
     settled = settle_all(indexed.values())
     while settled.again:
-        indexed |= {each.bin.file: each for each in index(settled.again)}
+        indexed |= {each.bin.place: each for each in index(settled.again)}
         settled = settle_all(indexed.values())
     return settled
 

@@ -104,7 +104,7 @@ class Phases:
 
     def newest_markers(self) -> NewestMarkers:
         """The newest marker of each partition that has one."""
-        by_task = self.run.run_tasks(find_newest_markers, self._gather_tasks(), here=self._is_small())
+        by_task = self.run.run_tasks(find_newest_markers, self._gather_tasks(), in_driver=self._is_small())
         found = dict(chain.from_iterable(each.items() for each in by_task))
         return {
             each.partition: newest
@@ -194,7 +194,7 @@ class Phases:
         while is_held_back and self.run.settings.publish is Publish.WHOLE_TRANSACTIONS:
             facts = CutFacts(cuts=cuts, published=published, lake=self.run.lake)
             move = update_wrapper(partial(move_cuts, facts), move_cuts)
-            lowered = np.minimum.reduce([cuts, *self.run.run_tasks(move, joined, here=self._is_small())])
+            lowered = np.minimum.reduce([cuts, *self.run.run_tasks(move, joined, in_driver=self._is_small())])
             is_held_back = not np.array_equal(lowered, cuts)
             cuts = lowered
         return Cut(cuts=cuts, decided=decided, ends=ends, published=published)

@@ -99,7 +99,7 @@ def count(context: RunContext) -> tuple[Facts, Placement]:
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
     with ThreadPoolExecutor(1) as beside:
         tasks = plan_transactions(folder, inputs, settings)
-        counted = beside.submit(context.run_tasks, count_transactions, tasks, here=are_few(folder))
+        counted = beside.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
         partitions, placement = count_partitions(context, inputs)
         rows = counted.result()
     facts = Facts(
@@ -121,7 +121,7 @@ def manifest_before(context: RunContext) -> Manifest | None:
 
 
 def are_few(folder: RunFolder) -> bool:
-    """Whether transactions are counted here while workers count the rest, which takes longer anyway."""
+    """Whether transactions are counted in the driver while workers count the rest, which takes longer."""
     done = folder.done(Step.RESOLVE)
     return done is not None and done.counts["transactions"] <= FEW_TRANSACTIONS
 

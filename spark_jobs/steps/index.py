@@ -1,7 +1,6 @@
 """`index`: staged objects → a row per batch, in files that workers write; the driver sees no rows."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
 
 import pyarrow as pa
@@ -39,10 +38,16 @@ def run(context: RunContext) -> StepResult:
 
 def index_all(context: RunContext, bins: Sequence[Bin]) -> tuple[IndexedBin, ...]:
     """Every file that has its place in the index."""
-    settled = index_until_settled(bins, partial(index, context))
-    for each in settled.empty:
-        context.lake.delete(context.folder.key(Step.INDEX, each.bin.file))
-    return settled.kept
+    written: set[str] = set()
+
+    def index_round(some: Sequence[Bin]) -> Iterator[IndexedBin]:
+        written.update(each.file for each in some)
+        return index(context, some)
+
+    kept = index_until_settled(bins, index_round).kept
+    for name in sorted(written.difference(each.bin.file for each in kept)):
+        context.lake.delete(context.folder.key(Step.INDEX, name))
+    return kept
 
 
 def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:

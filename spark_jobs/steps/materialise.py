@@ -79,12 +79,12 @@ def _unshown(plan: PartitionPlan) -> PartitionPlan:
 def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
     """How much each partition has to publish or to log, for those that have anything.
 
-    One task's worth is done here, beside what workers have to do already.
+    One task's worth is done in the driver, beside what workers have to do already.
     """
     promising = [plan for plan in plans if plan.first_offset < plan.end_offset or plan.late or plan.segments]
     packed = pack_surveys(promising, context.spark.parallelism) if promising else ()
     tasks = [SurveyTask(plans=together, lake=context.lake) for together in packed]
-    found = chain.from_iterable(context.run_tasks(survey_partitions, tasks, here=len(tasks) == 1))
+    found = chain.from_iterable(context.run_tasks(survey_partitions, tasks, in_driver=len(tasks) == 1))
     return list(zip(promising, found, strict=True))
 
 

@@ -87,8 +87,8 @@ def _rebuild_all(
         for start in range(0, len(jobs), PARTITIONS_PER_TASK)
     ]
     has_nothing_to_read = not any(job.state or job.seeds or job.snapshots for job in jobs)
-    here = len(tasks) == 1 and has_nothing_to_read
-    return tuple(chain.from_iterable(context.run_tasks(rebuild_partitions, tasks, here=here)))
+    in_driver = len(tasks) == 1 and has_nothing_to_read
+    return tuple(chain.from_iterable(context.run_tasks(rebuild_partitions, tasks, in_driver=in_driver)))
 
 
 def _job(

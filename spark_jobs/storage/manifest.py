@@ -83,8 +83,8 @@ class ManifestEntry:
     the lake. `checksum` instead of `sha256` is the store's own digest of a referenced object that was not
     read (`storage.checksums`). `seen`: a final run of an earlier date had the same path with the same bytes.
     `rewritten`: it had other bytes there, though objects of this source are taken once. `topic_id` is what
-    the object's directory has in `partition.metadata`, empty if unknown; `cluster_id` what a `meta.properties`
-    has. `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown: it decides nothing.
+    the object's directory has in `partition.metadata`, empty if unknown; `cluster_id` that of
+    `meta.properties`. `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown.
 
     Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
     judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is

@@ -25,6 +25,7 @@ from spark_jobs.storage.errors import ObjectMissing, StorageError, StoreUnavaila
 from spark_jobs.storage.keys import checked, checked_prefix, printable
 from spark_jobs.storage.object_store import ObjectStat
 from spark_jobs.storage.s3_errors import status_of, translated
+from spark_jobs.storage.scratch_directory import scratch_directory
 
 if TYPE_CHECKING:  # the stubs are a development dependency
     from mypy_boto3_s3.client import S3Client
@@ -173,9 +174,9 @@ class S3Store:
 
     @cached_property
     def _scratch(self) -> Path:
-        directory = tempfile.mkdtemp(prefix="onceover-")
+        directory = scratch_directory(Path(tempfile.gettempdir()))
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-        return Path(directory)
+        return directory
 
     def _as_stat(self, key: str, size: int, etag: str | None, modified: datetime | None = None) -> ObjectStat:
         if etag is None:

@@ -53,7 +53,7 @@ is a quarter of the time, against dictionaries and zstd half of it, for a tenth 
 
 INDEX = Contract(
     name="index",
-    file="{partition}/{copy}/{object_order:09d}-{start:019d}.parquet",
+    file="{partition}/{copy}/{object_order:09d}-{start:019d}{boundary}.parquet",
     meaning="Every batch of the staged objects, and every stretch of bytes that is none.",
     columns=(
         *HEADER_COLUMNS,

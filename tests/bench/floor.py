@@ -28,7 +28,7 @@ from spark_jobs.materialising.record_table import RecordTable, as_written, recor
 from spark_jobs.materialising.rows import NONE, BatchRows
 from spark_jobs.materialising.table_files import GROUP_BYTES
 from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_session import KEEP_MEMORY
+from spark_jobs.spark_jvm import KEEP_MEMORY
 from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of

@@ -20,8 +20,10 @@ from spark_jobs.driver.messages import StepAnswer, StepRequest
 from spark_jobs.flow import Step
 from spark_jobs.reporting.narrator import Narrator
 from spark_jobs.run import run_night
-from spark_jobs.spark_session import Spark, SparkFailed, Summary, Task, Watch
+from spark_jobs.spark_options import SparkFailed
+from spark_jobs.spark_session import Spark, Watch
 from spark_jobs.storage.ledger import list_runs
+from spark_jobs.worker import Summary, Task
 from tests.faults.processes import below, called_with, kill
 from tests.indexing.objects import plain_object
 from tests.steps.nights import CAPTURE, Place, day, place_at
@@ -34,7 +36,7 @@ TRIES = 4
 class DeadlySpark(Spark):
     """A session whose workers die at the first task of every job that they have not died of yet.
 
-    Whatever others would do `here`, workers do, too.
+    Whatever others would do `in_driver`, workers do, too.
     """
 
     alive: Spark = field(default_factory=Spark)
@@ -50,7 +52,8 @@ class DeadlySpark(Spark):
         tasks: Sequence[Task],
         *,
         watch: Watch = lambda _: None,
-        here: bool = False,
+        in_driver: bool = False,
+        description: str = "",
     ) -> list[Summary]:
         if tasks and function.__name__ not in self.died_of:
             self.died_of.add(function.__name__)

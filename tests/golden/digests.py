@@ -24,7 +24,11 @@ Digests = dict[str, str]
 
 def digests_of(name: str, place: Path) -> Digests:
     """Runs the scenario below `place`."""
-    settings = SCENARIOS[name](place)
+    return lake_digests(SCENARIOS[name](place))
+
+
+def lake_digests(settings: Settings) -> Digests:
+    """Of every step of every final run, and of every table."""
     return {**_steps(settings), **_tables(settings)}
 
 

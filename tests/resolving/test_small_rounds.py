@@ -10,7 +10,7 @@ from spark_jobs.protocol.coordinator import TransactionCoordinator
 from spark_jobs.protocol.end_txn import TransactionResult
 from spark_jobs.resolving import phases
 from spark_jobs.shuffle import Rows, Shuffled
-from spark_jobs.spark_session import Summary, Task
+from spark_jobs.worker import Summary, Task
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV2, Cluster, Producer
 from tests.resolving.night_lake import NightLake, Resolved, end_of_day
@@ -29,11 +29,16 @@ class Noting(InProcess):
         self.in_driver: dict[str, bool] = {}
 
     def run_tasks(
-        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, here: bool = False, **more: Any
+        self,
+        function: Callable[[Task], Summary],
+        tasks: Sequence[Task],
+        *,
+        in_driver: bool = False,
+        **more: Any,
     ) -> list[Summary]:
         if function.__name__ in PHASES and tasks:
-            self.in_driver[function.__name__] = here
-        return super().run_tasks(function, tasks, here=here, **more)
+            self.in_driver[function.__name__] = in_driver
+        return super().run_tasks(function, tasks, in_driver=in_driver, **more)
 
     def shuffle(
         self, sides: Sequence[Rows], *, key: str, in_driver: bool = False, **more: Any

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from spark_jobs.spark_session import QUIET, Spark, prepare_environment
+from spark_jobs.spark_jvm import QUIET, prepare_environment
+from spark_jobs.spark_session import Spark
 from tests.faults.processes import below, called_with
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}

@@ -13,7 +13,7 @@ from infra.embedded.home import Home
 from infra.embedded.services import prepare
 from spark_jobs.config.load import parse_settings
 from spark_jobs.sample.nights import CONFIG, sample_files
-from spark_jobs.spark_session import shown
+from spark_jobs.spark_jvm import shown
 from spark_jobs.storage.errors import PublishFailed
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.s3_store import S3Store

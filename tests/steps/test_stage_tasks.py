@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.sources.listing import list_sources
-from spark_jobs.spark_session import Spark, Summary, Task, Watch
+from spark_jobs.spark_session import Spark, Watch
 from spark_jobs.steps.stage import fetch
 from spark_jobs.steps.stage.step import stage
 from spark_jobs.storage.chain import read_chain
@@ -16,6 +16,7 @@ from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.manifest import Manifest, SetAside, StageProblem
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_source
+from spark_jobs.worker import Summary, Task
 from tests.s3_server import S3Server
 from tests.steps.nights import BROKER_LOG, CAPTURE, Place, day, place_at
 

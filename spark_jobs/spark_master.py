@@ -1,0 +1,36 @@
+"""What `spark.master` names: this process, a cluster, or a Spark Connect server."""
+
+import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+CONNECT = "sc://"
+CONNECT_PORT = 15002
+_LOCAL = re.compile(r"local(-cluster)?(\[.*\])?")
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the JVM of this process or in children of it."""
+    return _LOCAL.fullmatch(master) is not None
+
+
+def is_connect(master: str) -> bool:
+    return master.startswith(CONNECT)
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether all workers are on this machine, as far as the address says."""
+    return is_local(master) or _is_loopback(urlsplit(master).hostname or "")
+
+
+def connect_address(master: str) -> tuple[str, int]:
+    """Host and port of a Connect server."""
+    parts = urlsplit(master)
+    return parts.hostname or "", parts.port or CONNECT_PORT
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,90 @@
+"""Speculation on a standalone cluster: the second attempt of a delayed task gives its result."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from infra.cluster.service import Service, running
+from infra.cluster.topology import master_command, worker_command
+from infra.embedded.home import LOOPBACK, ROOT, free_port
+from spark_jobs.bundle import write_bundle
+from spark_jobs.spark_jvm import prepare_environment
+
+DRIVER = """
+import json, os, sys
+from spark_jobs.spark_session import Spark
+from tests.faults.delayed import attempt
+
+master, archive, directory = sys.argv[1:]
+speculation = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+spark = Spark(
+    master,
+    {
+        "spark.executor.memory": "512m",
+        "spark.archives": f"{archive}#onceover",
+        "spark.executorEnv.PYTHONPATH": f"./onceover:{os.getcwd()}",
+        **speculation,
+    },
+)
+slots = spark.parallelism
+print(json.dumps([slots, spark.run_tasks(attempt, [(number, directory) for number in range(4)])]))
+spark.stop()
+"""
+
+
+@contextmanager
+def _cluster(directory: Path) -> Iterator[str]:
+    """A master and two workers with addresses of their own: a second attempt runs on another host."""
+    environment = dict(os.environ)
+    prepare_environment(environment)
+    port = free_port()
+    master = master_command(host=LOOPBACK, port=port, web_port=free_port())
+    with ExitStack() as stack:
+        stack.enter_context(running(_service("master", master, directory, environment, port)))
+        for number in (2, 3):
+            address = f"127.0.0.{number}"
+            worker = worker_command(
+                f"spark://{LOOPBACK}:{port}",
+                cores=1,
+                memory="512m",
+                work_dir=str(directory / address),
+                web_port=free_port(),
+            )
+            own = {**environment, "SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
+            stack.enter_context(running(_service(address, worker, directory, own)))
+        yield f"spark://{LOOPBACK}:{port}"
+
+
+def _service(
+    name: str, command: tuple[str, ...], directory: Path, environment: dict[str, str], port: int | None = None
+) -> Service:
+    program = Path(sys.executable).with_name(command[0])
+    log = directory / f"{name}.log"
+    return Service(
+        name=name, command=(str(program), *command[1:]), environment=environment, log=log, port=port
+    )
+
+
+def test_the_second_attempt_of_a_delayed_task_gives_its_result(tmp_path: Path) -> None:
+    archive = tmp_path / "onceover.zip"
+    write_bundle(archive)
+    with _cluster(tmp_path) as master:
+        command = [sys.executable, "-c", DRIVER, master, str(archive), str(tmp_path)]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    slots, results = json.loads(said.stdout)
+    assert slots == 2
+    assert [number for number, _, _ in results] == [0, 1, 2, 3]
+    assert [is_first for _, is_first, _ in results] == [False, True, True, True]
+    assert all("/onceover/spark_jobs/" in file for _, _, file in results)
+    assert (tmp_path / "0.result").read_text() == "0"

@@ -1,0 +1,109 @@
+"""Spark Connect runs tasks and shuffles as classic Spark does; there is no JVM in this process for it."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spark_jobs.config.load import load_settings
+from spark_jobs.flow import Step
+from spark_jobs.protocol.errors import BadCrc
+from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.run import run_night
+from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.sample.story import NIGHTS
+from spark_jobs.spark_options import SparkFailed
+from spark_jobs.spark_session import Spark
+from spark_jobs.storage.errors import StoreUnavailable
+from tests.connect_server import running_connect_server
+from tests.golden.digests import lake_digests
+from tests.golden.scenarios import COPIED_AT
+from tests.in_process import InProcess
+from tests.test_shuffle import plain, shuffle_words
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    with running_connect_server(tmp_path_factory.mktemp("connect")) as address:
+        spark = Spark(address)
+        yield spark
+        spark.stop()
+
+
+def _double(number: int) -> int:
+    return 2 * number
+
+
+def _take_a_while(_: int) -> None:
+    time.sleep(0.3)
+
+
+def _fail_for_good(number: int) -> int:
+    raise BadCrc(source="a.log", position=number, expected="0x1", found="0x2")
+
+
+def _fail_for_now(_: int) -> int:
+    raise StoreUnavailable("s3://bucket/key: no answer")
+
+
+def test_results_come_in_the_order_of_the_tasks(remote: Spark) -> None:
+    assert remote.run_tasks(_double, list(range(20))) == list(range(0, 40, 2))
+
+
+def test_the_servers_slots_are_known(remote: Spark) -> None:
+    assert remote.parallelism == 2
+
+
+def test_errors_are_those_of_classic_spark(remote: Spark) -> None:
+    with pytest.raises(BadCrc) as raised:
+        remote.run_tasks(_fail_for_good, [7])
+    assert (raised.value.source, raised.value.position) == ("a.log", 7)
+    with pytest.raises(SparkFailed, match=r"StoreUnavailable: s3://bucket/key: no answer"):
+        remote.run_tasks(_fail_for_now, [1])
+
+
+def test_an_interrupted_job_is_cancelled(remote: Spark) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        remote.run_tasks(_take_a_while, list(range(1000)), watch=interrupt)
+
+    assert remote.run_tasks(_double, [4]) == [8]
+
+
+def test_progress_is_reported(remote: Spark) -> None:
+    seen: list[int] = []
+
+    remote.run_tasks(_take_a_while, list(range(40)), watch=seen.append)
+
+    assert max(seen) > 0
+
+
+def test_a_shuffle_gives_the_same(remote: Spark) -> None:
+    words, numbers = [["", "ab", "aab"], ["b"]], [[], [3, 50, 55]]
+
+    assert plain(shuffle_words(remote, words, numbers)) == plain(shuffle_words(InProcess(), words, numbers))
+
+
+def test_both_runs_of_the_sample_yield_the_same_lake(remote: Spark, spark: Spark, tmp_path: Path) -> None:
+    assert _sample_lake(tmp_path / "connect", remote) == _sample_lake(tmp_path / "classic", spark)
+
+
+def _sample_lake(place: Path, engine: Spark) -> dict[str, str]:
+    """Digests of every step and table after both runs by `engine`."""
+    write_sample(place)
+    for file in place.rglob("*"):
+        os.utime(file, (COPIED_AT, COPIED_AT))
+    settings = load_settings(place / CONFIG)
+    for day in NIGHTS:
+        run_night(settings, day, until=Step.PUBLISH, spark=engine, narrator=Narrator(Console(quiet=True)))
+    return lake_digests(settings)
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    with pytest.raises(SparkFailed, match=r"no Spark Connect server at 127\.0\.0\.1 port 1:"):
+        Spark("sc://127.0.0.1:1").run_tasks(_double, [1])
