@@ -185,7 +185,7 @@ def test_a_log_that_a_newer_leader_has_rewritten_is_reported(lake: NightLake) ->
     lake.night(1)
 
     (message,) = lake.messages(1, "rebuild")
-    assert message.startswith("__transaction_state-0: offsets from 2 on were folded by an earlier night")
+    assert message.startswith("__transaction_state-0: offsets from 2 on were folded by an earlier run")
 
 
 def test_a_missing_partition_of_the_log_is_reported(lake: NightLake) -> None:
