@@ -12,7 +12,7 @@ help:  ## list the targets
 setup:  ## make .venv from the pinned requirements (done by every target that needs it)
 	@$(PYTHON) infra/setup/venv.py
 
-run: setup  ## two nights of a sample through Airflow, from nothing to published tables
+run: setup  ## two days of sample data through Airflow, from nothing to published tables
 	@$(BIN)/python -m infra.embedded run
 
 up: setup  ## start Airflow with its UI on loopback (PORT=8080, CONFIG=an onceover.yaml)
@@ -37,7 +37,7 @@ layers: setup  ## import-linter: who may import whom
 pytest: setup  ## the tests alone
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-test-cluster: setup  ## two nights on Postgres, Spark with two workers and an S3 server, as processes (minutes)
+test-cluster: setup  ## two runs on Postgres, Spark with two workers and an S3 server, as processes (minutes)
 	@$(BIN)/python -m pytest -q -s -m cluster tests/cluster
 
 test-broker: setup  ## a real Apache Kafka as judge (also part of `make test`; SEED=… repeats a run)
@@ -47,7 +47,7 @@ soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=�
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 
-faults: setup  ## every fault at every moment of two nights (up to an hour)
+faults: setup  ## every fault at every moment of two runs (up to an hour)
 	@ONCEOVER_EVERY_FAULT=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/faults
 
 audit-deps: setup  ## look for changed packages and known vulnerabilities (needs a network, or ADVISORIES=…)

@@ -1,15 +1,15 @@
-"""# Days again, exactly once
+"""# Backfill: run published days again
 
-Brings published days to what their sources hold now: objects that came late, bytes that were corrected, a
-configuration that decides otherwise. Days run again in order, and those after them only as far as their
-state changes. A day that is as it should be is left alone: the same backfill again has nothing to do.
+Recomputes published days from what their sources hold now: late objects, corrected bytes, a changed
+configuration. Days run again in order, and those after them only as far as their state changes. A day that
+is as it should be is left alone: the same backfill again has nothing to do.
 
 **How to use it:** trigger it with a dry run first. The task `plan` shows in its log, and as `plan` among its
 XComs, which days would run again and why. Then trigger it without. Where `ONCEOVER_APPROVAL` is `required`,
 somebody has to approve the plan under "Required Actions" before the first day runs.
 
 **When something fails:** the days before the failed one are published and stay; those after it have not been
-touched. Once the cause is gone clear the failed days, or trigger the backfill again: it goes on where it
+touched. Once the cause is gone clear the failed days, or trigger the backfill again: it continues where it
 stopped.
 
 Airflow's own backfill is another thing: it runs `onceover_nightly` for days that never ran, and does nothing
@@ -28,8 +28,8 @@ from spark_jobs.airflow.report_task import report_task
 from spark_jobs.airflow.task_settings import POOL
 
 IS_APPROVED = os.environ.get("ONCEOVER_APPROVAL", "") == "required"
-PATIENCE = timedelta(days=7)
-"""After which nobody has approved, and the backfill fails."""
+TIMEOUT = timedelta(days=7)
+"""How long the approval task waits before the backfill fails."""
 
 with DAG(
     dag_id="onceover_backfill",
@@ -48,13 +48,13 @@ with DAG(
         task_id="good_backfill",
         pool=POOL,
         trigger_rule=TriggerRule.NONE_FAILED,
-        doc_md="Stands for days that are as they should be, and a report that says so.",
+        doc_md="Represents days without changes.",
     )
 
-    # plan → approve       where it is asked for: a person sees what would change before it does
+    # plan → approve       optional: a person approves the plan before anything changes
     # → days               in order, each only after the one before it
-    # → report             whatever became of them
-    # both → good_backfill a run of the DAG is as good as its last task, and `report` alone proves nothing
+    # → report             also when a day failed
+    # both → good_backfill Airflow takes the state of a DAG run from its last tasks, and `report` runs always
     if IS_APPROVED:
         from airflow.providers.standard.operators.hitl import ApprovalOperator  # slow to load, for this alone
 
@@ -63,8 +63,8 @@ with DAG(
             subject="A backfill of published days",
             body=f"{{{{ ti.xcom_pull(task_ids='{PLAN}', key='{PLAN}') }}}}",
             ignore_downstream_trigger_rules=True,
-            response_timeout=PATIENCE,
-            doc_md="Somebody reads the plan, and says yes or no. A no skips everything after it.",
+            response_timeout=TIMEOUT,
+            doc_md="A person approves or rejects the plan. Rejecting skips every later task.",
         )
         chain(planned, approve, days)
     chain(days, report)

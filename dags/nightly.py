@@ -1,15 +1,15 @@
-"""# One night, exactly once
+"""# One run: exactly-once tables of one date
 
 Turns the Kafka batches that arrived until the end of a day into tables that hold each committed record once,
-and says of every batch why it was taken or refused. Each task is one step of `onceover run`. They meet in the
-run's folder in the lake, so a task can be cleared and run again at any time: what is done is not done again,
-and the result is the same.
+with a verdict and a reason for every batch. Each task is one step of `onceover run`. They meet in the run's
+folder in the lake, so a task can be cleared and run again at any time: what is done is not done again, and
+the result is the same.
 
-**Which night?** The one whose day the schedule's interval begins in, or the `date` you trigger it with.
+**Which run date?** The day in which the data interval starts, or the `date` given when the DAG is triggered.
 
 **When something fails:** the last lines of the task's log say what, and what to do. Only what can pass is
 tried again (a busy lake, a store that does not answer, a worker that died). `report` shows the failure on
-the dashboard, and the run of the DAG is failed. Objects of a night that never succeeded are taken by the next
+the dashboard, and the run of the DAG is failed. Objects of a run that never succeeded are taken by the next
 one.
 
 **After a failure or a rollback** the next attempt continues with the inputs that the first one fixed; the log
@@ -17,7 +17,7 @@ of `stage` says since when, and how many objects are new at the sources. Trigger
 again.
 
 **Settings** of the machine: `ONCEOVER_CONFIG` names the configuration, `ONCEOVER_SCHEDULE` the hour as a cron
-expression in UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` how long a night may take before
+expression in UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` how long a run may take before
 somebody is told (4), the pool `onceover` has one slot, and the connection `onceover_spark`, where it exists,
 says which Spark to use.
 """
@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
 from spark_jobs.airflow.deadline import deadline
-from spark_jobs.airflow.night import NIGHTLY
-from spark_jobs.airflow.report_task import good_night_task, report_task
+from spark_jobs.airflow.report_task import report_task, run_succeeded_task
+from spark_jobs.airflow.run_date import NIGHTLY
 from spark_jobs.airflow.source_tasks import source_tasks
 from spark_jobs.airflow.step_task import step_task
 from spark_jobs.flow import LAST_OF_RUN, Step, steps_until
@@ -39,20 +39,20 @@ AT_THREE = "0 3 * * *"
 SCHEDULE = os.environ.get("ONCEOVER_SCHEDULE", AT_THREE)
 
 WHY = {
-    Step.STAGE: "Fixes the night's inputs: which objects, how large, which checksum, in which order.",
-    Step.INDEX: "One row per batch: its header, where it stands, whether its checksum is right.",
-    Step.REBUILD: "What a broker would know about every producer at the start of the night.",
+    Step.STAGE: "Fixes the run's inputs: which objects, how large, which checksum, in which order.",
+    Step.INDEX: "One row per batch: its header, its position, whether its checksum is valid.",
+    Step.REBUILD: "What a broker would know about every producer at the start of the run.",
     Step.ADMIT: "A verdict for every batch, as a broker would have given it, and offsets for the accepted.",
     Step.RESOLVE: "How every transaction ended, from the markers and the coordinator's own log.",
-    Step.MATERIALISE: "The records of committed batches, decoded into files that nobody sees yet.",
-    Step.AUDIT: "Checks what the night has made; a failed critical check stops it here.",
+    Step.MATERIALISE: "Decodes the records of committed batches into files that are not published yet.",
+    Step.AUDIT: "Checks the results of the run; a failed critical expectation stops the run here.",
     Step.PUBLISH: "Makes the audited files visible, one commit per table.",
-    Step.REPORT: "Shows on the dashboard what became of the night; also, and above all, when it failed.",
+    Step.REPORT: "Updates the dashboard; also when the run failed.",
 }
 
 with DAG(
     dag_id=NIGHTLY,
-    description="Exactly-once tables from a night of raw Kafka batches.",
+    description="Exactly-once tables from one day of raw Kafka batches.",
     doc_md=__doc__,
     schedule=None if SCHEDULE == "none" else CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
@@ -65,7 +65,7 @@ with DAG(
             None,
             type=["null", "string"],
             format="date",
-            title="Night",
+            title="Run date",
             description="The day to run, such as 2026-03-01; empty for the day that the schedule means.",
         ),
         "restage": Param(
@@ -79,7 +79,7 @@ with DAG(
 ) as nightly:
     steps = [step_task(step, WHY[step]) for step in steps_until(LAST_OF_RUN)]
     report = report_task(WHY[Step.REPORT], run_of=Step.STAGE)
-    good_night = good_night_task(
+    run_succeeded = run_succeeded_task(
         "Succeeds if the run is published and reported, and no partition is held behind missing offsets. "
         "Without it `report`, which always runs, would make every run look good.",
         audit=Step.AUDIT,
@@ -96,7 +96,8 @@ with DAG(
     #   materialise → audit   what is checked are the very files that would be published
     #   audit → publish       nothing is visible before it passed
     #   publish → report      shows what is visible, or why nothing is
-    #   both → good_night     a run of the DAG is as good as its last task, and `report` alone proves nothing;
+    #   both → run_succeeded     Airflow takes the state of a DAG run from its last tasks, and `report` runs
+    # always;
     #                         it fails while partitions are held behind missing offsets
     chain(source_tasks(), *steps, report)
-    chain([steps[-1], report], good_night)
+    chain([steps[-1], report], run_succeeded)

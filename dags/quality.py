@@ -1,9 +1,9 @@
 """# Dashboards that follow the tables
 
-Brings the dashboard of the lake up to date whenever a table of Onceover has changed, whoever has changed it:
-a night, a backfill, another DAG that announces the asset. It can be triggered at any time. The Data Docs of
-every run stand on the dashboard, too. Then what the configured `retention` lets go is removed: old runs,
-staged objects and snapshots that nothing needs any more; without one, everything stays.
+Updates the lake's dashboard whenever an Onceover table has changed: by a run, by a backfill, or by another
+DAG that updates the asset. It can be triggered at any time. The Data Docs of every run are on the dashboard,
+too. Then everything older than the configured `retention` is removed: old runs, staged objects and snapshots
+that nothing needs any more; without one, everything stays.
 """
 
 from airflow.sdk import DAG, TriggerRule, chain
@@ -24,4 +24,4 @@ with DAG(
     report = report_task(
         "Brings the dashboard up to date with all runs of the lake.", trigger_rule=TriggerRule.ALL_SUCCESS
     )
-    chain(report, expire_task("Removes what is older than the configured retention and needed by nobody."))
+    chain(report, expire_task("Removes what is older than the configured retention and no longer needed."))

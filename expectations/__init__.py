@@ -1,1 +1,1 @@
-"""What must hold of a night before it is published: suites, own expectations, and the gate."""
+"""Expectations that must hold before a run is published: suites, custom expectations, and the gate."""

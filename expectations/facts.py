@@ -1,4 +1,4 @@
-"""The numbers that a run is judged by: small tables, whatever the size of the run."""
+"""The counts that expectations are evaluated on: small tables, whatever the size of the run."""
 
 from dataclasses import dataclass
 

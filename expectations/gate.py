@@ -11,7 +11,7 @@ CONTAINED = frozenset({ExpectationName.NO_OFFSETS_ARE_MISSING})
 
 
 class AuditFailed(OnceoverError):
-    """A night that must not be published; the message names every critical expectation that failed."""
+    """The run must not be published; the message names every critical expectation that failed."""
 
 
 def failed(findings: Iterable[Finding], severity: Severity) -> tuple[Finding, ...]:
@@ -20,7 +20,9 @@ def failed(findings: Iterable[Finding], severity: Severity) -> tuple[Finding, ..
 
 
 def contained(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Critical failures that do not block the run: what they concern is held, everything else goes on."""
+    """Critical failures that do not block the run: the affected partitions are held, all others are
+    published.
+    """
     return tuple(each for each in failed(findings, Severity.CRITICAL) if each.expectation in CONTAINED)
 
 
@@ -28,6 +30,6 @@ def check(findings: Iterable[Finding]) -> None:
     """Raises `AuditFailed` if something blocks publishing; warnings do not."""
     blocking = [each for each in failed(findings, Severity.CRITICAL) if each.expectation not in CONTAINED]
     if blocking:
-        told = "\n".join(f"- {each}\n  expected: {each.sentence}" for each in blocking)
+        reported = "\n".join(f"- {each}\n  expected: {each.sentence}" for each in blocking)
         count = f"{len(blocking)} critical expectation{'s' if len(blocking) > 1 else ''}"
-        raise AuditFailed(f"{count} failed, nothing is published:\n{told}")
+        raise AuditFailed(f"{count} failed, nothing is published:\n{reported}")

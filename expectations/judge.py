@@ -1,4 +1,4 @@
-"""Great Expectations at work: each suite's frame of numbers against its expectations, in this process."""
+"""Evaluates each suite on its frame of counts with Great Expectations, in this process."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -35,7 +35,7 @@ NOT_EVALUATED = "not evaluated: its severity is off"
 
 
 def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) -> Judgement:
-    """All suites; `run_time` is the run's logical time, so that the same night gives the same pages."""
+    """Evaluates all suites; `run_time` is the run's logical time, so that equal runs give equal pages."""
     findings: list[Finding] = []
     pages: dict[str, str] = {}
     for suite in SUITES:
@@ -52,7 +52,7 @@ def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) 
 def _validated(
     suite: Suite, expectations: tuple[Expectation, ...], frame: pa.Table
 ) -> ExpectationSuiteValidationResult:
-    """What the library says of the frame; it looks for the rows that are wrong only where there are some."""
+    """The library's result for the frame; failing rows are collected only where there are any."""
     batch = _definition(suite.name).get_batch({"dataframe": _escaped(frame).to_pandas()})
     found = batch.validate(gx.ExpectationSuite(suite.name, expectations=expectations), result_format=COUNTS)
     by_name = {each.expectation_config.type: each for each in found.results}
@@ -69,7 +69,7 @@ def _validated(
 @cache
 def _definition(suite: str) -> BatchDefinition:
     """Where the library gets the suite's frame from: whatever it is handed."""
-    return _source().add_dataframe_asset(suite).add_batch_definition_whole_dataframe("night")
+    return _source().add_dataframe_asset(suite).add_batch_definition_whole_dataframe("run")
 
 
 @cache
@@ -138,7 +138,7 @@ def _findings(
 
 
 def _observed(found: ExpectationValidationResult, suite: Suite) -> str:
-    """How many rows are wrong; a frame that cannot be judged at all fails, and says why."""
+    """How many rows fail; a frame that cannot be evaluated fails with the reason."""
     if "element_count" not in found.result:
         return f"could not be judged: {found.exception_info}"
     count, wrong = found.result["element_count"], found.result["unexpected_count"]

@@ -20,12 +20,12 @@ _COLUMNS: dict[str, pa.DataType] = {
 }
 
 
-def compare(tonight: pa.Table, history: Sequence[pa.Table], *, least: int) -> pa.Table:
+def compare(current: pa.Table, history: Sequence[pa.Table], *, least: int) -> pa.Table:
     """Tables `topic_volumes`, the run's and those of earlier runs; a topic's first run is the first with it.
 
     Nothing is compared for a topic with fewer than `least` runs. A run without a topic brought nothing of it.
     """
-    now = _by_topic(tonight)
+    now = _by_topic(current)
     past = [_by_topic(table) for table in history]
     topics = sorted({*now, *(topic for run in past for topic in run)})
     return pa.Table.from_pylist(
@@ -73,7 +73,7 @@ def _refused_share(row: Row, least: int) -> float | None:
 
 
 def _share(row: Row, name: str) -> float:
-    """Of the batches that the run brought anew: how much copies overlap says nothing about producers.
+    """Only batches that are new in the run count: overlapping copies are not duplicates of producers.
 
     Runs of earlier versions counted overlaps as duplicates.
     """

@@ -1,12 +1,12 @@
-"""A backfill: days that shall hold what their sources hold now, run again in order, one at a time.
+"""A backfill: runs days again in order, one at a time, from what their sources hold now.
 
     plan_backfill(settings, request) -> BackfillPlan           what would change and why; writes nothing
     next_day(settings, request, after=None) -> date | None     the first day that has to run, after `after`
     run_backfill_day(settings, day, request, …) -> RunOutcome  that day as a whole
 
 A backfill keeps no record of how far it is: a day that is as it should be has nothing left to do. So it goes
-on where it stopped, whoever asks again. Step by step a day runs by `run_night(…, backfill=request)`: `stage`
-first, which fixes its inputs anew, then the others with what was fixed.
+on where it stopped, whoever asks again. Step by step a day runs by `execute_run(…, backfill=request)`:
+`stage` first, which fixes its inputs anew, then the others with what was fixed.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from spark_jobs.backfilling.plan import Planner
 from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.iceberg.holdings import check_catalog
@@ -38,10 +38,10 @@ def plan_backfill(settings: Settings, request: BackfillRequest, *, after: date =
 
 
 def next_day(settings: Settings, request: BackfillRequest, *, after: date | None = None) -> date | None:
-    """The first day that has to run, None if all is as it should be.
+    """The first day that has to run, None if nothing would change.
 
-    Whoever runs day after day gives the last one as `after`: objects that arrive meanwhile cannot turn the
-    backfill back. A day up to `after` runs again only if the one before it has changed its state.
+    A caller that runs day after day passes the last one as `after`: objects that arrive meanwhile do not
+    restart the backfill. A day up to `after` runs again only if the one before it has changed its state.
     """
     plan = plan_backfill(settings, request, after=after or date.min)
     days = (each.day for each in plan.days if each.changes and (after is None or each.day > after))
@@ -54,16 +54,22 @@ def run_backfill_day(
     request: BackfillRequest,
     *,
     spark: Spark,
-    narrator: Narrator,
+    progress: RunProgress,
     until: Step = Step.REPORT,
 ) -> RunOutcome:
     """One day: its inputs fixed anew, then all its steps; final unless `until` is too early for that."""
-    staged = run_night(
-        settings, day, until=Step.STAGE, spark=spark, narrator=narrator, goes_on=True, backfill=request
+    staged = execute_run(
+        settings,
+        day,
+        until=Step.STAGE,
+        spark=spark,
+        progress=progress,
+        more_steps_follow=True,
+        backfill=request,
     )
     if until is Step.STAGE:
         return staged
-    return run_night(settings, day, until=until, spark=spark, narrator=narrator, backfill=request)
+    return execute_run(settings, day, until=until, spark=spark, progress=progress, backfill=request)
 
 
 def run_backfill(
@@ -71,11 +77,11 @@ def run_backfill(
     request: BackfillRequest,
     *,
     spark: Spark,
-    narrator: Narrator,
+    progress: RunProgress,
     until: Step = Step.REPORT,
 ) -> Iterator[RunOutcome]:
     """Day after day, until nothing is left; each is done when it is given."""
     day = next_day(settings, request)
     while day is not None:
-        yield run_backfill_day(settings, day, request, spark=spark, narrator=narrator, until=until)
+        yield run_backfill_day(settings, day, request, spark=spark, progress=progress, until=until)
         day = next_day(settings, request, after=day)

@@ -6,7 +6,7 @@ check reads every byte. Nothing is written, so a copy that must not be written t
 
 from collections.abc import Iterator
 
-from spark_jobs.checking.finding import Finding, Part, Severity, Tell
+from spark_jobs.checking.finding import Finding, OnProgress, Part, Severity
 from spark_jobs.checking.run_folders import CheckedLake, check_contents, check_run
 from spark_jobs.checking.tables import CheckedTables
 from spark_jobs.config.settings import Settings
@@ -25,7 +25,9 @@ from spark_jobs.storage.stores import open_lake
 RESTORE = "restore it from a backup of the lake"
 
 
-def check(settings: Settings, *, deep: bool = False, tell: Tell = lambda _: None) -> Iterator[Finding]:
+def check(
+    settings: Settings, *, deep: bool = False, on_progress: OnProgress = lambda _: None
+) -> Iterator[Finding]:
     """Everything that is wrong with the lake, or worth knowing, part by part."""
     lake = open_lake(settings)
     chain, broken = read_entries(lake)
@@ -40,11 +42,11 @@ def check(settings: Settings, *, deep: bool = False, tell: Tell = lambda _: None
         problem = f"{entry.run_id} did not start from the state that the run before it ended in"
         remedy = f"`onceover backfill --from {entry.day} --to {entry.day}` runs it again"
         yield Finding(part=Part.CHAIN, place=lake.url, problem=problem, remedy=remedy)
-    yield from _check_runs(settings, lake, chain, deep=deep, tell=tell)
+    yield from _check_runs(settings, lake, chain, deep=deep, on_progress=on_progress)
     yield from _check_small_files(lake)
     if not any(finding.severity is Severity.ERROR for finding in moved):
         sizes = {found.key: found.size for found in lake.list(RUNS)}
-        yield from CheckedTables(settings, lake, chain, sizes).findings(tell)
+        yield from CheckedTables(settings, lake, chain, sizes).findings(on_progress)
 
 
 def _check_holder(lake: ObjectStore) -> Iterator[Finding]:
@@ -67,15 +69,15 @@ def _check_identity(settings: Settings, lake: ObjectStore, chain: Chain) -> Iter
 
 
 def _check_runs(
-    settings: Settings, lake: ObjectStore, chain: Chain, *, deep: bool, tell: Tell
+    settings: Settings, lake: ObjectStore, chain: Chain, *, deep: bool, on_progress: OnProgress
 ) -> Iterator[Finding]:
     cutoffs = cutoffs_of(chain, settings.retention)
     checked = CheckedLake(store=lake, chain=chain, cutoffs=cutoffs, deep=deep)
     for number, entry in enumerate(chain.current.values(), start=1):
-        tell(f"check: {number} of {len(chain.current)} runs")
+        on_progress(f"check: {number} of {len(chain.current)} runs")
         yield from check_run(checked, entry)
     if deep:
-        yield from check_contents(checked, tell)
+        yield from check_contents(checked, on_progress)
 
 
 def _check_small_files(lake: ObjectStore) -> Iterator[Finding]:

@@ -94,7 +94,7 @@ def _show_version(wanted: bool) -> None:
 def onceover(
     *, version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False
 ) -> None:
-    """Exactly-once tables from raw Kafka producer output, every night, without a broker."""
+    """Exactly-once tables from raw Kafka data, in daily runs, without a broker."""
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ from spark_jobs.worker import Summary, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a step wrote: its files, its counts, its share of the state that the next night starts from.
+    """What a step wrote: its files, its counts, its part of the state for the next run.
 
-    `messages` are sentences for the run's report: what a person should know though the run went on.
+    `messages` are remarks for the run's report.
     """
 
     outputs: tuple[OutputFile, ...]
@@ -38,16 +38,16 @@ class CurrentStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """One run as its steps see it: inputs are fixed, `folder` takes outputs, `chain` knows earlier nights.
+    """One run as its steps see it: inputs are fixed, `folder` receives outputs, `chain` lists earlier runs.
 
-    `tell` shows a person what is going on; nothing depends on it.
+    `on_progress` receives progress messages.
     """
 
     settings: Settings
     folder: RunFolder
     chain: Chain
     spark: Spark
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
     current: CurrentStep = field(default_factory=CurrentStep)
 
     @property
@@ -65,7 +65,7 @@ class RunContext:
         return self.spark.run_tasks(
             function,
             tasks,
-            watch=lambda done: self.tell(f"{name}: {done} of {len(tasks)} tasks"),
+            watch=lambda done: self.on_progress(f"{name}: {done} of {len(tasks)} tasks"),
             in_driver=in_driver,
             description=self._describe(name),
         )
@@ -84,7 +84,7 @@ class RunContext:
             sides,
             key=key,
             function=function,
-            watch=lambda done: self.tell(f"{name}: {done} tasks done"),
+            watch=lambda done: self.on_progress(f"{name}: {done} tasks done"),
             in_driver=in_driver,
             description=self._describe(name),
         )
@@ -95,7 +95,7 @@ class RunContext:
 
     @property
     def now_ms(self) -> int:
-        """The run's logical time; no step looks at a clock."""
+        """The run's logical time; no step reads a clock."""
         return self.folder.inputs.logical_time_ms
 
     @cached_property

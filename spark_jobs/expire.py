@@ -17,7 +17,7 @@ from spark_jobs.storage.iceberg.expiry import (
     tables_of,
 )
 from spark_jobs.storage.iceberg.holdings import check_holdings
-from spark_jobs.storage.iceberg.unnamed import forget_unnamed, put_unnamed, read_unnamed
+from spark_jobs.storage.iceberg.unnamed import prune_unreferenced, put_unnamed, read_unnamed
 from spark_jobs.storage.identity import locked_lake, open_at_home
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.object_store import ObjectStore
@@ -67,9 +67,9 @@ def _check_newest(store: ObjectStore, chain: Chain) -> None:
 
 
 def expire(settings: Settings) -> ExpiryPlan:
-    """Takes away what the plan says: first out of the tables, then copies of objects, then run folders.
+    """Removes what the plan lists: first from the tables, then copies of objects, then run folders.
 
-    Whoever is killed in between leaves less to do for the next one, and nothing that cannot be found.
+    An interrupted expiry leaves no orphans: the next one continues.
     """
     with locked_lake(settings, purpose="expiry") as (store, lock):
         plan = plan_expiry(settings)
@@ -86,7 +86,7 @@ def expire(settings: Settings) -> ExpiryPlan:
 
 
 def _expire_tables(settings: Settings, store: ObjectStore, plan: ExpiryPlan) -> None:
-    """Files that only old snapshots name are written down before those go: afterwards nobody names them."""
+    """Files that only expiring snapshots reference are recorded first: afterwards nothing references them."""
     with open_catalog(settings) as catalog:
         for each in plan.tables:
             put_unnamed(store, each)
@@ -95,4 +95,4 @@ def _expire_tables(settings: Settings, store: ObjectStore, plan: ExpiryPlan) -> 
             table = find_table(catalog, name)
             if table is not None:
                 delete_files(table, files)
-            forget_unnamed(store, name)
+            prune_unreferenced(store, name)

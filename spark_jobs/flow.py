@@ -19,7 +19,7 @@ class Step(StrEnum):
 
 STEPS: tuple[Step, ...] = tuple(Step)
 LAST_OF_RUN = Step.PUBLISH
-"""With it a run is whole and final. `report` comes after, whatever became of the run, and shows it."""
+"""The last step of a run, after which it is final. `report` comes after it, also for failed runs."""
 
 
 def steps_until(last: Step) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own if it is 17 or newer, else the one that a wheel carries."""
+"""The Java that Spark runs on: the system's own if it is 17 or newer, else the one of a wheel."""
 
 import os
 import re

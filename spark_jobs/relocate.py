@@ -28,7 +28,7 @@ from spark_jobs.storage.lock import lake_lock
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_lake
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Relocation:
     tables: int = 0
 
 
-def relocate(settings: Settings, tell: Tell = lambda _: None) -> Relocation:
+def relocate(settings: Settings, on_progress: OnProgress = lambda _: None) -> Relocation:
     """Rewrites every address in the copy; safe to repeat, and nothing but the copy is written to.
 
     The identity comes last: until then the lake refuses to be written to.
@@ -54,10 +54,10 @@ def relocate(settings: Settings, tell: Tell = lambda _: None) -> Relocation:
     move = with_spellings(lake, Move(old=(home,), new=lake.url))
     _check(settings, lake, move)
     with lake_lock(lake, purpose=f"relocation from {home}"):
-        if identity is None:  # the addresses tell where it was made only until the first one is rewritten
+        if identity is None:  # the old location is known only until the first address is rewritten
             identity = new_identity(home)
             lake.put_if_absent(LAKE_FILE, identity.to_bytes())
-        files = relocate_files(lake, move, tell)
+        files = relocate_files(lake, move, on_progress)
         tables = relocate_sqlite(lake, move)
         own = new_identity(lake.url, relocated_from=identity.lake_id)
         lake.put(LAKE_FILE, own.to_bytes())
@@ -75,7 +75,7 @@ def _check(settings: Settings, lake: ObjectStore, move: Move) -> None:
     for old in move.old:
         if lake.url.startswith(f"{old}/") or old.startswith(f"{lake.url}/"):
             raise CatalogUnfit(
-                f"{lake.url}: lies inside of {old}, or around it; copy the lake to a place apart"
+                f"{lake.url}: is inside of {old}, or contains it; copy the lake to a separate location"
             )
     warehouse = settings.catalog.warehouse
     if settings.catalog.kind is CatalogKind.SQLITE:

@@ -1,6 +1,6 @@
-"""What the catalog lost is restored from the lake: by metadata files that are still there, or by publishing.
+"""Restores what the catalog lost from the lake: from existing metadata files, or by publishing again.
 
-Each table that lacks published runs is looked at by itself. Where the lake has metadata of the table that is
+Each table that lacks published runs is repaired on its own. Where the lake has metadata of the table that is
 newer than the catalog's, the catalog gets that one again, with all snapshots and tags. What is still missing
 then is published again from the run folders, in the order of dates, as the runs themselves would do it. What
 an unfinished backfill has put into tables goes, too: they hold what the chain lists.
@@ -30,7 +30,7 @@ from spark_jobs.storage.identity import locked_lake, open_at_home
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
 class RepairKind(StrEnum):
@@ -70,14 +70,14 @@ def plan_repair(settings: Settings) -> list[Repair]:
         return list(_planned(settings, lake, chain, catalog))
 
 
-def repair(settings: Settings, tell: Tell = lambda _: None) -> list[Repair]:
-    """Does what the plan says, and returns it; an interrupted repair is simply repeated."""
+def repair(settings: Settings, on_progress: OnProgress = lambda _: None) -> list[Repair]:
+    """Executes the plan and returns it; an interrupted repair can be repeated."""
     with locked_lake(settings, purpose="repair") as (lake, lock):
         chain = read_chain(lake)
         with open_catalog(settings) as catalog:
             planned = list(_planned(settings, lake, chain, catalog))
             for number, each in enumerate(planned, start=1):
-                tell(f"repair: {number} of {len(planned)}")
+                on_progress(f"repair: {number} of {len(planned)}")
                 lock.check()
                 if each.kind is RepairKind.ENTER:
                     enter_table(catalog, each.name, each.metadata)

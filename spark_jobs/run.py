@@ -1,7 +1,7 @@
 """A run: the steps in order, each once; what is done already is not done again.
 
-Whoever asks again for the same night finds the same run, and goes on where it stopped. A run of `admit` or
-beyond becomes final at its end, by one entry of the chain; the next night starts from its state. `report` is
+A second call for the same run date and inputs continues the same run where it stopped. A run of `admit` or
+beyond becomes final at its end, by one entry of the chain; the next run starts from its state. `report` is
 no part of the run: it shows what became of it, also after a failure, and can neither spoil nor undo anything.
 """
 
@@ -22,7 +22,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
 from spark_jobs.storage.chain import Chain, make_final, read_chain
@@ -36,9 +36,9 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
 
 FIRST_FINAL = Step.ADMIT
-"""Before it a run has no state to hand on, so no night could follow it."""
+"""Before it a run has no state, so no run could follow it."""
 MESSAGES = "messages.json"
-"""What a step has to say to people: a JSON list of sentences in its folder."""
+"""Remarks of a step for people: a JSON list of sentences in its folder."""
 MOST_REMARKS = 20
 
 
@@ -52,7 +52,7 @@ class ReportFailed(OnceoverError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """A run that went as far as it was asked to; `worked` says whether anything was left to do."""
+    """The outcome of a call; `worked` says whether anything was left to do."""
 
     run_id: str
     done: tuple[StepDone, ...]
@@ -61,50 +61,51 @@ class RunOutcome:
 
     @property
     def is_held(self) -> bool:
-        """Whether a critical expectation failed that holds some partitions and lets the others go on."""
+        """Whether a critical expectation failed that holds some partitions and lets the others continue."""
         return any(each.step is Step.AUDIT and each.counts.get("critical") for each in self.done)
 
 
-def run_night(
+def execute_run(
     settings: Settings,
     day: date,
     *,
     until: Step,
     spark: Spark,
-    narrator: Narrator,
-    goes_on: bool = False,
+    progress: RunProgress,
+    more_steps_follow: bool = False,
     backfill: BackfillRequest | None = None,
     restage: bool = False,
     is_first_call: bool = True,
 ) -> RunOutcome:
-    """The run of `day` up to and including `until`; raises `LakeBusy` while another one works on the lake.
+    """The run of `day` up to and including `until`; raises `LakeBusy` while another process holds the lake's
+    lock.
 
-    A run that `goes_on` with another call does not become final yet. With `backfill` it may replace the run
-    that speaks for the day; a call for `stage` alone fixes its inputs anew, later calls go on with them.
-    `restage` lists the sources again though an earlier attempt has fixed the inputs; without it the first
-    call of an attempt reports that they are fixed, and what differs at the sources since.
+    With `more_steps_follow` the run does not become final yet. With `backfill` it may replace the current
+    run of the day; a call for `stage` alone fixes new inputs, later calls use them. `restage` lists the
+    sources again though an earlier attempt has fixed the inputs; without it the first call of an attempt
+    reports that they are fixed, and what differs at the sources since.
     """
     run = partial(
         _run,
         settings,
         day,
         spark=spark,
-        narrator=narrator,
+        progress=progress,
         backfill=backfill,
         restage=restage,
         is_first_call=is_first_call,
     )
     if until is not Step.REPORT:
-        return run(until=until, goes_on=goes_on)
+        return run(until=until, more_steps_follow=more_steps_follow)
     try:
-        outcome = run(until=LAST_OF_RUN, goes_on=False)
+        outcome = run(until=LAST_OF_RUN, more_steps_follow=False)
     except (LakeBusy, LakeMoved):
-        raise  # the run at work will report; in a copy of a lake nothing may be written
+        raise  # the running process will report; a copy of a lake is read-only
     except Exception as error:
-        _report_failure(settings, error, narrator)
+        _report_failure(settings, error, progress)
         raise
     try:
-        report_run(settings, outcome.run_id, narrator)
+        report_run(settings, outcome.run_id, progress)
     except Exception as error:
         raise ReportFailed(
             f"run {outcome.run_id} is final and published; its report failed: {error}"
@@ -112,21 +113,21 @@ def run_night(
     return outcome
 
 
-def report_run(settings: Settings, run_id: str | None, narrator: Narrator) -> Mapping[str, int]:
-    """Shows the lake's runs as they stand; what was counted. It only reads them, so it needs no lock."""
+def report_run(settings: Settings, run_id: str | None, progress: RunProgress) -> Mapping[str, int]:
+    """Updates the dashboard; the counts of the step. It only reads runs, so it needs no lock."""
     report = _load(Step.REPORT, "report")
-    with narrator.step(Step.REPORT) as finished:
-        result: StepResult = report(settings, run_id=run_id, tell=narrator.tell)
+    with progress.step(Step.REPORT) as finished:
+        result: StepResult = report(settings, run_id=run_id, on_progress=progress.on_progress)
         finished(result.counts)
-    narrator.remark(result.messages)
+    progress.remark(result.messages)
     return result.counts
 
 
-def _report_failure(settings: Settings, failure: Exception, narrator: Narrator) -> None:
+def _report_failure(settings: Settings, failure: Exception, progress: RunProgress) -> None:
     """The report of a run that failed; should it fail, too, the run's own failure is what counts."""
     try:
-        report_run(settings, None, narrator)
-    except Exception as error:  # noqa: BLE001 — told along with the failure that led here
+        report_run(settings, None, progress)
+    except Exception as error:  # noqa: BLE001 — logged with the failure that led here
         failure.add_note(f"its report failed, too: {error}")
 
 
@@ -146,8 +147,8 @@ def _run(
     *,
     until: Step,
     spark: Spark,
-    narrator: Narrator,
-    goes_on: bool,
+    progress: RunProgress,
+    more_steps_follow: bool,
     backfill: BackfillRequest | None,
     restage: bool,
     is_first_call: bool,
@@ -157,23 +158,25 @@ def _run(
         chain, began = read_chain(lake), utc_now()
         if backfill is None:
             if is_first_call and not restage:
-                _remark_fixed(settings, day, lake, chain, narrator)
-            folder = _stage(settings, day, lake, chain, spark=spark, narrator=narrator, restage=restage)
+                _remark_fixed(settings, day, lake, chain, progress)
+            folder = _stage(settings, day, lake, chain, spark=spark, progress=progress, restage=restage)
         else:
             anew = until is Step.STAGE
             folder = _stage_backfill(
-                settings, day, lake, chain, spark=spark, narrator=narrator, request=backfill, anew=anew
+                settings, day, lake, chain, spark=spark, progress=progress, request=backfill, anew=anew
             )
-        context = RunContext(settings=settings, folder=folder, chain=chain, spark=spark, tell=narrator.tell)
-        final = becomes_final(until) and not goes_on
+        context = RunContext(
+            settings=settings, folder=folder, chain=chain, spark=spark, on_progress=progress.on_progress
+        )
+        final = becomes_final(until) and not more_steps_follow
         done = _done(folder, until)
         is_over = _is_over(context, until, done, final=final)
         if is_over and Step.PUBLISH in steps_until(until):
             check_catalog(settings, lake, chain)  # "nothing left to do" must be true of the tables, too
         if not is_over:
-            Ledger(lake).started(folder.inputs, reason=backfill.told if backfill else "")
+            Ledger(lake).started(folder.inputs, reason=backfill.reported if backfill else "")
             Ledger(lake).staged(folder.run_id, began, done[0].counts)
-            done = _work(context, until, done, lock, narrator, final=final)
+            done = _work(context, until, done, lock, progress, final=final)
         return RunOutcome(
             run_id=folder.run_id,
             done=done,
@@ -183,14 +186,16 @@ def _run(
 
 
 def becomes_final(until: Step) -> bool:
-    """Whether a run that ends with `until` can be followed by the next night's."""
+    """Whether a run that ends with `until` can be followed by another run."""
     return STEPS.index(until) >= STEPS.index(FIRST_FINAL)
 
 
-def _remark_fixed(settings: Settings, day: date, lake: ObjectStore, chain: Chain, narrator: Narrator) -> None:
+def _remark_fixed(
+    settings: Settings, day: date, lake: ObjectStore, chain: Chain, progress: RunProgress
+) -> None:
     fixed = fixed_inputs(settings, day, lake=lake, chain=chain)
     if fixed is not None:
-        narrator.remark([fixed.sentence])
+        progress.remark([fixed.sentence])
 
 
 def _stage(
@@ -200,14 +205,14 @@ def _stage(
     chain: Chain,
     *,
     spark: Spark,
-    narrator: Narrator,
+    progress: RunProgress,
     restage: bool,
 ) -> RunFolder:
     """`stage` comes before the run has a name: the name follows from the manifest."""
     started = time.monotonic()
     manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, restage=restage)
     folder = open_run(settings, manifest, lake=lake, chain=chain)
-    _tell_staged(manifest, narrator, time.monotonic() - started)
+    _report_staged(manifest, progress, time.monotonic() - started)
     return folder
 
 
@@ -218,11 +223,11 @@ def _stage_backfill(
     chain: Chain,
     *,
     spark: Spark,
-    narrator: Narrator,
+    progress: RunProgress,
     request: BackfillRequest,
     anew: bool,
 ) -> RunFolder:
-    """A night's stage again; a run that comes back after another one has to be published once more."""
+    """Stages a run again; a run that replaces another one has to be published again."""
     started = time.monotonic()
     manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, backfill=request, restage=anew)
     folder = open_run(settings, manifest, lake=lake, chain=chain, backfill=True)
@@ -230,15 +235,15 @@ def _stage_backfill(
     if anew and standing is not None and standing.run_id != folder.run_id:
         folder.begin(Step.PUBLISH)
     if anew:
-        _tell_staged(manifest, narrator, time.monotonic() - started)
+        _report_staged(manifest, progress, time.monotonic() - started)
     return folder
 
 
-def _tell_staged(manifest: Manifest, narrator: Narrator, seconds: float) -> None:
+def _report_staged(manifest: Manifest, progress: RunProgress, seconds: float) -> None:
     counts = {name: count for name, count in staged_counts(manifest).items() if name != "bytes"}
-    narrator.done(Step.STAGE, counts, seconds)
-    narrator.remark([f"source {each.bare}: {each.detail}" for each in manifest.bare_sources])
-    narrator.remark([each.detail for each in manifest.problems[:MOST_REMARKS]])
+    progress.done(Step.STAGE, counts, seconds)
+    progress.remark([f"source {each.bare}: {each.detail}" for each in manifest.bare_sources])
+    progress.remark([each.detail for each in manifest.problems[:MOST_REMARKS]])
 
 
 def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
@@ -260,13 +265,13 @@ def _work(
     until: Step,
     done: tuple[StepDone, ...],
     lock: LakeLock,
-    narrator: Narrator,
+    progress: RunProgress,
     *,
     final: bool,
 ) -> tuple[StepDone, ...]:
-    """Do what is left after `done`, and say what is done then.
+    """Runs the steps after `done`; returns the steps done then.
 
-    A failure is written down; of a killed process the ledger says "interrupted".
+    A failure is recorded in the ledger; a killed process leaves "interrupted".
     """
     ledger, run_id = Ledger(context.lake), context.folder.run_id
     preparing: Thread | None = None
@@ -277,9 +282,9 @@ def _work(
             if preparing is not None:
                 preparing.join()  # two threads that import the same library may see half of it
             preparing = _prepare_beside(STEPS[STEPS.index(step) + 1]) if step is not until else None
-            ledger.step_finished(run_id, step, _do(step, context, narrator).counts)
+            ledger.step_finished(run_id, step, _do(step, context, progress).counts)
         lock.check()
-        done = _done(context.folder, until)  # as it stands in the lake, not as it was said
+        done = _done(context.folder, until)  # as stored in the lake
         if final:
             _make_final(context, until, done)
     except Exception as error:
@@ -289,14 +294,14 @@ def _work(
     return done
 
 
-def _do(step: Step, context: RunContext, narrator: Narrator) -> StepDone:
+def _do(step: Step, context: RunContext, progress: RunProgress) -> StepDone:
     run = _load(step)
     context.current.step = step
     context.folder.begin(step)
-    with narrator.step(step) as finished:
+    with progress.step(step) as finished:
         result = run(context)
         finished(result.counts)
-    narrator.remark(result.messages)
+    progress.remark(result.messages)
     outputs = result.outputs
     if result.messages:
         outputs += (context.folder.put(step, MESSAGES, canonical_json(list(result.messages))),)

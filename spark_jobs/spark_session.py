@@ -51,7 +51,7 @@ from spark_jobs.worker import (
     task_table,
 )
 
-LAST_WORDS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
+STDERR_TAIL = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
 WORKER_DIED = "Python worker exited unexpectedly"
 WORKER_ADVICE = (
     "a Python worker was killed or crashed, most often because the machine ran out of memory: "
@@ -251,8 +251,8 @@ def _value(outcome: Summary | OnceoverError) -> Summary:
 
 def first_cause(trace: str) -> str:
     """What a person needs of Spark's account: the worker's own last words, or Spark's first."""
-    if last_words := LAST_WORDS.findall(trace):
-        return str(last_words[-1])
+    if stderr_tail := STDERR_TAIL.findall(trace):
+        return str(stderr_tail[-1])
     if WORKER_DIED in trace:
         return WORKER_ADVICE
     failure = FAILURE.search(trace)

@@ -33,8 +33,8 @@ settings.load_profile("onceover")
 def spark() -> Iterator[Spark]:
     """The one session of this process; nothing starts before a test runs a task."""
     # A busy machine may need more than the 15 s in which a result has to be fetched.
-    patience = {"spark.python.authenticate.socketTimeout": "600s"}
-    shared = Spark("local[2]", {"spark.driver.memory": "1g", **patience})
+    completion_wait = {"spark.python.authenticate.socketTimeout": "600s"}
+    shared = Spark("local[2]", {"spark.driver.memory": "1g", **completion_wait})
     yield shared
     shared.stop()
 

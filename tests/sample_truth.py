@@ -10,7 +10,7 @@ from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.protocol.record_batch import RecordBatchHeader, check_batch
 from spark_jobs.protocol.records import read_records
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.story import RUN_DATES
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """Partition, offset, key, value."""
@@ -25,13 +25,13 @@ def batches_in(data: bytes) -> Iterator[bytes]:
 
 
 def replay(sample: Path) -> Iterator[tuple[str, str, PartitionLog, Verdict]]:
-    """Every captured batch in turn, sent to a broker: night, partition, its log by then, the answer."""
+    """Every captured batch in turn, sent to a broker: run, partition, its log by then, the answer."""
     logs: dict[str, PartitionLog] = {}
     for file in sorted((sample / "gateway").rglob("*.batches")):
-        night, name = file.parts[-3:-1]
+        run_date, name = file.parts[-3:-1]
         log = logs.setdefault(name, PartitionLog(_config()))
         for batch in batches_in(file.read_bytes()):
-            yield night, name, log, _judge(log, batch)
+            yield run_date, name, log, _judge(log, batch)
 
 
 def visible_rows(sample: Path, topic: str) -> set[Row]:
@@ -43,7 +43,7 @@ def visible_rows(sample: Path, topic: str) -> set[Row]:
 def shipped_rows(sample: Path) -> set[Row]:
     """All data of the last copy: `fulfilment` has committed whatever it sent, marker or not."""
     found = set()
-    for file in (sample / "backup" / f"dt={NIGHTS[-1]}").rglob("shipments-*/*.log"):
+    for file in (sample / "backup" / f"dt={RUN_DATES[-1]}").rglob("shipments-*/*.log"):
         for batch in batches_in(file.read_bytes()):
             if not check_batch(batch).is_control:
                 found |= set(_rows(int(file.parent.name.rpartition("-")[2]), batch))

@@ -16,11 +16,11 @@ from spark_jobs.protocol.record_batch import Codec, check_batch, read_header
 from spark_jobs.protocol.records import read_records
 from spark_jobs.protocol.segment import scan_result
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.sample.nights import sample_files, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.files import sample_files, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from tests.sample_truth import batches_in, replay
 
-FIRST, SECOND = (f"dt={night}" for night in NIGHTS)
+FIRST, SECOND = (f"dt={run_date}" for run_date in RUN_DATES)
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +32,14 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def verdicts(sample: Path) -> dict[str, Counter[Verdict]]:
-    """What a broker would answer to the gateway's batches, per night."""
+    """What a broker would answer to the gateway's batches, per run."""
     found = {FIRST: Counter[Verdict](), SECOND: Counter[Verdict]()}
-    for night, _, _, verdict in replay(sample):
-        found[night][verdict] += 1
+    for run_date, _, _, verdict in replay(sample):
+        found[run_date][verdict] += 1
     return found
 
 
-def test_the_first_night_has_retries_a_gap_a_forgotten_batch_a_zombie_and_a_flipped_bit(
+def test_the_first_run_has_retries_a_gap_a_forgotten_batch_a_zombie_and_a_flipped_bit(
     verdicts: dict[str, Counter[Verdict]],
 ) -> None:
     refused = {verdict: count for verdict, count in verdicts[FIRST].items() if verdict != Verdict.ACCEPTED}
@@ -53,7 +53,7 @@ def test_the_first_night_has_retries_a_gap_a_forgotten_batch_a_zombie_and_a_flip
     }
 
 
-def test_the_second_night_has_a_retry_of_the_first_a_lost_batch_a_torn_object_and_a_confused_client(
+def test_the_second_run_has_a_retry_of_the_first_a_lost_batch_a_torn_object_and_a_confused_client(
     verdicts: dict[str, Counter[Verdict]],
 ) -> None:
     refused = {verdict: count for verdict, count in verdicts[SECOND].items() if verdict != Verdict.ACCEPTED}
@@ -88,9 +88,9 @@ def test_the_coordinator_knows_a_transaction_over_midnight_an_open_one_and_a_dec
     }
 
 
-def _states(sample: Path, night: str) -> dict[str, TransactionState]:
+def _states(sample: Path, run_date: str) -> dict[str, TransactionState]:
     states: dict[str, TransactionLogValue] = {}
-    for directory in (sample / "backup" / night / "broker-1").glob("__transaction_state-*"):
+    for directory in (sample / "backup" / run_date / "broker-1").glob("__transaction_state-*"):
         log = b"".join(file.read_bytes() for file in sorted(directory.glob("*.log")))
         entries = (read_entries(check_batch(batch), read_records(batch)) for batch in batches_in(log))
         states |= current_values(fold(chain.from_iterable(entries)))
@@ -99,8 +99,8 @@ def _states(sample: Path, night: str) -> dict[str, TransactionState]:
 
 def test_the_first_copy_of_a_log_is_torn_and_the_second_goes_on_where_it_was(sample: Path) -> None:
     first, second = (
-        (sample / "backup" / night / "broker-1/shipments-1/00000000000000000000.log").read_bytes()
-        for night in (FIRST, SECOND)
+        (sample / "backup" / run_date / "broker-1/shipments-1/00000000000000000000.log").read_bytes()
+        for run_date in (FIRST, SECOND)
     )
 
     assert second.startswith(first)
@@ -124,5 +124,7 @@ def test_the_sample_is_the_same_every_time_and_its_configuration_valid(sample: P
 def test_the_command_writes_it_and_says_how_to_run_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["sample", str(tmp_path)])
 
-    assert done.stdout.splitlines()[0].endswith(f"--config {tmp_path / 'onceover.yaml'} --date {NIGHTS[0]}")
+    assert done.stdout.splitlines()[0].endswith(
+        f"--config {tmp_path / 'onceover.yaml'} --date {RUN_DATES[0]}"
+    )
     assert (tmp_path / "gateway" / FIRST).is_dir()

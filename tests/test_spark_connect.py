@@ -11,10 +11,10 @@ from rich.console import Console
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
 from spark_jobs.protocol.errors import BadCrc
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.spark_options import SparkFailed
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.errors import StoreUnavailable
@@ -99,8 +99,10 @@ def _sample_lake(place: Path, engine: Spark) -> dict[str, str]:
     for file in place.rglob("*"):
         os.utime(file, (COPIED_AT, COPIED_AT))
     settings = load_settings(place / CONFIG)
-    for day in NIGHTS:
-        run_night(settings, day, until=Step.PUBLISH, spark=engine, narrator=Narrator(Console(quiet=True)))
+    for day in RUN_DATES:
+        execute_run(
+            settings, day, until=Step.PUBLISH, spark=engine, progress=RunProgress(Console(quiet=True))
+        )
     return lake_digests(settings)
 
 

@@ -65,7 +65,7 @@ def test_no_tasks_start_no_spark() -> None:
     assert Spark("no such master").run_tasks(_double, []) == []
 
 
-def test_somebody_can_watch_each_job_by_itself(spark: Spark) -> None:
+def test_someone_can_watch_each_job_by_itself(spark: Spark) -> None:
     for _ in range(3):
         seen: list[int] = []
 
@@ -113,11 +113,11 @@ def test_what_is_set_in_the_environment_stays() -> None:
     assert environment["PYSPARK_PYTHON"]
 
 
-def test_an_account_without_a_traceback_is_told_by_its_first_line() -> None:
+def test_an_account_without_a_traceback_is_reported_by_its_first_line() -> None:
     assert first_cause("java.io.IOException: disk full\n\tat Some.java") == "java.io.IOException: disk full"
 
 
-def test_a_killed_worker_and_a_lost_executor_are_told_in_words_that_help() -> None:
+def test_a_killed_worker_and_a_lost_executor_are_reported_in_words_that_help() -> None:
     calling = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
     aborted = f"{calling}org.apache.spark.SparkException: Job aborted: most recent failure: "
     killed = f"{aborted}Lost task 0.0: Python worker exited unexpectedly (crashed).\n\tat Some.scala"

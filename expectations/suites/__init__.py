@@ -1,1 +1,1 @@
-"""One suite per table, of the table's name: which numbers are looked at, and what is expected of them."""
+"""One suite per table, named like the table: its counts and the expectations on them."""

@@ -1,4 +1,4 @@
-"""`states`: every night goes on where the last one stopped."""
+"""`states`: every run continues where the previous one stopped."""
 
 import pyarrow as pa
 from great_expectations.expectations import Expectation

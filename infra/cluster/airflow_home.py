@@ -21,7 +21,7 @@ from infra.embedded.services import start, stop
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import StepRequest
 from spark_jobs.flow import Step
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.story import RUN_DATES
 
 TAIL_LINES = 20
 EXECUTOR_MEMORY = "512m"
@@ -58,9 +58,9 @@ class ClusterHome(Home):
         """What names the driver that this Airflow's tasks start."""
         return StepRequest(
             config=str(self.config),
-            day=NIGHTS[0],
+            day=RUN_DATES[0],
             step=Step.STAGE,
-            goes_on=True,
+            more_steps_follow=True,
             master=f"spark://{LOOPBACK}:{self.spark_port}",
             conf=json.loads(self._spark)["extra"]["conf"],
         )

@@ -27,7 +27,7 @@ def airflow(*arguments: str) -> None:
 
 
 def write_password(file: Path, password: str) -> None:
-    """A file that nobody else can read; another password than before replaces it."""
+    """A file that only its owner can read; a changed password replaces it."""
     file.unlink(missing_ok=True)
     write_secret(file, json.dumps({USER: password}))
 

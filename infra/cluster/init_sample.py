@@ -1,11 +1,11 @@
-"""Puts two nights of a shop into the sources of the cluster's configuration, for trying it out; then ends."""
+"""Writes two days of sample data into the sources of the cluster's configuration; then ends."""
 
 import os
 from pathlib import Path
 
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.sample.nights import sample_files
+from spark_jobs.sample.files import sample_files
 from spark_jobs.storage.stores import open_source
 
 

@@ -1,4 +1,4 @@
-"""A process of the rig: started, waited for until it answers, ended with the block."""
+"""A process of the test rig: started, awaited until it is ready, stopped with the block."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def _answers(port: int) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes], sign: signal.Signals) -> None:
-    """The program first, then whoever of its group is left: a worker's executors, a scheduler's tasks."""
+    """The program first, then the rest of its process group: a worker's executors, a scheduler's tasks."""
     process.send_signal(sign)
     try:
         process.wait(SECONDS_TO_END)

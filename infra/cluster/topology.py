@@ -30,11 +30,11 @@ INIT_COMMANDS = {
 }
 """What runs once and ends: the database, pool and password; the buckets; on request, data to try."""
 BUCKETS = ("raw", "lake")
-"""Where sources lie, and where Onceover writes."""
+"""The buckets of the sources and of the lake."""
 AIRFLOW_DATABASE, CATALOG_DATABASE = "airflow", "catalog"
 DATABASE_USER = "onceover"
 COLLECTOR_PORT = 9100
-"""Where the node exporter shows Prometheus what runs have told."""
+"""The textfile directory of the node exporter."""
 S3_ENDPOINT = "http://s3:7070"
 """As the containers see it; infra/cluster/onceover.yaml names it."""
 PASSWORD_VARIABLE = "ONCEOVER_ADMIN_PASSWORD"  # noqa: S105 — a variable's name

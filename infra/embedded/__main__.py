@@ -1,4 +1,4 @@
-"""`run`: the sample's nights through the nightly DAG. `up`: Airflow with its UI. `down`: ends it."""
+"""`run`: the sample's runs through the nightly DAG. `up`: starts Airflow with its UI. `down`: stops it."""
 
 import argparse
 import shutil
@@ -18,8 +18,8 @@ from infra.embedded.summary import show_summary
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import StepRequest
 from spark_jobs.flow import Step
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 
 NIGHTLY, BACKFILL, QUALITY = DAGS = ("onceover_nightly", "onceover_backfill", "onceover_quality")
 CACHE = ROOT / ".cache"
@@ -50,7 +50,7 @@ def airflow(home: Home) -> Iterator[Api]:
 
 
 def check_down(home: Home) -> None:
-    """An Airflow that is up may work on another lake: nobody but its owner ends it."""
+    """A running Airflow may serve another lake, so it is not stopped here."""
     if running(home):
         url = replace(home, port=port_in_use(home)).url
         raise EmbeddedFailed(f"Airflow is up already: {url}; `make down` stops it")
@@ -65,24 +65,26 @@ def ready(home: Home) -> Api:
 
 
 def run(home: Home) -> None:
-    """The sample's two nights, from nothing to the end."""
+    """Both runs of the sample, from nothing to published tables."""
     check_down(home)
     sample = home.config.parent
     with phase("writing the sample"):
         shutil.rmtree(sample, ignore_errors=True)
         write_sample(sample)
     with airflow(home) as api:
-        for night in NIGHTS:
-            run_night(api, night)
-        stop_driver(StepRequest(config=str(home.config), day=NIGHTS[0], step=Step.STAGE, goes_on=True))
+        for run_date in RUN_DATES:
+            execute_run(api, run_date)
+        stop_driver(
+            StepRequest(config=str(home.config), day=RUN_DATES[0], step=Step.STAGE, more_steps_follow=True)
+        )
     show_summary(home.config)
 
 
-def run_night(api: Api, night: date) -> str:
-    """One night through the DAG; its DAG run's id."""
-    CONSOLE.print(f"the night of {night}")
+def execute_run(api: Api, run_date: date) -> str:
+    """One run through the DAG; the id of its DAG run."""
+    CONSOLE.print(f"the run of {run_date}")
     began = time.monotonic()
-    run_id = api.trigger(NIGHTLY, {"date": str(night)})
+    run_id = api.trigger(NIGHTLY, {"date": str(run_date)})
     follow(api, NIGHTLY, run_id)
     CONSOLE.print(f"  {time.monotonic() - began:.0f} s from trigger to end")
     return run_id

@@ -1,4 +1,4 @@
-"""Follows a DAG run on the terminal: a line per task that has ended, and the seconds of the one at work."""
+"""Follows a DAG run on the terminal: a line per finished task, and the seconds of the running one."""
 
 import json
 import time
@@ -13,19 +13,19 @@ from infra.embedded.rest import Api
 from infra.embedded.services import check_alive
 
 ENDED = frozenset({"success", "failed", "upstream_failed", "skipped"})
-AWAITS_SOMEBODY = "awaiting_input"
+AWAITS_OPERATOR = "awaiting_input"
 SECONDS_BETWEEN_LOOKS = 0.5
-PATIENCE_S = 900.0
+TIMEOUT_S = 900.0
 """Longer than the longest pause before a task is tried again."""
 Task = dict[str, Any]
-"""A task instance, as Airflow's interface tells of it."""
+"""A task instance, as Airflow's REST API returns it."""
 CONSOLE = Console(highlight=False, soft_wrap=True, markup=False)
 
 
-def follow(api: Api, dag_id: str, run_id: str, *, patience_s: float = PATIENCE_S) -> None:
+def follow(api: Api, dag_id: str, run_id: str, *, timeout_s: float = TIMEOUT_S) -> None:
     """Until the run has ended; raises what a person needs to know if it failed or nothing moves any more."""
     shown: set[str] = set()
-    stillness = Stillness(patience_s)
+    stillness = Stillness(timeout_s)
     with CONSOLE.status("waiting for the scheduler …") as status:
         while True:
             check_alive(api.home)
@@ -43,27 +43,27 @@ def follow(api: Api, dag_id: str, run_id: str, *, patience_s: float = PATIENCE_S
             time.sleep(SECONDS_BETWEEN_LOOKS)
     if state == "failed":
         failed = next(task for task in tasks if task["state"] == "failed")
-        raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_last_words(api.home, failed)}")
+        raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_stderr_tail(api.home, failed)}")
 
 
 class Stillness:
-    """For how long no task was at work, and none has changed its state."""
+    """For how long no task has run or changed its state."""
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s, self._began = patience_s, time.monotonic()
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self._began = timeout_s, time.monotonic()
         self._states: list[tuple[str, str]] = []
 
     def is_too_long(self, tasks: list[Task]) -> bool:
         states = [(task["id"], task["state"]) for task in tasks]
         if states != self._states or any(task["state"] == "running" for task in tasks):
             self._states, self._began = states, time.monotonic()
-        return time.monotonic() - self._began > self._patience_s
+        return time.monotonic() - self._began > self._timeout_s
 
 
 def _still(tasks: list[Task]) -> str:
-    asked = [_name(task) for task in tasks if task["state"] == AWAITS_SOMEBODY]
+    asked = [_name(task) for task in tasks if task["state"] == AWAITS_OPERATOR]
     if asked:
-        return f"'{asked[0]}' waits for somebody's answer, under Required Actions"
+        return f"'{asked[0]}' waits for approval, under Required Actions"
     return f"nothing moves any more: {_at_work(tasks)}"
 
 
@@ -78,8 +78,8 @@ def _at_work(tasks: list[Task]) -> str:
     return ", ".join(busy) or "waiting for the scheduler …"
 
 
-def _last_words(home: Home, task: Task) -> str:
-    """What a task said about its failure, from the log of its last attempt."""
+def _stderr_tail(home: Home, task: Task) -> str:
+    """The error of a failed task, from the log of its last attempt."""
     named = (f"dag_id={task['dag_id']}", f"run_id={task['dag_run_id']}", f"task_id={task['task_id']}")
     folder = home.directory.joinpath("logs", *named)
     if task["map_index"] >= 0:

@@ -52,7 +52,7 @@ class Home:
 
     @cached_property
     def password(self) -> str:
-        """Made up on first use; nobody but the owner can read it."""
+        """Generated on first use; only the owner can read it."""
         if not self.passwords.exists():
             write_secret(self.passwords, json.dumps({USER: secrets.token_urlsafe(12)}))
         return str(json.loads(self.passwords.read_text())[USER])
@@ -104,14 +104,14 @@ class Home:
 
 
 def write_secret(file: Path, text: str) -> None:
-    """A file that nobody else can read, at no moment."""
+    """A file that only its owner can read, from its creation on."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     with os.fdopen(descriptor, "w") as opened:
         opened.write(text)
 
 
 def check_port(port: int) -> None:
-    """Says so, if somebody listens there already."""
+    """Raises if the port is in use."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -123,7 +123,7 @@ def check_port(port: int) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody uses at the moment."""
+    """A port that is free now."""
     with socket.socket() as trial:
         trial.bind((LOOPBACK, 0))
         return int(trial.getsockname()[1])

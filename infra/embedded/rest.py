@@ -25,7 +25,7 @@ REQUEST_SECONDS = 60
 
 
 class Refused(EmbeddedFailed):
-    """Airflow did not accept a request, and said why."""
+    """Airflow rejected a request, with its reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status, self.detail = status, detail
@@ -53,7 +53,9 @@ class Api:
         return self._ask("PATCH", f"/api/v2/{path}", body, self._token)
 
     def wait_until_ready(self, *dag_ids: str) -> None:
-        """Until all services are healthy and the DAGs are known; a DAG file that cannot be read is told."""
+        """Waits until all services are healthy and the DAGs are loaded; raises if a DAG file has an import
+        error.
+        """
         self._wait(self._is_healthy)
         self._wait(lambda: self._knows(dag_ids))
 
@@ -105,7 +107,7 @@ class Api:
         )
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None, token: str) -> Any:
-        """The answer; SQLite has one writer at a time, and Airflow asks to come again while it is another."""
+        """The response; retries while SQLite's single writer is busy."""
         for _ in range(TRIES_WHILE_BUSY):
             try:
                 return self._ask_once(method, path, body, token)

@@ -28,7 +28,7 @@ OWNER_ONLY = 0o700
 def prepare(home: Home) -> None:
     """The directory and its database, once per version of Airflow."""
     home.directory.mkdir(parents=True, exist_ok=True)
-    home.directory.chmod(OWNER_ONLY)  # its database and logs are nobody else's business either
+    home.directory.chmod(OWNER_ONLY)  # its database and logs are private, too
     stamp = home.directory / f"database-{version('apache-airflow')}"
     if stamp.exists():
         return
@@ -69,7 +69,7 @@ def port_in_use(home: Home) -> int:
 
 
 def check_alive(home: Home) -> None:
-    """Says which service has ended, and with which words."""
+    """Raises if a service has ended, with the end of its log."""
     for name in set(COMMANDS) - set(running(home)):
         raise EmbeddedFailed(f"{name} ended:\n{_tail(home.log(name).read_text(errors='replace'))}")
 
@@ -87,9 +87,9 @@ def stop(home: Home) -> None:
 
 
 def groups(home: Home) -> set[int]:
-    """The process groups of the services: of whoever writes to their logs.
+    """The process groups of the services: of every process that writes to their logs.
 
-    A scheduler that was killed leaves workers behind, which wait for it and go on with their tasks.
+    A killed scheduler leaves workers behind, which continue their tasks.
     """
     logs = {(status.st_dev, status.st_ino) for name in COMMANDS for status in _status(str(home.log(name)))}
     pids = (int(path.name) for path in PROC.glob("[0-9]*"))

@@ -15,11 +15,11 @@ from spark_jobs.storage.ledger import list_runs
 from spark_jobs.storage.stores import open_lake
 
 REFUSED = """
-SELECT regexp_extract(filename, 'runs/([^/]+)/', 1)[:10] AS night, verdict, count(*) AS batches,
+SELECT regexp_extract(filename, 'runs/([^/]+)/', 1)[:10] AS run, verdict, count(*) AS batches,
        any_value(reason) AS example
 FROM read_parquet(?, filename = true)
 WHERE verdict NOT IN ('accepted', 'overlap')
-GROUP BY ALL ORDER BY night, batches DESC, verdict
+GROUP BY ALL ORDER BY run, batches DESC, verdict
 """
 QUERY = """\
 .venv/bin/python - <<'END'
@@ -32,7 +32,7 @@ END
 
 
 def show_summary(config: Path) -> None:
-    """For a lake on this machine's file system that holds the sample's nights."""
+    """For a lake on the local file system that holds the sample's runs."""
     settings = load_settings(config)
     _say(f"\nThe lake: {settings.lake}")
     for line in list_runs(open_lake(settings)):
@@ -41,8 +41,8 @@ def show_summary(config: Path) -> None:
     _show_tables(settings)
     _say("\nWhat was refused, and why:")
     batches = f"{settings.lake}/runs/*/{Step.ADMIT}/batches/*.parquet"
-    for night, verdict, count, example in duckdb.execute(REFUSED, [batches]).fetchall():
-        _say(f"  {night}  {count:>4}  {verdict:<26} {example or ''}")
+    for run, verdict, count, example in duckdb.execute(REFUSED, [batches]).fetchall():
+        _say(f"  {run}  {count:>4}  {verdict:<26} {example or ''}")
     _say("\nOne query to try:")
     _say(QUERY.format(uri=catalog_properties(settings)["uri"], topics=settings.catalog.topics))
 
@@ -52,7 +52,7 @@ def _docs(settings: Settings, run_id: str) -> Path:
 
 
 def _show_tables(settings: Settings) -> None:
-    """Every table with its rows, as Iceberg's own metadata says."""
+    """Every table with its row count, from Iceberg's metadata."""
     _say("\nThe tables (Iceberg, any engine reads them):")
     with open_catalog(settings) as catalog:
         for name in table_names(catalog, settings):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Spark on Kubernetes starts executors as "<image> executor", and tells the rest in variables.
+# Spark on Kubernetes starts executors as "<image> executor", and passes the rest in environment variables.
 # Anything else is a command to run as it is.
 set -eu
 

@@ -121,10 +121,10 @@ def asked(requirements: Path) -> tuple[list[str], int, str]:
     except (ValueError, KeyError):
         return [], -1, (done.stderr.strip().splitlines() or ["pip-audit said nothing"])[-1][:200]
     silent = [each["skip_reason"] for each in found if "skip_reason" in each]
-    told = [
+    reported = [
         f"{each['name']} {each['version']}: {vuln['id']}" for each in found for vuln in each.get("vulns", ())
     ]
-    return told, len(silent), (silent or [""])[0][:200]
+    return reported, len(silent), (silent or [""])[0][:200]
 
 
 def _say(line: str) -> None:
@@ -145,10 +145,10 @@ def main() -> int:
     _say(f"installed: {len(installed)} packages, {len(problems)} other than the {len(pinned)} pinned")
     changed = [line for each in packages.values() for line in changed_files(each)]
     _say(f"files: {len(changed)} were changed after they were installed")
-    told, unknown = _vulnerabilities(pinned, requirements, place)
-    for line in (*problems, *changed, *told):
+    reported, unknown = _vulnerabilities(pinned, requirements, place)
+    for line in (*problems, *changed, *reported):
         _say(f"  {line}")
-    return 1 if problems or changed or told else 2 if unknown else 0
+    return 1 if problems or changed or reported else 2 if unknown else 0
 
 
 def _vulnerabilities(
@@ -157,17 +157,20 @@ def _vulnerabilities(
     """Those known, and whether somebody remains who was not asked about."""
     if place is not None:
         listed = list(advisories(place))
-        told = sorted({line for each in listed for line in known(each, pinned)})
+        reported = sorted({line for each in listed for line in known(each, pinned)})
         newest = max((each.get("modified", "") for each in listed), default="never")
-        _say(f"known vulnerabilities: {len(told)}, by {len(listed)} advisories, the newest of {newest[:10]}")
-        return told, not listed
-    told, silent, why = asked(requirements)
+        _say(
+            f"known vulnerabilities: {len(reported)}, by {len(listed)} advisories, the newest of "
+            f"{newest[:10]}"
+        )
+        return reported, not listed
+    reported, silent, why = asked(requirements)
     if not silent:
-        _say(f"known vulnerabilities: {len(told)}, by a service that knows all {len(pinned)}")
-        return told, False
+        _say(f"known vulnerabilities: {len(reported)}, by a service that knows all {len(pinned)}")
+        return reported, False
     _say(f"known vulnerabilities: NOT CHECKED for {silent if silent > 0 else 'any'} of {len(pinned)}: {why}")
     _say("  ask again with a network, or name OSV's export for PyPI: make audit-deps ADVISORIES=all.zip")
-    return told, True
+    return reported, True
 
 
 if __name__ == "__main__":

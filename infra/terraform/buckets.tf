@@ -85,7 +85,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "raw" {
   depends_on = [aws_s3_bucket_versioning.this]
 
   rule {
-    id     = "nights-grow-old"
+    id     = "expire-old-runs"
     status = "Enabled"
 
     filter {}

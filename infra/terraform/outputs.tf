@@ -5,7 +5,7 @@ output "raw_bucket" {
 }
 
 output "lake_bucket" {
-  description = "Below it lies `lake`."
+  description = "Its prefix `lake` holds the lake."
   value       = aws_s3_bucket.this["lake"].bucket
 }
 

@@ -80,7 +80,7 @@ data "aws_iam_policy_document" "job" {
 }
 
 resource "aws_iam_role_policy" "job" {
-  name   = "nights"
+  name   = "runs"
   role   = aws_iam_role.job.id
   policy = data.aws_iam_policy_document.job.json
 }

@@ -34,13 +34,13 @@ variable "trusted_services" {
 }
 
 variable "raw_days_until_infrequent" {
-  description = "Days after which raw objects move to cheaper storage: a night is read once, a backfill seldom."
+  description = "Days after which raw objects move to cheaper storage: a run reads them once, a backfill seldom."
   type        = number
   default     = 60
 }
 
 variable "raw_days_until_gone" {
-  description = "Days after which raw objects are deleted; null keeps them. Longer than the oldest night that a backfill may need."
+  description = "Days after which raw objects are deleted; null keeps them. Longer than the oldest run date that a backfill may need."
   type        = number
   default     = null
 }

@@ -1,8 +1,8 @@
-"""The log that a captured partition becomes: segments, snapshots, aborted transactions, leader epochs.
+"""The accepted log of a captured partition: segments, snapshots, aborted transactions, leader epochs.
 
-A night begins a new segment at the partition's log end, and rolls as a broker does: before a batch that finds
-no room, whatever becomes of that batch (facts §2.3). Segments are planned here, from headers; `materialise`,
-which has to read their batches, writes them.
+A run starts a new segment at the partition's log end offset, and rolls as a broker does: before a batch that
+finds no room, whatever becomes of that batch (facts §2.3). Segments are planned here, from headers;
+`materialise`, which has to read their batches, writes them.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class _Segment:
 
 
 class AcceptedLog:
-    """One partition's night; a night in which nothing is accepted writes nothing."""
+    """One partition in a run; nothing is written if no batch is accepted."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class AcceptedLog:
                 self._end_segment()
                 self._base_offset, self._snapshot = self._next_offset(judged, start), NO_SNAPSHOT
                 continue
-            count = max(count, 1)  # a batch of a night when segments could be larger has one for itself
+            count = max(count, 1)  # a batch of a run when segments could be larger has one for itself
             yield start, judged.part(start, start + count)
             start += count
 
@@ -147,7 +147,7 @@ class AcceptedLog:
         return int(judged.decisions.base_offset[start + accepted[0]])
 
     def finish(self) -> tuple[Segments, tuple[OutputFile, ...], tuple[EpochEntry, ...]]:
-        """The segments of the night, its other files, and the partition's leader epochs after it."""
+        """The segments of the run, its other files, and the partition's leader epochs after it."""
         self._end_segment()
         end_offset = self._memory.producers.end_offset
         leader_epochs = self._lineage.finish(end_offset)

@@ -24,7 +24,7 @@ from spark_jobs.admitting.copy_chunks import (
 from spark_jobs.admitting.gaps import EVERYWHERE, GapKeeper, HeldBatches, Holes, ObjectNames
 from spark_jobs.admitting.job import AdmittedPartition, MisplacedBatches, PartitionJob
 from spark_jobs.admitting.judging import BEHIND_GAP, LATE, OPEN, Chunk, Judged, PartitionMemory
-from spark_jobs.admitting.partition import PartitionNight, TaskFiles
+from spark_jobs.admitting.partition import PartitionRun, TaskFiles
 from spark_jobs.admitting.verdict_file import SourceOf, VerdictFile
 from spark_jobs.config.settings import OnMissing
 from spark_jobs.config.sources import INTERNAL_TOPICS
@@ -45,7 +45,7 @@ REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
 
 
 def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
-    """Merges the copies, replays what speaks for its offsets, and reports what is missing."""
+    """Merges the copies, applies the authoritative batches, and reports missing offsets."""
     with ExitStack() as stack:
         return _BrokerLog(job, files, stack).admit()
 
@@ -76,9 +76,9 @@ class _BrokerLog:
             passed=known.passed,
         )
         batches = VerdictFile(lake, job.partition, _source_of(objects))
-        self._night = PartitionNight(job, files, stack.enter_context(batches))
-        self._night.carried = self._held.count
-        self._night.staged_end_offset = job.staged_end_offset
+        self._run = PartitionRun(job, files, stack.enter_context(batches))
+        self._run.inherited = self._held.count
+        self._run.staged_end_offset = job.staged_end_offset
 
     @property
     def _is_internal(self) -> bool:
@@ -92,7 +92,7 @@ class _BrokerLog:
         )
 
     def _leader_epochs(self, state: PartitionState) -> tuple[EpochEntry, ...]:
-        """What several copies tell of their leaders; the state stands for what is inherited of them.
+        """The leader epochs of several copies; the state provides the inherited ones.
 
         Batches that earlier runs held count as one more copy.
         """
@@ -119,7 +119,7 @@ class _BrokerLog:
             self._admit_chunk(rows, copy)
         files = self._held.finish()
         after = self._state_after(put_gaps(self._files.task.lake, self._gaps.gaps_after(files)))
-        admitted = self._night.finish(self._state, after, self._memory, ())
+        admitted = self._run.finish(self._state, after, self._memory, ())
         return replace(
             admitted,
             misplaced=self._misplaced,
@@ -130,8 +130,8 @@ class _BrokerLog:
     def _admit_chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> None:
         chunk, found = self._rules.chunk(rows, copy)
         judged, closed = self._memory.judge(chunk, found.spanned)
-        self._night.keep(judged, closed)
-        self._night.staged_end_offset = max(self._night.staged_end_offset, _end_of(judged))
+        self._run.keep(judged, closed)
+        self._run.staged_end_offset = max(self._run.staged_end_offset, _end_of(judged))
         self._epochs = _follow(self._epochs, judged)
         self._misplaced = count_misplaced(self._misplaced, rows)
         self._reaches.add(rows)
@@ -149,7 +149,7 @@ class _BrokerLog:
             held=held,
             late=np.flatnonzero(chunk.preset == LATE),
         )
-        self._night.gaps = self._gaps.count
+        self._run.gaps = self._gaps.count
 
     def _state_after(self, gaps: str) -> PartitionState:
         return replace(
@@ -171,7 +171,7 @@ def _checkpointed(job: PartitionJob, files: TaskFiles) -> Iterator[EpochEntry]:
 
 
 def _source_of(objects: ObjectNames) -> SourceOf:
-    """The source of the object that each row lies in."""
+    """The source of each row's object."""
     names = list(dict.fromkeys(entry.source for entry in objects.entries)) or [""]
     orders = np.array([entry.order for entry in objects.entries], dtype=np.int64)
     sources = np.array([names.index(entry.source) for entry in objects.entries], dtype=np.int32)
@@ -185,7 +185,7 @@ def _end_of(judged: Judged) -> int:
 
 
 def _follow(epochs: LeaderEpochs, judged: Judged) -> LeaderEpochs:
-    """The leaders as the accepted batches tell them."""
+    """The leader epochs of the accepted batches."""
     accepted = judged.is_accepted
     epoch: npt.NDArray[np.int32] = values(judged.rows, "partition_leader_epoch")[accepted]
     offset = judged.decisions.base_offset[accepted]

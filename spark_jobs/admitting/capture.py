@@ -18,13 +18,18 @@ from spark_jobs.admitting.copy_chunks import unused_chunk
 from spark_jobs.admitting.job import AdmittedPartition, PartitionJob
 from spark_jobs.admitting.judging import Judged, PartitionMemory
 from spark_jobs.admitting.lineage import Lineage
-from spark_jobs.admitting.parking import PatientMemory
-from spark_jobs.admitting.partition import PartitionNight, TaskFiles
+from spark_jobs.admitting.parking import ParkingMemory
+from spark_jobs.admitting.partition import PartitionRun, TaskFiles
 from spark_jobs.admitting.verdict_file import VerdictFile
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.transactions import TRANSACTION
-from spark_jobs.storage.carried_rows import carried_object, carry, get_carried, put_carried
 from spark_jobs.storage.index_rows import iter_index
+from spark_jobs.storage.inherited_rows import (
+    get_inherited,
+    inherited_object,
+    put_inherited,
+    with_needed_objects,
+)
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.planned_segments import LOG
 from spark_jobs.storage.state_file import PartitionState, get_state
@@ -39,7 +44,7 @@ def admit_capture(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
 
 
 class _Capture:
-    """One captured partition while its night is judged."""
+    """One captured partition during admission."""
 
     def __init__(self, job: PartitionJob, files: TaskFiles, stack: ExitStack) -> None:
         task = files.task
@@ -48,16 +53,18 @@ class _Capture:
         self._state = state.without_producers()
         self._objects = CaptureObjects(job.objects, task.settings)
         self._waiting = self._waiting_before()
-        self._judge = CaptureJudge(job.partition, state, self._objects, task.settings, waiting=self._waiting)
+        self._judge = CaptureJudge(
+            job.partition, state, self._objects, task.settings, in_parking=self._waiting
+        )
         self._memory = self._judge.memory
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
-        self._night = PartitionNight(job, files, stack.enter_context(batches))
-        self._night.carried = len(self._waiting)
+        self._run = PartitionRun(job, files, stack.enter_context(batches))
+        self._run.inherited = len(self._waiting)
         self._log = self._open_log()
 
     def _waiting_before(self) -> Rows:
-        """The batches that earlier nights left waiting; in memory `object` is their object's order."""
-        rows = get_carried(self._task.lake, self._state.parked).rows
+        """The parked batches of earlier runs; in memory `object` is their object's order."""
+        rows = get_inherited(self._task.lake, self._state.parked).rows
         orders = np.array([entry.order for entry in self._objects.entries if entry.order < 0], dtype=np.int32)
         if len(rows):
             rows["object"] = orders[rows["object"]]
@@ -74,7 +81,7 @@ class _Capture:
         )
 
     def admit(self) -> AdmittedPartition:
-        """The whole night."""
+        """Admits all batches of the run."""
         lake, job = self._task.lake, self._job
         markers = read_table(lake, job.markers) if job.markers else None
         keys = (key for copy in job.copies for key in copy.keys)
@@ -84,29 +91,29 @@ class _Capture:
         parked = self._end()
         for copy in job.unused:
             for rows in iter_index(lake, copy.keys):
-                self._night.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
+                self._run.keep(*self._memory.judge(unused_chunk(rows, copy.number)))
         segments, outputs, leader_epochs = self._log.finish()
         after = replace(_state_after(self._state, self._memory, parked), leader_epochs=leader_epochs)
-        self._night.staged_end_offset = after.end_offset
-        admitted = self._night.finish(self._state, after, self._memory, outputs)
+        self._run.staged_end_offset = after.end_offset
+        admitted = self._run.finish(self._state, after, self._memory, outputs)
         return replace(admitted, segments=segments)
 
     def _keep(self, judged: Judged, closed: Rows) -> None:
-        self._log.append(judged, closed, first_row=self._night.rows)
-        self._night.keep(judged, closed)
+        self._log.append(judged, closed, first_row=self._run.rows)
+        self._run.keep(judged, closed)
 
     def _end(self) -> str:
-        """What waits on is kept for the next night; returns the name of its file."""
-        if not isinstance(self._memory, PatientMemory):
+        """Stores the parked batches for the next run; returns the name of their file."""
+        if not isinstance(self._memory, ParkingMemory):
             return ""
         self._keep(*self._memory.end())
         judged, rows = self._memory.left()
-        self._night.keep(judged, NO_TRANSACTIONS)
+        self._run.keep(judged, NO_TRANSACTIONS)
         entries = {entry.order: entry for entry in self._objects.entries}
         orders, places = np.unique(rows["object"], return_inverse=True)
         rows["object"] = places
-        objects = [carried_object(entries[int(order)]) for order in orders]
-        return put_carried(self._task.lake, carry(objects, rows))
+        objects = [inherited_object(entries[int(order)]) for order in orders]
+        return put_inherited(self._task.lake, with_needed_objects(objects, rows))
 
 
 def _state_after(state: PartitionState, memory: PartitionMemory, parked: str) -> PartitionState:

@@ -27,7 +27,7 @@ from spark_jobs.tables.index import INDEX
 
 
 class CaptureObjects:
-    """The objects that a partition's batches lie in, found by their order."""
+    """The objects of a partition's batches, by their order."""
 
     def __init__(self, objects: Sequence[ManifestEntry], settings: Settings) -> None:
         ordered = sorted(objects, key=lambda entry: entry.order)
@@ -39,7 +39,7 @@ class CaptureObjects:
         )
         known = [settings.source(name) if name else None for name in self._names]
         self._brings_markers = np.array([source is not None and source.markers for source in known])
-        self._is_patient = np.array([source is not None and source.on_gap is OnGap.PARK for source in known])
+        self._is_parkable = np.array([source is not None and source.on_gap is OnGap.PARK for source in known])
 
     def places(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """For every row the place of its object in `entries`; meaningless for a marker without object."""
@@ -56,14 +56,14 @@ class CaptureObjects:
         return self._sources[self.places(rows)]
 
     @property
-    def any_patient(self) -> bool:
-        """Whether batches of some source may wait for a gap to fill."""
-        return bool(self._is_patient.any())
+    def any_may_park(self) -> bool:
+        """Whether batches of any source may be parked."""
+        return bool(self._is_parkable.any())
 
-    def is_patient(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Whether this row's batch may wait for a gap to fill."""
-        patient: npt.NDArray[np.bool_] = self._is_patient[self._sources_of(rows)]
-        return patient
+    def is_parkable(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Whether this row's batch may be parked."""
+        may_park: npt.NDArray[np.bool_] = self._is_parkable[self._sources_of(rows)]
+        return may_park
 
     def brings_markers(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Whether a control batch in this row's source is the coordinator's own."""
@@ -72,7 +72,7 @@ class CaptureObjects:
 
 
 class CaptureRules:
-    """What a leader refuses before it asks for the producer, and the fold does not look at (facts §2.11)."""
+    """Batches that a leader rejects before it checks the producer state (facts §2.11)."""
 
     def __init__(self, partition: TopicPartition, objects: CaptureObjects, settings: Settings) -> None:
         self._objects = objects
@@ -109,7 +109,7 @@ def with_markers(chunks: Iterator[pa.RecordBatch], markers: pa.Table | None) -> 
 
 
 def marker_rows(markers: pa.Table) -> pa.RecordBatch:
-    """Markers as rows of the index; they stand in no object."""
+    """Markers as rows of the index; they are in no object."""
     count = markers.num_rows
     timestamp = markers["timestamp"].to_numpy()
     names = ("producer_id", "producer_epoch", "control_type", "coordinator_epoch")

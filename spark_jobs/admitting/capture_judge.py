@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from spark_jobs.admitting.capture_chunks import CaptureObjects, CaptureRules, with_markers
 from spark_jobs.admitting.judging import Chunk, Judged, PartitionMemory
-from spark_jobs.admitting.parking import PatientMemory
+from spark_jobs.admitting.parking import ParkingMemory
 from spark_jobs.config.settings import Settings
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.index_rows import chosen, iter_index, values
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import PartitionState, get_state
@@ -41,7 +41,9 @@ JudgedRows = tuple[pa.RecordBatch, npt.NDArray[np.int8]]
 
 
 class CaptureJudge:
-    """Judges the batches of one partition in arrival order; of `waiting`, `object` is an object's order."""
+    """Judges the batches of one partition in arrival order; of `in_parking`, `object` is an object's
+    order.
+    """
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class CaptureJudge:
         objects: CaptureObjects,
         settings: Settings,
         *,
-        waiting: Rows,
+        in_parking: Rows,
         enforce_open_transaction: bool = True,
     ) -> None:
         self._objects = objects
@@ -61,9 +63,9 @@ class CaptureJudge:
             marker_version=TransactionVersion.TV1,
             enforce_open_transaction=enforce_open_transaction,
         )
-        if state.parked or objects.any_patient:
+        if state.parked or objects.any_may_park:
             most = settings.limits.parked_batches
-            self.memory: PartitionMemory = PatientMemory(state, rules, waiting=waiting, most=most)
+            self.memory: PartitionMemory = ParkingMemory(state, rules, in_parking=in_parking, most=most)
         else:
             self.memory = PartitionMemory(state, rules)
 
@@ -73,8 +75,8 @@ class CaptureJudge:
 
     def judge(self, part: Chunk) -> tuple[Judged, Rows]:
         """Decisions, and the transactions that were closed."""
-        if isinstance(self.memory, PatientMemory):
-            return self.memory.judge_patiently(part, self._objects.is_patient(part.rows))
+        if isinstance(self.memory, ParkingMemory):
+            return self.memory.judge_with_parking(part, self._objects.is_parkable(part.rows))
         return self.memory.judge(part)
 
 
@@ -93,23 +95,23 @@ def judge_producers(
     all producers share one limit, so all are judged where batches can be parked.
     """
     state = get_state(lake, captured.state)
-    parked = get_carried(lake, state.parked).rows
+    parked = get_inherited(lake, state.parked).rows
     parked["object"] = SOME_EARLIER_RUN
     judge = CaptureJudge(
         captured.partition,
         state,
         CaptureObjects(captured.objects, settings),
         settings,
-        waiting=parked,
+        in_parking=parked,
         enforce_open_transaction=markers is not None,
     )
     own = np.array(sorted(producers), dtype=np.int64)
-    can_park = isinstance(judge.memory, PatientMemory)
+    can_park = isinstance(judge.memory, ParkingMemory)
     for rows in with_markers(iter_index(lake, captured.keys), markers):
         judged = rows if can_park else chosen(rows, np.isin(values(rows, "producer_id"), own))
         if judged.num_rows:
             yield _without_markers(judge.judge(judge.chunk(judged))[0])
-    if isinstance(judge.memory, PatientMemory):
+    if isinstance(judge.memory, ParkingMemory):
         judge.memory.end()
         yield _without_markers(judge.memory.left()[0])
 

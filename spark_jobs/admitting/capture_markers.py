@@ -39,10 +39,10 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import Candidates, candidates
 from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.storage.folds import has_markers, resolved_before
+from spark_jobs.storage.held_file import get_held
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
-from spark_jobs.storage.waiting_file import get_held
 from spark_jobs.tables.rebuild import MARKER_FILES, MARKERS
 
 MarkerRow = dict[str, int]
@@ -286,7 +286,7 @@ def _jobs(
                 objects=found.entries,
                 state=states[found.partition],
             )
-            yield MarkerJob(captured=captured, held="" if row is None else row["waiting"])
+            yield MarkerJob(captured=captured, held="" if row is None else row["in_parking"])
 
 
 def _listing(marked: Iterable[Marked]) -> pa.Table:

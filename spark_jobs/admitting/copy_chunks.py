@@ -122,7 +122,7 @@ def _in_order(pieces: list[_Piece]) -> tuple[pa.RecordBatch, npt.NDArray[np.int3
 class FoundGaps:
     """Rows of `GAP` of a chunk: offsets that the broker deleted, and offsets that are missing.
 
-    `spanned` are those of both that lie before accepted batches: transactions that span them may have ended
+    `spanned` are those of both that are before accepted batches: transactions that span them may have ended
     there.
     """
 
@@ -132,9 +132,9 @@ class FoundGaps:
 
 
 class CopyRules:
-    """Settles merged copies: what speaks for its offsets is left to the fold, all else has a verdict.
+    """Settles merged copies: authoritative batches go to the fold, all others get a verdict.
 
-    If it `holds`, everything behind the first gap waits. `passed` are gaps that earlier runs went past.
+    If it `holds`, everything after the first gap is held. `passed` are gaps that earlier runs went past.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class CopyRules:
         is_real = ~_is_wrapper(rows)[holes["place"]]
         deleted, missing = self._holes.split(holes[is_real], is_damaged[is_real])
         found = self._hold(preset, deleted, missing)
-        self._tell_late(rows, preset)
+        self._report_late(rows, preset)
         return Chunk(rows=rows, copy=copy, preset=preset, gap=self.gap), found
 
     def _hold(self, preset: Codes, deleted: Rows, missing: Rows) -> FoundGaps:
@@ -184,7 +184,7 @@ class CopyRules:
         preset[start:][preset[start:] == OPEN] = BEHIND_GAP
         return FoundGaps(deleted=deleted, missing=missing, spanned=deleted)
 
-    def _tell_late(self, rows: pa.RecordBatch, preset: Codes) -> None:
+    def _report_late(self, rows: pa.RecordBatch, preset: Codes) -> None:
         """What an earlier run went past, because no copy had it."""
         if self._passed:
             offset = values(rows, "base_offset").astype(np.int64)
@@ -203,7 +203,7 @@ class CopyRules:
 
 
 def _is_wrapper(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """A legacy wrapper stands at its last offset, so what seems to be missing before it is inside."""
+    """A legacy wrapper is at its last offset, so what seems to be missing before it is inside."""
     wrapper: npt.NDArray[np.bool_] = (values(rows, "magic") < MAGIC_V2) & (
         (values(rows, "attributes") & CODEC_MASK) != 0
     )
@@ -259,7 +259,7 @@ class SegmentReaches:
 
 
 def unused_chunk(rows: pa.RecordBatch, copy: int) -> Chunk:
-    """Rows of a copy that has no say: the partition's word is the capture's."""
+    """Rows of a copy that is not used, because the capture is authoritative."""
     preset = np.where(is_problem(rows), CORRUPT, OVERLAP).astype(np.int8)
     return Chunk(rows=rows, copy=np.full(rows.num_rows, copy, dtype=np.int32), preset=preset)
 
@@ -270,7 +270,7 @@ def leader_epochs_of(
     held: Iterator[pa.RecordBatch],
     checkpointed: Iterable[EpochEntry],
 ) -> tuple[EpochEntry, ...]:
-    """What several copies tell of their leaders: their checkpoints, and the epochs of their batches.
+    """The leader epochs of several copies: from their checkpoints and their batches.
 
     Not for one copy alone, which contradicts no other: its batches count whatever its checkpoint says.
     Batches that earlier runs `held` count as one more copy.

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.replica_copies import GAP
-from spark_jobs.storage.carried_rows import (
-    STRETCH_OFFSETS,
-    CarriedRows,
-    carried_object,
-    carried_of,
-    index_rows_of,
-)
 from spark_jobs.storage.gap_file import HeldFile, KnownGap, PartitionGaps, put_held
 from spark_jobs.storage.index_rows import values
+from spark_jobs.storage.inherited_rows import (
+    STRETCH_OFFSETS,
+    InheritedRows,
+    index_rows_of,
+    inherited_object,
+    inherited_of,
+)
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.tables.admit import GapStatus
@@ -102,7 +102,7 @@ class GapRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A gap that tonight's merge found; its held batches are counted up to the next one."""
+    """A gap that this run's merge found; its held batches are counted up to the next one."""
 
     first_offset: int
     last_offset: int
@@ -113,7 +113,7 @@ class _Found:
 
 
 class ObjectNames:
-    """Names of the objects that rows lie in, by their order."""
+    """Names of the objects that rows are in, by their order."""
 
     def __init__(self, entries: Iterable[ManifestEntry]) -> None:
         self.entries = tuple(sorted(entries, key=lambda entry: entry.order))
@@ -128,9 +128,9 @@ class HeldBatches:
 
     def __init__(self, lake: ObjectStore, known: PartitionGaps, objects: ObjectNames) -> None:
         self._lake, self._known = lake, known
-        self._objects = tuple(map(carried_object, objects.entries))
+        self._objects = tuple(map(inherited_object, objects.entries))
         self._orders = np.array([entry.order for entry in objects.entries], dtype=np.int64)
-        self._pending: list[CarriedRows] = []
+        self._pending: list[InheritedRows] = []
         self._files: list[HeldFile] = []
 
     @property
@@ -149,19 +149,19 @@ class HeldBatches:
             yield index_rows_of(rows)
 
     def keep(self, rows: pa.RecordBatch) -> None:
-        """Rows that wait on, by offset; whole stretches are written as they come."""
+        """Held rows, by offset; full stretches are written immediately."""
         if not rows.num_rows:
             return
-        kept = carried_of(rows)
+        kept = inherited_of(rows)
         kept["offset"] = kept["base_offset"]
         kept["object"] = np.searchsorted(self._orders, kept["object"])
         stretch = int(kept["offset"][0]) // STRETCH_OFFSETS
         if self._pending and int(self._pending[-1].rows["offset"][-1]) // STRETCH_OFFSETS != stretch:
             self._flush()
-        self._pending.append(CarriedRows(objects=self._objects, rows=kept))
+        self._pending.append(InheritedRows(objects=self._objects, rows=kept))
 
     def finish(self) -> tuple[HeldFile, ...]:
-        """The files of all that wait on."""
+        """The files of all held rows."""
         self._flush()
         return tuple(self._files)
 

@@ -21,10 +21,10 @@ PARTITION_COST = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionJob:
-    """One partition: its state file at the start, the copies to judge, and copies that have no say.
+    """One partition: its state file at the start, the copies to admit, and unused copies.
 
     `unused` are brokers' logs of a captured partition. `objects` are the staged objects that hold batches;
-    those of earlier nights have negative orders. `checkpoints` hold the leader epochs of a broker's log.
+    those of earlier runs have negative orders. `checkpoints` hold the leader epochs of a broker's log.
     `markers` is the key of a file of the table `markers`, empty if the capture brings its own or nobody
     knows any. `truncation` is the log of a capture that another run wrote. Below `cleaned_offset` a broker's
     cleaner was, and its checkpoint says that the log begins at `log_start_offset`. `staged_copies` counts the
@@ -73,7 +73,7 @@ class AdmitTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisplacedBatches:
-    """How many batches of a broker's log stand at offsets that cannot be theirs, and the first of them."""
+    """The number of batches of a broker's log at impossible offsets, and the first of them."""
 
     count: int
     object_order: int
@@ -83,9 +83,9 @@ class MisplacedBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedPartition:
-    """What became of one partition: counts, offsets, the digest of its state, the files that hold the rest.
+    """The result of one partition: counts, offsets, the digest of its state, and its files.
 
-    Among the rows, `carried` ones come from earlier nights and `markers` from the coordinator's log. A
+    Among the rows, `inherited` ones come from earlier runs and `markers` from the coordinator's log. A
     broker's log was staged up to `staged_end_offset`; for a capture that is its log end. `segments` are those
     of a capture's accepted log that are still to be written. `reaches` are those of a broker's segments, by
     object order.
@@ -94,7 +94,7 @@ class AdmittedPartition:
     partition: TopicPartition
     origin: AppendOrigin
     verdicts: dict[Verdict, int]
-    carried: int
+    inherited: int
     markers: int
     start_offset: int
     end_offset: int

@@ -44,7 +44,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A chunk with a decision for every row; `astray` are plain batches inside open transactions.
+    """A chunk with a decision for every row; `outside_transaction` are plain batches inside open
+    transactions.
 
     `gap` is the chunk's.
     """
@@ -52,7 +53,7 @@ class Judged:
     rows: pa.RecordBatch
     copy: npt.NDArray[np.int32]
     decisions: DecisionColumns
-    astray: npt.NDArray[np.bool_]
+    outside_transaction: npt.NDArray[np.bool_]
     gap: tuple[int, int] | None = None
 
     @property
@@ -65,7 +66,7 @@ class Judged:
             rows=self.rows.slice(start, stop - start),
             copy=self.copy[start:stop],
             decisions=select_decisions(self.decisions, slice(start, stop)),
-            astray=self.astray[start:stop],
+            outside_transaction=self.outside_transaction[start:stop],
             gap=self.gap,
         )
 
@@ -91,12 +92,18 @@ class PartitionMemory:
         found = fold(judged, self.producers, rules=self.rules)
         tracked = self.transactions.track(judged, found, gaps)
         if judged is batches:
-            decisions, astray = found, tracked.astray
+            decisions, outside_transaction = found, tracked.outside_transaction
         else:
             decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
-            astray = np.zeros(chunk.rows.num_rows, dtype=np.bool_)
-            astray[is_open] = tracked.astray
-        decided = Judged(rows=chunk.rows, copy=chunk.copy, decisions=decisions, astray=astray, gap=chunk.gap)
+            outside_transaction = np.zeros(chunk.rows.num_rows, dtype=np.bool_)
+            outside_transaction[is_open] = tracked.outside_transaction
+        decided = Judged(
+            rows=chunk.rows,
+            copy=chunk.copy,
+            decisions=decisions,
+            outside_transaction=outside_transaction,
+            gap=chunk.gap,
+        )
         return decided, tracked.closed
 
 

@@ -1,6 +1,6 @@
-"""Under which leader epochs a night's segments are written (facts §1.11).
+"""The leader epochs of a run's segments (facts §1.11).
 
-A night goes on under the epoch that it starts with. Where another run has given the same offsets, a segment
+A run continues under the epoch that it starts with. Where another run has given the same offsets, a segment
 that comes out the same keeps the epoch it had there. At the first one that differs the old log is cut off, as
 after a change of leaders, and a new epoch begins.
 """
@@ -12,7 +12,7 @@ from spark_jobs.storage.state_file import PartitionState
 
 
 class Lineage:
-    """The leader epochs of one captured partition while its night is written."""
+    """The leader epochs of one captured partition while a run writes its segments."""
 
     def __init__(self, state: PartitionState, truncation: Truncation | None) -> None:
         self._epochs = LeaderEpochs(entries=state.leader_epochs)
@@ -37,7 +37,7 @@ class Lineage:
         return self._latest
 
     def finish(self, end_offset: int) -> tuple[EpochEntry, ...]:
-        """The night's leader epochs; a log that ends before the old one did is cut off there."""
+        """The run's leader epochs; a log that ends before the old one did is truncated there."""
         if self._old is not None and self._segments:
             self._cut_off(self._old, end_offset)
         return self._epochs.entries

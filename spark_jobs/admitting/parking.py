@@ -1,6 +1,6 @@
-"""A captured partition whose batches may wait for a gap to fill, also over nights.
+"""A captured partition whose batches may be parked until a gap fills, also across runs.
 
-Each batch has its verdict in the place where it was decided: one that waited stands behind the batch that
+Each batch has its verdict in the place where it was decided: one that waited is behind the batch that
 filled its gap, so that accepted batches still ascend by offset. A marker closes what is open when it comes;
 data of its transaction that still waits then belongs to a later one.
 """
@@ -19,11 +19,11 @@ from spark_jobs.admitting.judging import (
     select_decisions,
 )
 from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, batch_columns
-from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
+from spark_jobs.kernels.parking import PARKED, Freed, ParkedBatches
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.decision import Rules
-from spark_jobs.storage.carried_rows import carried_of, index_rows_of
 from spark_jobs.storage.index_rows import batches_of, concatenate, take
+from spark_jobs.storage.inherited_rows import index_rows_of, inherited_of
 from spark_jobs.storage.state_file import PartitionState
 
 Int64s = npt.NDArray[np.int64]
@@ -31,24 +31,24 @@ TIDY_ABOVE = 1 << 16
 """Places that nobody waits in any more, before the room is tidied."""
 
 
-class PatientMemory(PartitionMemory):
-    """A partition's memory with a waiting room; `object` of the rows in it is their object's order."""
+class ParkingMemory(PartitionMemory):
+    """A partition's state with parked batches; `object` of their rows is their object's order."""
 
-    def __init__(self, state: PartitionState, rules: Rules, *, waiting: Rows, most: int) -> None:
+    def __init__(self, state: PartitionState, rules: Rules, *, in_parking: Rows, most: int) -> None:
         super().__init__(state, rules)
-        self._rows = waiting
-        self._room = WaitingRoom(_batches(waiting), rules=rules, most=most)
+        self._rows = in_parking
+        self._room = ParkedBatches(_batches(in_parking), rules=rules, most=most)
 
-    def judge_patiently(self, chunk: Chunk, is_patient: npt.NDArray[np.bool_]) -> tuple[Judged, Rows]:
+    def judge_with_parking(self, chunk: Chunk, is_parkable: npt.NDArray[np.bool_]) -> tuple[Judged, Rows]:
         """What is decided now, by the chunk's batches and by those that they free."""
         is_open, used = chunk.preset == OPEN, self._room.used
         open_places = np.flatnonzero(is_open)
         batches = batches_of(chunk.rows)
         found, freed = self._room.arrive(
-            select_batches(batches, is_open), is_patient[is_open], self.producers
+            select_batches(batches, is_open), is_parkable[is_open], self.producers
         )
         parked = open_places[self._room.parked_since(used)]
-        self._rows = np.concatenate((self._rows, carried_of(take(chunk.rows, parked))))
+        self._rows = np.concatenate((self._rows, inherited_of(take(chunk.rows, parked))))
         decisions = scatter(found, is_open, chunk.preset, batches.base_offset)
         after = np.where(freed.after < 0, -1, open_places[freed.after])
         judged = self._in_order(chunk, decisions, freed, after)
@@ -56,19 +56,19 @@ class PatientMemory(PartitionMemory):
         return judged, self._track(judged)
 
     def end(self) -> tuple[Judged, Rows]:
-        """The night is over: what is decided without having its gap filled."""
+        """Ends the run: decides parked batches whose gap was not filled."""
         freed = self._room.end(self.producers)
         judged = self._judged(freed.places, freed.decisions)
         return judged, self._track(judged)
 
     def left(self) -> tuple[Judged, Rows]:
-        """The batches that wait on, as verdicts and as rows."""
+        """The parked batches on, as verdicts and as rows."""
         places, decisions = self._room.stay(self.producers)
         return self._judged(places, decisions), self._rows[places]
 
     def _track(self, judged: Judged) -> Rows:
         tracked = self.transactions.track(batches_of(judged.rows), judged.decisions)
-        judged.astray[:] = tracked.astray
+        judged.outside_transaction[:] = tracked.outside_transaction
         return tracked.closed
 
     def _in_order(self, chunk: Chunk, decisions: DecisionColumns, freed: Freed, after: Int64s) -> Judged:
@@ -92,7 +92,7 @@ class PatientMemory(PartitionMemory):
         return _judged(index_rows_of(self._rows[places]), decisions)
 
     def _tidy(self) -> None:
-        if self._room.used - self._room.waiting > max(TIDY_ABOVE, self._room.waiting):
+        if self._room.used - self._room.in_parking > max(TIDY_ABOVE, self._room.in_parking):
             self._rows = self._rows[self._room.tidy()]
 
 
@@ -101,7 +101,7 @@ def _judged(rows: pa.RecordBatch, decisions: DecisionColumns) -> Judged:
         rows=rows,
         copy=np.zeros(rows.num_rows, dtype=np.int32),
         decisions=decisions,
-        astray=np.zeros(rows.num_rows, dtype=np.bool_),
+        outside_transaction=np.zeros(rows.num_rows, dtype=np.bool_),
     )
 
 

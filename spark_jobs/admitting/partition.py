@@ -23,13 +23,13 @@ class TaskFiles:
     transactions: SharedFile
 
 
-class PartitionNight:
+class PartitionRun:
     """The outcome of one partition while it grows; each chunk is kept once it is judged."""
 
     def __init__(self, job: PartitionJob, files: TaskFiles, batches: VerdictFile) -> None:
         self._job, self._files, self._batches = job, files, batches
         self._transactions = 0
-        self.gaps = self.critical = self.markers = self.carried = self.staged_end_offset = 0
+        self.gaps = self.critical = self.markers = self.inherited = self.staged_end_offset = 0
 
     @property
     def rows(self) -> int:
@@ -40,7 +40,7 @@ class PartitionNight:
         """A chunk's verdicts, and the transactions that it closed."""
         self.markers += int(np.count_nonzero(values(judged.rows, "object_order") == MARKER_OBJECT))
         self._batches.add(judged)
-        self.critical += int(np.count_nonzero(judged.astray))
+        self.critical += int(np.count_nonzero(judged.outside_transaction))
         self._keep_transactions(closed)
 
     def finish(
@@ -61,7 +61,7 @@ class PartitionNight:
             partition=self._job.partition,
             origin=self._job.origin,
             verdicts=self._batches.verdicts,
-            carried=self.carried,
+            inherited=self.inherited,
             markers=self.markers,
             start_offset=before.end_offset,
             end_offset=after.end_offset,

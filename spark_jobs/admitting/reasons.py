@@ -17,7 +17,10 @@ from spark_jobs.protocol.record_batch import LOG_OVERHEAD, RecordBatchHeader
 from spark_jobs.protocol.verdict import VERDICTS
 from spark_jobs.storage.index_rows import values
 
-ASTRAY = "critical: a plain batch inside its producer's open transaction; no broker could load this log again"
+OUTSIDE_TRANSACTION = (
+    "critical: a non-transactional batch inside its producer's open transaction; no broker could load this "
+    "log again"
+)
 
 _HEADER = [field.name for field in fields(RecordBatchHeader) if field.name != "batch_length"]
 
@@ -26,7 +29,7 @@ Column = npt.NDArray[np.generic] | pa.StringArray
 
 
 def reasons(judged: Judged) -> pa.StringArray:
-    """A sentence for every row that was not simply taken, null for the others."""
+    """A reason for every row that was not simply accepted, null for the others."""
     verdict = judged.decisions.verdict
     parts = _parts(judged, verdict)
     if not parts:
@@ -45,8 +48,15 @@ def _parts(judged: Judged, verdict: npt.NDArray[np.int8]) -> list[tuple[Places, 
         (np.flatnonzero(verdict == code), each.reason) for code, each in enumerate(VERDICTS) if each.reason
     ]
     parts = [(places, _filled(judged, places, reason)) for places, reason in found if len(places)]
-    astray = np.flatnonzero(judged.astray)
-    return [*parts, (astray, pa.array([ASTRAY] * len(astray), pa.string()))] if len(astray) else parts
+    outside_transaction = np.flatnonzero(judged.outside_transaction)
+    return (
+        [
+            *parts,
+            (outside_transaction, pa.array([OUTSIDE_TRANSACTION] * len(outside_transaction), pa.string())),
+        ]
+        if len(outside_transaction)
+        else parts
+    )
 
 
 def _filled(judged: Judged, places: Places, reason: str) -> pa.StringArray:

@@ -7,12 +7,12 @@ from typing import Any
 from airflow.sdk import Context, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from spark_jobs.airflow.backfill_words import as_markdown, backfill_of
+from spark_jobs.airflow.backfill_text import as_markdown, backfill_of
 from spark_jobs.airflow.failure import final_unless_transient
-from spark_jobs.airflow.night import where
+from spark_jobs.airflow.run_date import where
 from spark_jobs.airflow.step_task import TABLES, announce
 from spark_jobs.airflow.task_settings import LAKE_TASK
-from spark_jobs.airflow.waiting import look_again_later
+from spark_jobs.airflow.wait import look_again_later
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import DaysRequest, PlanRequest
 
@@ -31,16 +31,16 @@ ENDED_BADLY = {"failed", "upstream_failed"}
     **LAKE_TASK,
 )
 def plan() -> list[str]:
-    """The days to look at, none to end here; the plan itself stands in the log and as `plan` beside it."""
+    """The days to run, empty to end here; the plan itself is in the log and in the XCom `plan`."""
     context = get_current_context()
     with final_unless_transient():
         request = backfill_of(context["params"])
         found = ask(PlanRequest(**where(), backfill=request.to_plain()), log=LOG.info)
-    text = as_markdown(request.told, found["days"])
+    text = as_markdown(request.reported, found["days"])
     LOG.info("%s", text)
     context["ti"].xcom_push(key=PLAN, value=text)
-    goes_on = found["changes"] and not context["params"]["dry_run"]
-    return [each["day"] for each in found["days"]] if goes_on else []
+    more_steps_follow = found["changes"] and not context["params"]["dry_run"]
+    return [each["day"] for each in found["days"]] if more_steps_follow else []
 
 
 @task(

@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import XComArg, task
 
 from spark_jobs.airflow.failure import final_unless_transient
-from spark_jobs.airflow.night import where
+from spark_jobs.airflow.run_date import where
 from spark_jobs.airflow.task_settings import LAKE_TASK
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import ExpireRequest

@@ -1,4 +1,4 @@
-"""What becomes of an error: only what can pass is tried again, and the last lines of a log say what to do."""
+"""Error handling of tasks: only transient errors are retried, and the last log lines say what to do."""
 
 import logging
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from spark_jobs.airflow.night import NIGHTLY, night_of
+from spark_jobs.airflow.run_date import NIGHTLY, run_date_of
 from spark_jobs.protocol.errors import OnceoverError
 
 LOG = logging.getLogger("onceover")
@@ -27,8 +27,8 @@ def final_unless_transient() -> Iterator[None]:
 def explain_failure(context: Context) -> None:
     """The last lines of a failed task's log: what failed, and what a person can do."""
     LOG.error(
-        "%s stopped at '%s': %s\nOnce the cause is gone, clear this task: the run goes on where it stopped, "
-        "and what is done is not done again.",
+        "%s stopped at '%s': %s\nOnce the cause is gone, clear this task: the run continues where it "
+        "stopped, and what is done is not done again.",
         _what(context),
         context["ti"].task_id,
         context.get("exception"),
@@ -39,6 +39,6 @@ def _what(context: Context) -> str:
     if context["ti"].dag_id != NIGHTLY:
         return f"this run of {context['ti'].dag_id}"
     try:
-        return f"the night of {night_of(context)}"
+        return f"the run of {run_date_of(context)}"
     except AirflowFailException:
-        return "the night of no date"
+        return "the run without a date"

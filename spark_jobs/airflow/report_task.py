@@ -1,4 +1,4 @@
-"""`report` as a task: the dashboard, from whatever the runs before it came to."""
+"""`report` as a task: updates the dashboard, whatever the outcome of the run."""
 
 import logging
 from typing import Any
@@ -7,7 +7,7 @@ from airflow.sdk import TriggerRule, XComArg, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from spark_jobs.airflow.failure import final_unless_transient
-from spark_jobs.airflow.night import where
+from spark_jobs.airflow.run_date import where
 from spark_jobs.airflow.run_link import with_run_page
 from spark_jobs.airflow.task_settings import LAKE_TASK, POOL
 from spark_jobs.driver.client import ask
@@ -31,10 +31,10 @@ def report_task(why: str, *, run_of: str = "", trigger_rule: TriggerRule = Trigg
     return with_run_page(do())
 
 
-def good_night_task(why: str, *, audit: Step) -> XComArg:
+def run_succeeded_task(why: str, *, audit: Step) -> XComArg:
     """Fails if `audit` let the run pass although partitions are held: the others are published."""
 
-    @task(task_id="good_night", doc_md=why, pool=POOL)
+    @task(task_id="run_succeeded", doc_md=why, pool=POOL)
     def do() -> None:
         known = get_current_context()["ti"].xcom_pull(task_ids=audit.value) or {}
         if known.get("counts", {}).get("critical"):

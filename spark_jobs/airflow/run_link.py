@@ -21,6 +21,6 @@ class RunPage(BaseOperatorLink):
     name = "Dashboard"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002 — Airflow's own names
-        told = XCom.get_value(ti_key=ti_key, key="return_value") or {}
+        reported = XCom.get_value(ti_key=ti_key, key="return_value") or {}
         base = str(conf.get("api", "base_url", fallback="")).rstrip("/")
-        return f"{base}{run_page(str(told.get('run_id', '')))}"
+        return f"{base}{run_page(str(reported.get('run_id', '')))}"

@@ -3,7 +3,7 @@
 from spark_jobs.storage.keys import key_problem
 
 SERVED = "dashboard/"
-"""The dashboard with its Data Docs; no other file of a lake is anybody's business."""
+"""The dashboard with its Data Docs; no other file of the lake is served."""
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",

@@ -1,7 +1,7 @@
-"""Serves the dashboard of the lake, with its Data Docs, to whoever may see the nightly DAG.
+"""Serves the lake's dashboard and Data Docs to users who may read the nightly DAG.
 
-Nothing else of the lake is served: neither records nor runs. Pages may load what stands beside them and
-nothing from elsewhere, and no script that stands inside a page is run.
+Nothing else of the lake is served: neither records nor runs. The content security policy allows only files
+of the site itself and no inline scripts.
 """
 
 import os
@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Response
 from fastapi.responses import RedirectResponse
 
 from spark_jobs.airflow.addresses import FIRST_PAGE, PREFIX
-from spark_jobs.airflow.night import CONFIG_VARIABLE, NIGHTLY
+from spark_jobs.airflow.run_date import CONFIG_VARIABLE, NIGHTLY
 from spark_jobs.airflow.served import content_type, is_served
 from spark_jobs.config.load import load_settings
 from spark_jobs.storage.object_store import ObjectStore
@@ -38,7 +38,7 @@ app = FastAPI(title="Onceover", docs_url=None, redoc_url=None, openapi_url=None)
 
 
 def may_see(user: Annotated[BaseUser, Depends(get_user)]) -> BaseUser:
-    """Whoever may see the nightly DAG may see what its nights came to."""
+    """Users who may read the nightly DAG may read the dashboard."""
     if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=NIGHTLY), user=user):
         raise HTTPException(403, f"you may not see the DAG {NIGHTLY}, hence not its dashboard")
     return user
@@ -63,7 +63,7 @@ def page(path: str, if_none_match: Annotated[str, Header()] = "") -> Response:
 
 def _missing(path: str) -> str:
     if path == FIRST_PAGE:
-        return "there is no dashboard yet: it comes with the first night, or with `onceover dashboard`"
+        return "there is no dashboard yet: the first run or `onceover dashboard` creates it"
     return "no such page"
 
 

@@ -1,4 +1,4 @@
-"""The sources of a night as tasks: each is fetched on its own, so a slow or broken one has a name."""
+"""The sources of a run as tasks: each is fetched on its own, so a slow or broken one has a name."""
 
 import logging
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from airflow.sdk import XComArg, get_current_context, task
 
 from spark_jobs.airflow.failure import final_unless_transient
-from spark_jobs.airflow.night import night_of, restage_of, where
+from spark_jobs.airflow.run_date import restage_of, run_date_of, where
 from spark_jobs.airflow.task_settings import LAKE_TASK
-from spark_jobs.airflow.waiting import wait_for_earlier_nights
+from spark_jobs.airflow.wait import wait_for_earlier_runs
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.messages import FetchRequest, SourcesRequest
 
@@ -17,27 +17,29 @@ LOG = logging.getLogger("onceover")
 
 @task(
     task_id="sources",
-    doc_md="Which sources the configuration has. Waits for nights before this one that are under way.",
+    doc_md="Lists the configured sources. Waits for earlier runs that are still running.",
     **LAKE_TASK,
 )
 def list_sources() -> list[str]:
     context = get_current_context()
-    night_of(context)  # a run that belongs to no night ends before anything starts
-    wait_for_earlier_nights(context)
+    run_date_of(context)  # a DAG run without a run date fails before anything starts
+    wait_for_earlier_runs(context)
     with final_unless_transient():
         return list(ask(SourcesRequest(**where()), log=LOG.info)["sources"])
 
 
 @task(
     task_id="fetch",
-    doc_md="Brings the objects of one source into the lake. The night's inputs stay open until `stage`.",
+    doc_md="Brings the objects of one source into the lake. The run's inputs stay open until `stage`.",
     map_index_template="{{ task.op_kwargs['source'] }}",
     **LAKE_TASK,
 )
 def fetch(source: str) -> dict[str, Any]:
     with final_unless_transient():
         context = get_current_context()
-        request = FetchRequest(**where(), day=night_of(context), source=source, restage=restage_of(context))
+        request = FetchRequest(
+            **where(), day=run_date_of(context), source=source, restage=restage_of(context)
+        )
         counts = ask(request, log=LOG.info)
     LOG.info("%s: %s", source, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
     return dict(counts)

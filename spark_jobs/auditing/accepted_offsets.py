@@ -8,7 +8,7 @@ from spark_jobs.auditing.batch_columns import BatchColumns, Int64s
 
 
 class AcceptedOffsets:
-    """Follows the log of one partition from where the night before has left it."""
+    """Follows the log of one partition from the end of the previous run."""
 
     def __init__(self, start_offset: int, gaps: Int64s, *, cleaned_offset: int = 0) -> None:
         """`gaps` are rows of first and last offset that were reported as missing.
@@ -23,7 +23,7 @@ class AcceptedOffsets:
         """Accepted batches in the order of the table."""
         ends = np.maximum.accumulate(np.append(self._next, rows.last_offset + 1))
         self._disordered += int(np.count_nonzero(rows.offset < ends[:-1]))
-        # A legacy wrapper stands at its last offset, so what seems to be missing before it is inside.
+        # A legacy wrapper is at its last offset, so what seems to be missing before it is inside.
         holes = self._beyond(ends[:-1], rows.offset)
         self._unexplained += int(holes[~rows.is_wrapper].sum())
         self._next = int(ends[-1])

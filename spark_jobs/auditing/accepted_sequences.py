@@ -48,7 +48,7 @@ class _Ends(NamedTuple):
 
 
 class AcceptedSequences:
-    """Follows the producers of one partition from what they were at the start of the night."""
+    """Follows the producers of one partition from their state at the start of the run."""
 
     def __init__(
         self, producers: Rows, gaps: Int64s, *, forgotten_before: int = NEVER, cleaned_offset: int = 0

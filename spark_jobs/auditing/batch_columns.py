@@ -1,4 +1,4 @@
-"""Rows of `batches` and rows that earlier nights have held back, as the columns that the audit counts in."""
+"""Rows of `batches` and held rows of earlier runs, as columns for the audit."""
 
 from typing import Any, NamedTuple
 
@@ -50,12 +50,12 @@ def accepted_of(batch: pa.RecordBatch) -> BatchColumns:
 
 
 def held_of(rows: Rows) -> BatchColumns:
-    """Rows of dtype `CARRIED`: all of them were accepted, some night."""
+    """Rows of dtype `INHERITED`: all of them were accepted by some run."""
     return _columns({name: rows[name] for name in READ if name not in {"verdict", "object_order"}})
 
 
 def is_counted(batch: pa.RecordBatch) -> "pa.Array[Any]":
-    """Which rows came in; markers that stand in no object were made by the run."""
+    """Which rows came in; markers that are in no object were made by the run."""
     return pc.not_equal(batch.column("object_order"), pa.scalar(MARKER_OBJECT, pa.int32()))
 
 

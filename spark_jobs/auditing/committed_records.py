@@ -28,7 +28,7 @@ class CommittedRecords:
         self._uncounted += int(np.count_nonzero(count < 0))
 
     def facts(self) -> Mapping[str, int]:
-        """Records in all, those that may lie before the log's start, and batches that say no number."""
+        """Records in all, those that may be before the log's start, and batches that say no number."""
         return {
             "committed_records": self._records,
             "uncertain_records": self._uncertain,

@@ -29,7 +29,7 @@ class PartitionInputs:
 
     The run publishes committed records from `first_offset` to before `end_offset`, and those of the
     transactions that began at one of `late`; the run before published up to `published_before`. It decodes
-    `replayed_records` of earlier nights again. A compacted log has holes by design, others below
+    `replayed_records` of earlier runs again. A compacted log has holes by design, others below
     `cleaned_offset`. `passed_gaps` are first and last offsets that the run went past though no copy had them;
     `gap_offsets` are missing from the log and held up `behind_gaps` batches. Its broker may have forgotten
     producers that sent nothing newer than `forgotten_before`, in ms since 1970.
@@ -61,7 +61,7 @@ class PartitionInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is in range: timestamps in ms since 1970, and how many keys to look at per partition."""
+    """Bounds: timestamps in ms since 1970, and how many keys to sample per partition."""
 
     earliest_ms: int
     latest_ms: int
@@ -72,7 +72,7 @@ class Bounds:
 class AuditTask:
     """Neighbouring partitions of one topic, and the files that hold the topic's records.
 
-    Rows of `replayed` files are of earlier nights, so they do not continue those of `records`.
+    Rows of `replayed` files are of earlier runs, so they do not continue those of `records`.
 
     `partition_count` is how many partitions the topic has at least, and `fits` what has placed its keys in
     earlier runs. Unless transactions are to be whole, the end of what is published may cut through one.

@@ -36,7 +36,7 @@ class Outcomes:
         return committed
 
     def torn_at(self, end_offset: int) -> int:
-        """Committed transactions of which only a part lies before `end_offset`."""
+        """Committed transactions of which only a part is before `end_offset`."""
         begun = self.is_committed & (self.first_offset < end_offset)
         return int(np.count_nonzero(begun & (self.last_offset >= end_offset)))
 

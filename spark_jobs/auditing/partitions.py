@@ -1,4 +1,4 @@
-"""What a run says of each of its partitions, gathered from its steps' tables for workers to check."""
+"""The results of each partition, gathered from the steps' tables for the audit's workers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +177,7 @@ def _states_after(folder: RunFolder) -> States:
 
 
 def _replayed(manifest: Manifest) -> Mapping[TopicPartition, int]:
-    """Records of earlier nights that somebody wants to be decoded again."""
+    """Replayed records of earlier runs."""
     found: dict[TopicPartition, int] = defaultdict(int)
     for replay in manifest.replays:
         found[TopicPartition(replay.topic, replay.partition)] += replay.records

@@ -1,4 +1,4 @@
-"""Whether a partition goes on where the run before has left it, and hands on what it came to."""
+"""Whether a partition starts from the previous run's state and stores its own."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from spark_jobs.storage.state_file import PartitionState, get_state
 def count_state_breaks(lake: ObjectStore, inputs: PartitionInputs) -> int:
     """Differences that no rule explains, and state files that cannot be read.
 
-    Between two nights producers may be forgotten, and a broker may have deleted records, so that its log
+    Between two runs producers may be forgotten, and a broker may have deleted records, so that its log
     begins later; if that is behind a gap, a snapshot tells what is open there. Nothing else may change, and
     nothing is published twice.
     """

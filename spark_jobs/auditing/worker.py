@@ -17,8 +17,8 @@ from spark_jobs.auditing.record_facts import RecordFacts
 from spark_jobs.auditing.record_rows import iter_records
 from spark_jobs.auditing.state_breaks import count_state_breaks
 from spark_jobs.auditing.verdict_counts import VerdictCounts
-from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.gap_file import get_gaps
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.storage.state_file import PartitionState, get_state
@@ -84,7 +84,7 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
         cleaned_offset=inputs.cleaned_offset,
     )
     for digest in inputs.held:
-        committed.add(held_of(get_carried(lake, digest).rows))
+        committed.add(held_of(get_inherited(lake, digest).rows))
     for part in iter_rows(lake, inputs.batches, columns=READ) if inputs.batches else ():
         verdicts.add(part)
         accepted = accepted_of(part)
@@ -92,7 +92,7 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
         sequences.add(accepted)
         committed.add(accepted)
     return {
-        "batches_in": inputs.indexed + len(get_carried(lake, state.parked).rows) + inherited,
+        "batches_in": inputs.indexed + len(get_inherited(lake, state.parked).rows) + inherited,
         **verdicts.facts(),
         **offsets.facts(end_offset=inputs.states.admitted_end or 0, is_compacted=inputs.is_compacted),
         "sequence_gaps": 0 if inputs.is_compacted else sequences.broken,
@@ -105,12 +105,12 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
 def _record_facts(
     task: AuditTask, outcomes: Mapping[int, Outcomes]
 ) -> tuple[dict[int, Facts], tuple[str, ...]]:
-    """Facts by partition, and the files that hold the night's own records of them."""
-    tonight, files = _fold_records(task, task.records, outcomes)
+    """Facts by partition, and the files with the run's own records."""
+    current, files = _fold_records(task, task.records, outcomes)
     again, _ = _fold_records(task, task.replayed, outcomes)
     facts: dict[int, Facts] = {
         partition: {name: count + again[partition][name] for name, count in found.items()}
-        for partition, found in tonight.items()
+        for partition, found in current.items()
     }
     return facts, files
 

@@ -20,7 +20,7 @@ def assemble(
     fetched: Iterable[Fetched],
     problems: Iterable[StageProblem],
 ) -> Manifest:
-    """Kept entries are seen anew against what earlier nights have taken by now."""
+    """Compares kept entries with what earlier runs have taken by now."""
     seen = (_seen(settings, entry, taken) for entry in kept)
     new = (entry_of(each, taken) for each in new_content(fetched, taken))
     return as_manifest(day, (*seen, *new), problems)

@@ -1,4 +1,4 @@
-"""How a day's objects differ now from those that its night had; bytes are read where nothing else tells."""
+"""How a day's objects differ from those of its run; bytes are read only where metadata does not decide."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from spark_jobs.storage.manifest import Manifest, ManifestEntry
 
 @dataclass(slots=True)
 class Known:
-    """All objects of runs that speak for their dates: digests by version, sizes, and who had each last."""
+    """All objects of current runs: digests by version, sizes, and the last run of each."""
 
     digests: dict[tuple[str, str, str], str] = field(default_factory=dict)
     algorithms: dict[Where, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Known:
 
 
 def known_objects(manifests: Mapping[date, Manifest]) -> Known:
-    """What `manifests`, by ascending date, tell."""
+    """Built from `manifests` in ascending order of dates."""
     known = Known()
     for day, manifest in manifests.items():
         for entry in own_entries(manifest):
@@ -41,7 +41,7 @@ def known_objects(manifests: Mapping[date, Manifest]) -> Known:
 def entries_now(
     settings: Settings, inputs: DayInputs, known: Known, taken: Taken
 ) -> tuple[ManifestEntry, ...]:
-    """The day's objects as a staging would find them; one that nobody knows has a digest of its own."""
+    """The day's objects as `stage` would find them; an unknown object gets a digest of its own."""
     fetched = (Fetched(placed=each, digest=_digest(settings, each, known)) for each in inputs.listed)
     return (*inputs.kept, *(entry_of(each, taken) for each in new_content(fetched, taken)))
 
@@ -59,7 +59,7 @@ def _digest(settings: Settings, placed: Placed, known: Known) -> str:
 
 
 def _read(settings: Settings, placed: Placed, algorithm: str) -> str:
-    """Touched, and of the size that it had: only its bytes tell whether it has changed."""
+    """Same size, new modification time: only its bytes show whether it has changed."""
     total = new_hasher(algorithm)
     try:
         for piece in reader_of(placed.source).open(settings).chunks(placed.path, version=placed.stat.version):

@@ -1,4 +1,4 @@
-"""Whether a night of long ago can still be run again: the lake may have let its copies go."""
+"""Whether an old run can still be repeated: its staged objects may have expired."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

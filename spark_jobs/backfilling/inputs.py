@@ -1,9 +1,9 @@
-"""Which objects a day of a backfill has: what its night had, and where it is asked for, what is there now.
+"""The input objects of a backfilled day: those of its run, and for selected days what the sources hold now.
 
 A source with dates is listed anew, since each object says to which day it belongs. Without dates an object
-belongs to the night that took it first, so only its bytes can be others now. A log directory that is copied
-over itself shows today's log, not that of the day: its night keeps what it had. To these come objects of
-later runs with offsets that the day's run went past, because no copy had them.
+belongs to the run that took it first, so only its bytes can differ. A log directory that is copied over
+itself shows today's log, not that of the day: its run keeps its inputs. To these come objects of later runs
+with offsets that the day's run went past, because no copy had them.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ Where = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayInputs:
-    """`kept` entries of the day's night as they were, and objects `listed` now, whose bytes count.
+    """`kept` entries of the day's run as they were, and objects `listed` now, whose bytes count.
 
     `missed` are those among `kept` that their source does not have any more.
     """
@@ -44,7 +44,7 @@ class DayInputs:
 
 
 def own_entries(manifest: Manifest) -> tuple[ManifestEntry, ...]:
-    """What the night took from sources: all but what it took up again."""
+    """What the run took from sources: everything except replays."""
     replayed = tuple({f"{FOLDER}/{replay.origin}/" for replay in manifest.replays})
     return tuple(entry for entry in manifest.entries if not entry.path.startswith(replayed))
 
@@ -94,7 +94,7 @@ def day_inputs(
 
 
 def _is_gone(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
-    """Whether an earlier night has the object now."""
+    """Whether an earlier run has taken the object."""
     is_taken = taken.has(entry.source, entry.path, entry.content)
     return is_taken and not is_updated_in_place(_source(settings, entry))
 
@@ -104,8 +104,8 @@ def _source(settings: Settings, entry: ManifestEntry) -> Source:
         if source.name == entry.source:
             return source
     raise UnfitRequest(
-        f"{entry.source}/{entry.path}: the night has taken objects of the source '{entry.source}', which the "
-        "configuration does not have any more; put it back for the backfill"
+        f"{entry.source}/{entry.path}: the run has taken objects of the source '{entry.source}', which is "
+        "no longer configured; configure it again for the backfill"
     )
 
 
@@ -121,7 +121,7 @@ def _is_asked_for(request: BackfillRequest, placed: Placed, known: set[Where]) -
 
 
 def _is_listed(settings: Settings, request: BackfillRequest, entry: ManifestEntry) -> bool:
-    """Whether what the source has now counts for the object, rather than what its night had."""
+    """Whether the source's current object counts rather than the one that the run had."""
     return request.takes(entry.source, entry.topic) and not is_updated_in_place(_source(settings, entry))
 
 
@@ -143,7 +143,9 @@ def _missed(
 def _problems(
     request: BackfillRequest, standing: Manifest, now: tuple[StageProblem, ...], found: Iterable[Placed]
 ) -> tuple[StageProblem, ...]:
-    """What was set aside; of a problem nobody knows the topic, so it stays where only some are chosen."""
+    """Objects set aside; the topic of a problem is unknown, so it is kept where only some topics are
+    selected.
+    """
     if request.takes_all:
         return now
     there = {(each.source.name, each.path) for each in found}

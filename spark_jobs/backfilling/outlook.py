@@ -25,15 +25,15 @@ class Why(StrEnum):
 
 
 SENTENCES: Mapping[Why, str] = {
-    Why.NO_RUN: "no run speaks for the day yet, though later ones do",
-    Why.NEW: "{count} that came after the night and nobody has taken",
-    Why.LATE: "{count} that came late and a later night has taken",
+    Why.NO_RUN: "the day has no current run, but later days have",
+    Why.NEW: "{count} that arrived after the run and no run has taken",
+    Why.LATE: "{count} that arrived late and a later run has taken",
     Why.CHANGED: "{count} with other bytes than before",
     Why.VANISHED: "{count} that their source does not have any more",
     Why.MOVED: "{count} that an earlier day takes now",
-    Why.REPLAYS: "what it takes up of quarantines is decided otherwise now",
+    Why.REPLAYS: "its replays of quarantined batches have changed",
     Why.CONFIG: "the configuration decides otherwise now",
-    Why.STATE: "the night before ends in another state than it started from",
+    Why.STATE: "the previous run ends in another state than it started from",
     Why.IF_STATE: "if the state of {day} changes",
 }
 
@@ -55,9 +55,9 @@ def reason(why: Why, objects: tuple[str, ...] = (), day: date | None = None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayPlan:
-    """One day; `run_id` speaks for it now, empty if none does.
+    """One day; `run_id` is its current run, empty if there is none.
 
-    `missed` counts objects that their source has lost, and whose copies in the lake are used on.
+    `missed` counts objects that their source has lost; their copies in the lake are still used.
     """
 
     day: date
@@ -77,7 +77,7 @@ class DayPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
-    """The days that are asked for, and the others that would or might change, ascending."""
+    """The requested days and those that would or might change, ascending."""
 
     request: BackfillRequest
     days: tuple[DayPlan, ...] = ()

@@ -1,7 +1,8 @@
-"""Which days a backfill would change, and why: found by listing and comparing, nothing is written.
+"""Which days a backfill would change, and why; only lists and compares, writes nothing.
 
-Days are looked at in order, since what an earlier day takes a later one has to do without. Whether a later
-day starts from another state shows only when the earlier one has run; until then it is a condition.
+Days are examined in order, since an object that an earlier day takes is not available to a later one.
+Whether a later day starts from another state shows only when the earlier one has run; until then it is a
+condition.
 """
 
 from collections.abc import Iterator
@@ -45,19 +46,19 @@ class Planner:
         self._changed: date | None = None
 
     def plan(self) -> BackfillPlan:
-        """The days that are asked for, and those with a reason."""
-        night = self._list()
-        plans = [self._day(day, night) for day in self._days()]
+        """The requested days, and those with a reason to run."""
+        run = self._list()
+        plans = [self._day(day, run) for day in self._days()]
         shown = (each for each in plans if each.reasons or self._request.covers(each.day))
         return BackfillPlan(request=self._request, days=tuple(shown))
 
     def _days(self) -> list[date]:
-        """Days with a run, and days without one that are asked for and lie before some that have."""
+        """Days with a run, and days without one that are asked for and are before some that have."""
         newest = max(self._chain.current, default=date.min)
         last = min(self._request.last, newest)
         count = max((last - self._request.first).days + 1, 0)
         if count > MOST_NEW_DAYS + len(self._chain.current):
-            raise UnfitRequest(f"a backfill of {count} days, most of which have no run: ask for fewer")
+            raise UnfitRequest(f"a backfill of {count} days, most of which have no run: request fewer")
         asked = (self._request.first + timedelta(days=number) for number in range(count))
         return sorted({*self._chain.current, *asked})
 

@@ -11,7 +11,7 @@ from spark_jobs.storage.replays import due_replays
 def replays_of_day(
     lake: ObjectStore, chain: Chain, request: BackfillRequest, standing: Manifest, taken: Taken
 ) -> tuple[Replay, ...]:
-    """Those that the day's night had and that still count, and what is due where the day is asked for."""
+    """Replays of the day's run that still count, and those that are due if the day is requested."""
     had = {replay.decision for replay in standing.replays}
     asked = request.covers(standing.day)
     if not had and not asked:

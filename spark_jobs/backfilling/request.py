@@ -1,4 +1,4 @@
-"""What a backfill is asked for; imports nothing heavy, since Airflow's tasks carry it along."""
+"""The request for a backfill; imports nothing heavy, since Airflow tasks import it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,16 +11,16 @@ from spark_jobs.protocol.topic_partition import topic_of
 
 
 class UnfitRequest(OnceoverError):
-    """A backfill that cannot be meant: a person has to ask for another one."""
+    """A backfill request that is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """Days `first` to `last` shall hold what their sources hold now; later days follow as far as they must.
+    """Recompute days `first` to `last` from their sources; later days follow as far as their state changes.
 
-    Without `topics`, shell patterns, and without `sources`, names, everything is meant. `reason` is the
-    sentence of whoever asks, kept in the ledger. An object that its source has lost since stays in its night
-    as long as the lake has a copy, unless `drop_vanished`.
+    Without `topics`, shell patterns, and without `sources`, names, everything is meant. `reason` is stored
+    in the ledger. An object that its source has lost since stays in its run as long as the lake has a copy,
+    unless `drop_vanished`.
     """
 
     first: date
@@ -35,7 +35,7 @@ class BackfillRequest:
             raise UnfitRequest(f"a backfill from {self.first} to {self.last} ends before it begins")
 
     def covers(self, day: date) -> bool:
-        """Whether `day` itself is asked for; other days only follow."""
+        """Whether `day` itself is requested; other days only follow."""
         return self.first <= day <= self.last
 
     def takes(self, source: str, topic: str) -> bool:
@@ -55,7 +55,7 @@ class BackfillRequest:
         return ["covers", list(self.topics), list(self.sources), self.drop_vanished]
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """One sentence for the ledger."""
         days = f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
         chosen = ", ".join((*self.topics, *(f"source {name}" for name in self.sources)))

@@ -1,1 +1,1 @@
-"""What `onceover check` looks at: each part of a lake yields findings, nothing is changed."""
+"""The checks of `onceover check`: each part of a lake yields findings, nothing is changed."""

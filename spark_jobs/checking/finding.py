@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
 class Severity(StrEnum):

@@ -1,4 +1,4 @@
-"""The folders of the runs that the chain lists, the states that they hand on, the objects that they read."""
+"""Checks the folders of the chain's runs, their state files, and the objects that they read."""
 
 import hashlib
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spark_jobs.checking.finding import Finding, Part
 from spark_jobs.expiring.cutoffs import Cutoffs
-from spark_jobs.expiring.objects import carried_by
+from spark_jobs.expiring.objects import inherited_by
 from spark_jobs.flow import Step, steps_until
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.storage.chain import Chain, ChainEntry
@@ -31,7 +31,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class CheckedLake:
-    """What the checks ask a lake, listed once; a `deep` check compares every byte with its digest."""
+    """A lake's listing for the checks; a `deep` check compares every byte with its digest."""
 
     store: ObjectStore
     chain: Chain
@@ -55,7 +55,7 @@ class CheckedLake:
 
 
 def check_run(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
-    """Everything about a run that speaks for its date."""
+    """All checks of a current run."""
     place = lake.store.url_of(run_key(entry.run_id))
     try:
         inputs = read_inputs(lake.store, entry.run_id)
@@ -64,7 +64,7 @@ def check_run(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
         return
     expected = (entry.run_id, entry.day, entry.manifest, entry.config, entry.state_in)
     if (inputs.run_id, inputs.day, inputs.manifest, inputs.config, inputs.state_in) != expected:
-        problem = "its inputs.json is not what its name and its chain entry say"
+        problem = "its inputs.json does not match its name and its chain entry"
         yield Finding(part=Part.RUNS, place=place, problem=problem, remedy=RESTORE)
         return
     yield from _check_steps(lake, entry, RunFolder(lake.store, inputs))
@@ -72,14 +72,14 @@ def check_run(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
     yield from _check_objects(lake, entry)
 
 
-def check_contents(lake: CheckedLake, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """Whether states and staged objects have the content that their names say; reads all of them."""
+def check_contents(lake: CheckedLake, on_progress: Callable[[str], None]) -> Iterator[Finding]:
+    """Whether the content of states and staged objects matches their names; reads all of them."""
     named = [(Part.STATES, state_key(each)) for each in lake.states]
     named += [(Part.OBJECTS, object_key(each)) for each in lake.objects]
     for number, (part, key) in enumerate(named, start=1):
-        tell(f"check: {number} of {len(named)} states and objects")
+        on_progress(f"check: {number} of {len(named)} states and objects")
         if content_digest(lake.store, key) != key.rpartition("/")[2]:
-            place, problem = lake.store.url_of(key), "its content has another SHA-256 than its name says"
+            place, problem = lake.store.url_of(key), "the SHA-256 of its content differs from its name"
             yield Finding(part=part, place=place, problem=problem, remedy=RESTORE)
 
 
@@ -129,7 +129,7 @@ def _check_outputs(
         elif size is not None and size != output.size:
             problems.append((output, f"has {size:,} bytes, expected {output.size:,}"))
         elif size is not None and lake.deep and not _is_intact(lake.store, folder, mark.step, output):
-            problems.append((output, "has other content than its digest says"))
+            problems.append((output, "its content differs from its digest"))
     for output, problem in problems[:NAMED]:
         place = lake.store.url_of(folder.key(mark.step, output.path))
         yield Finding(part=Part.RUNS, place=printable(place), problem=problem, remedy=remedy)
@@ -158,11 +158,11 @@ def _segment_digest(store: ObjectStore, key: str) -> str:
 
 
 def _check_states(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
-    """The state files that the run hands on; of the newest run, also what these refer to."""
+    """The state files of the run; of the newest run, also the files that they refer to."""
     try:
         digests = set(_handed_on(lake.store, entry.run_id))
         if entry is list(lake.chain.current.values())[-1]:
-            digests |= set(carried_by(lake.store, entry.run_id))
+            digests |= set(inherited_by(lake.store, entry.run_id))
     except OnceoverError as error:
         yield Finding(part=Part.STATES, place=entry.run_id, problem=str(error), remedy=RESTORE)
         return
@@ -189,7 +189,7 @@ def _check_objects(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
         yield Finding(part=Part.RUNS, place=place, problem=str(error), remedy=RESTORE)
         return
     if manifest.digest != entry.manifest:
-        problem = "its manifest has another digest than its chain entry says"
+        problem = "the digest of its manifest differs from its chain entry"
         yield Finding(part=Part.RUNS, place=place, problem=problem, remedy=RESTORE)
     copied = {each.sha256: each.size for each in manifest.entries if not (each.referenced or each.inherited)}
     wrong = sorted(sha for sha, size in copied.items() if lake.objects.get(sha) != size)

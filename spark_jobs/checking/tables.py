@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from spark_jobs.checking.finding import Finding, Part, Severity, Tell
+from spark_jobs.checking.finding import Finding, OnProgress, Part, Severity
 from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.storage.chain import Chain
@@ -23,7 +23,7 @@ from spark_jobs.storage.layout import RUNS
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.tables.publish import OWN_TABLES
 
-REPAIR = "`onceover repair --dry-run` says what can be restored, `onceover repair` restores it"
+REPAIR = "`onceover repair --dry-run` lists what can be restored, `onceover repair` restores it"
 RESTORE = "restore it from a backup of the lake"
 NAMED = 5
 
@@ -37,25 +37,25 @@ class CheckedTables:
     chain: Chain
     sizes: Mapping[str, int] = field(repr=False)
 
-    def findings(self, tell: Tell) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress) -> Iterator[Finding]:
         """Everything about the tables; nothing is written, not even where the catalog is gone."""
         if not has_catalog(self.settings):
             problem = "the catalog file is missing"
             yield _error(self.lake.url, problem, REPAIR)
         try:
             with open_catalog(self.settings, read_only=True) as catalog:
-                yield from self._in_catalog(catalog, tell)
+                yield from self._in_catalog(catalog, on_progress)
         except OnceoverError as error:
             yield _error(f"the {self.settings.catalog.kind} catalog", str(error), "")
 
-    def _in_catalog(self, catalog: Catalog, tell: Tell) -> Iterator[Finding]:
+    def _in_catalog(self, catalog: Catalog, on_progress: OnProgress) -> Iterator[Finding]:
         shares = published_shares(self.lake, self.chain)
         losses = {loss.table: loss for loss in find_losses(catalog, self.settings, shares, self.chain)}
         for loss in losses.values():
             yield _error(str(loss.table), _lack(loss), REPAIR)
         names = table_names(catalog, self.settings)
         for number, name in enumerate(names, start=1):
-            tell(f"check: {number} of {len(names)} tables")
+            on_progress(f"check: {number} of {len(names)} tables")
             try:
                 table = find_table(catalog, tuple(name.split(".")))
                 if table is not None:
@@ -74,7 +74,7 @@ class CheckedTables:
         yield from self._check_content(name, table, shares.get(key, ()), is_whole=key not in losses)
 
     def _check_files(self, name: str, table: Table) -> Iterator[Finding]:
-        """Data files of all snapshots: in the lake, there, and of the size that manifests say."""
+        """Data files of all snapshots: inside the lake, existing, and of the size in the manifests."""
         problems = [problem for file in named_files(table) if (problem := self._problem(file))]
         for problem in problems[:NAMED]:
             yield _error(name, problem, RESTORE)

@@ -10,11 +10,11 @@ import typer
 from spark_jobs.backfill import plan_backfill, run_backfill
 from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
 from spark_jobs.backfilling.request import BackfillRequest
-from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
+from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.spark_session import spark_for
 from spark_jobs.storage.keys import printable
 
@@ -39,17 +39,18 @@ def backfill(
         bool, typer.Option("--drop-vanished", help="Also leave out what its source has lost since.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say which days would change and why.")
+        bool, typer.Option("--dry-run", help="Only list the days that would change and the reasons.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line and day.")] = False,
     until: Annotated[Step, typer.Option("--until", help="The last step to do.")] = Step.REPORT,
 ) -> None:
-    """Run days again with what their sources hold now, then later ones as long as something changes for them.
+    """Run days again from what their sources hold now, then later days as long as their inputs or state
+    change.
 
-    A day that is as it should be is left alone, so an interrupted backfill goes on where it stopped. What
-    --topic and --source do not choose keeps the inputs that it had.
+    Days without changes are skipped, so an interrupted backfill continues where it stopped. Topics and
+    sources not selected by --topic and --source keep their inputs.
     """
-    with told_failures(when_interrupted=GOES_ON):
+    with reported_failures(when_interrupted=CONTINUES):
         settings = load_settings(config)
         request = BackfillRequest(
             first=first.date(),
@@ -63,9 +64,9 @@ def backfill(
         _show(plan, as_json=as_json)
         if dry_run or not plan.changes:
             return
-        narrator, held = Narrator(), ""
+        progress, held = RunProgress(), ""
         for outcome in run_backfill(
-            settings, request, spark=spark_for(settings.spark), narrator=narrator, until=until
+            settings, request, spark=spark_for(settings.spark), progress=progress, until=until
         ):
             said = "final" if outcome.is_final else f"done until {until}"
             typer.echo(f"{outcome.run_id}  {said}", err=as_json)

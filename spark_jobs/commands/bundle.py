@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 
 
 def bundle(
@@ -18,7 +18,7 @@ def bundle(
     """
     from spark_jobs.bundle import write_bundle  # noqa: PLC0415 — --help does without
 
-    with told_failures():
+    with reported_failures():
         files = write_bundle(to)
     typer.echo(f"{to}: {files} files")
     typer.echo("spark:")

@@ -9,9 +9,9 @@ import typer
 
 from spark_jobs.check import check as check_lake
 from spark_jobs.checking.finding import Severity
-from spark_jobs.commands.failure import EXIT_FAILED, told_failures
+from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 
 
 def check(
@@ -27,9 +27,9 @@ def check(
     Nothing is written. The exit code is 1 if something is wrong; notes alone leave it at 0.
     """
     errors = notes = 0
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
-        for finding in check_lake(settings, deep=deep, tell=Narrator().tell):
+        for finding in check_lake(settings, deep=deep, on_progress=RunProgress().on_progress):
             errors += finding.severity is Severity.ERROR
             notes += finding.severity is Severity.NOTE
             if as_json:

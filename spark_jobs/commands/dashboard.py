@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
 from spark_jobs.steps.report import report
 from spark_jobs.storage.stores import open_lake
@@ -19,10 +19,10 @@ def dashboard(
     *,
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
-    """Bring the lake's dashboard up to date and say where it is; it needs no server."""
-    with told_failures():
+    """Update the lake's dashboard and print its location; it needs no server."""
+    with reported_failures():
         settings = load_settings(config)
-        report(settings, tell=Narrator().tell)
+        report(settings, on_progress=RunProgress().on_progress)
         lake = open_lake(settings)
     key = SiteFiles(lake).key(FIRST_PAGE)
     typer.echo(lake.url_of(key))

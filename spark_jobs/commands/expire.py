@@ -1,4 +1,4 @@
-"""`onceover expire`: old runs, staged objects and snapshots that nobody needs."""
+"""`onceover expire`: removes old runs, staged objects and snapshots."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.expire import expire as expire_lake
@@ -23,11 +23,12 @@ def expire(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Remove what is older than the configuration's `retention` and needed by nobody.
+    """Remove what is older than the configured `retention` and no longer needed.
 
-    The state chain, waiting batches, tables as they are, people's own tags and undecided quarantine stay.
+    The state chain, held and parked batches, current table snapshots, user-defined tags and undecided
+    quarantine are kept.
     """
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
         plan = plan_expiry(settings) if dry_run else expire_lake(settings)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.explaining.answer import Answer, GapAnswer
@@ -33,12 +33,13 @@ def explain(
     offset: Annotated[int | None, typer.Option("--offset", help="Only what this offset is about.")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="As this run decided it.")] = None,
     date: Annotated[
-        datetime | None, typer.Option("--date", formats=["%Y-%m-%d"], help="As this night decided it.")
+        datetime | None,
+        typer.Option("--date", formats=["%Y-%m-%d"], help="As decided by the run of this date."),
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="The newest so many; --json gives all.")] = MOST,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show why batches of a partition were taken or refused, over all final nights unless told otherwise."""
+    """Show why batches of a partition were accepted or rejected, over all final runs by default."""
     question = Question(
         partition=TopicPartition(topic, partition),
         producer_id=producer_id,
@@ -46,7 +47,7 @@ def explain(
         run_id=run_id,
         day=date.date() if date else None,
     )
-    with told_failures():
+    with reported_failures():
         lake = open_lake(load_settings(config))
         runs = runs_of(question, read_chain(lake))
         found = chained.from_iterable(explain_run(lake, question, run) for run in runs)
@@ -56,9 +57,7 @@ def explain(
             return
         last = deque(enumerate(found, start=1), maxlen=most)
     if not last:
-        typer.echo(
-            f"onceover: {printable(str(question.partition))}: no final night has such a batch", err=True
-        )
+        typer.echo(f"onceover: {printable(str(question.partition))}: no final run has such a batch", err=True)
         raise typer.Exit(1)
     show_rows(TITLES, [_row(answer) for _, answer in last])
     if last[0][0] > 1:
@@ -68,8 +67,8 @@ def explain(
 
 
 def _line(answer: Answer | GapAnswer) -> str:
-    told = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
-    return json.dumps({**told, **answer.row})
+    reported = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
+    return json.dumps({**reported, **answer.row})
 
 
 def _row(answer: Answer | GapAnswer) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""How a command fails: one sentence on stderr, and an exit code that says whether trying again can help."""
+"""How a command fails: one sentence on stderr, and an exit code that tells transient from permanent
+errors.
+"""
 
 import _thread
 import logging
@@ -21,14 +23,15 @@ EXIT_TRANSIENT = 75
 """What sysexits calls a temporary failure: the same command may succeed later."""
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 SECONDS_TO_LEAVE_FINALISER = 0.05
-GOES_ON = "steps that are done stay done; run the same command again to go on from there"
+CONTINUES = "steps that are done stay done; run the same command again to continue from there"
 
 
 @contextmanager
-def told_failures(*, when_interrupted: str = "run the same command again") -> Iterator[None]:
-    """Errors of our own family become a message and an exit code; anything else is a bug and shows itself.
+def reported_failures(*, when_interrupted: str = "run the same command again") -> Iterator[None]:
+    """Onceover errors become a message and an exit code; any other exception is a bug and keeps its
+    traceback.
 
-    `when_interrupted` says after Ctrl-C what a person can do. After an interrupt any error counts as its
+    `when_interrupted` is the advice that is printed after Ctrl-C. After an interrupt any error counts as its
     consequence: libraries replace KeyboardInterrupt by errors of their own.
     """
     with _noted_interrupts() as interrupts:

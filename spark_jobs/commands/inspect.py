@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.inspection.inspector import inspect_paths
 from spark_jobs.inspection.isolation import Isolation
 from spark_jobs.inspection.options import Options
@@ -38,7 +38,7 @@ def inspect(
     A log directory gives a line per partition, a partition its segments, producers and open transactions, a
     segment its batches; with --records their records, as a consumer of that isolation gets them.
 
-    Remarks tell what a broker would stumble over. The exit code is 1 if a path is no Kafka file, or if
+    Remarks list what a broker would reject or misread. The exit code is 1 if a path is no Kafka file, or if
     records that were asked for could not be read.
 
     Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
@@ -46,7 +46,7 @@ def inspect(
     options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
-    with told_failures():
+    with reported_failures():
         shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
         out.flush()
     if not shown:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
 from spark_jobs.relocate import relocate as relocate_lake
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 
 lake = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -27,9 +27,9 @@ def relocate(
     Copy the whole directory or prefix first, and name the new place as 'lake' in the configuration. The
     original is not changed. An interrupted relocation is simply repeated.
     """
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
-        done = relocate_lake(settings, Narrator().tell)
+        done = relocate_lake(settings, RunProgress().on_progress)
     if done.came_from == done.identity.location:
         typer.echo(f"{done.came_from}: this lake is where it was made, nothing has to be relocated")
         return

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
 from spark_jobs.storage.accepted_logs import accepted_logs, write_log
 from spark_jobs.storage.chain import read_chain
@@ -20,12 +20,12 @@ def log(
         list[str] | None, typer.Option("--topic", help="Only this topic; may be given several times.")
     ] = None,
 ) -> None:
-    """Assemble what was accepted from captures, over all final nights, in Kafka's own format."""
+    """Assemble the accepted batches of captured partitions, over all final runs, as Kafka log segments."""
     if to.exists() and any(to.iterdir()):
         name = printable(str(to), shown=MOST_SHOWN)
         typer.echo(f"onceover: {name}: directory is not empty; refusing to overwrite", err=True)
         raise typer.Exit(1)
-    with told_failures():
+    with reported_failures():
         lake = open_lake(load_settings(config))
         logs = accepted_logs(lake, read_chain(lake), topic or ())
         for partition, parts in logs.items():

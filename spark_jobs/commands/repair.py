@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import EXIT_FAILED, told_failures
+from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
 from spark_jobs.config.load import load_settings
 from spark_jobs.repair import Repair, RepairKind, plan_repair
 from spark_jobs.repair import repair as repair_lake
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 
 
 def repair(
@@ -26,9 +26,9 @@ def repair(
     A table gets the newest metadata that the lake has of it; what is missing then is published again from the
     run folders. What cannot be restored is listed, and the exit code is 1.
     """
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
-        done = plan_repair(settings) if dry_run else repair_lake(settings, Narrator().tell)
+        done = plan_repair(settings) if dry_run else repair_lake(settings, RunProgress().on_progress)
     for each in done:
         typer.echo(json.dumps(_plain(each)) if as_json else str(each))
     lost = sum(each.kind is RepairKind.LOST for each in done)

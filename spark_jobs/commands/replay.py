@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.replaying.choice import Choice
@@ -33,20 +33,20 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Take chosen batches and records of a run's quarantine into the next night, where they are judged anew.
+    """Replay chosen batches and records of a run's quarantine in the next run.
 
-    A refused batch arrives again before everything else of its partition; a value that did not fit its schema
-    is decoded again and keeps its offset.
+    A rejected batch is admitted again before all new batches of its partition; a value that did not match
+    its schema is decoded again and keeps its offset.
     """
     if not (reason or only_list or dry_run):
-        raise typer.BadParameter("say why with --reason, or look first with --list")
+        raise typer.BadParameter("give a reason with --reason, or list the candidates with --list")
     if kind is not None and kind not in set(QuarantineKind):
         raise typer.BadParameter(f"--kind is one of {', '.join(QuarantineKind)}")
     chosen = QuarantineKind(kind) if kind else None
     selection = Selection(
         run_id=run_id, topic=topic, partition=partition, kind=chosen, offset=offset, path=path
     )
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
         if only_list or dry_run:
             choices, decided = list_choices(settings, selection), 0
@@ -58,7 +58,7 @@ def replay(
     if only_list or dry_run:
         typer.echo(f"{open_choices} of {len(choices)} can be replayed", err=True)
         return
-    typer.echo(f"{open_choices} of {len(choices)} go into the next night, in {decided} batches", err=True)
+    typer.echo(f"{open_choices} of {len(choices)} go into the next run, in {decided} batches", err=True)
     if not decided:
         raise typer.Exit(1)
 

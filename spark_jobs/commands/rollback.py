@@ -1,11 +1,11 @@
-"""`onceover rollback`: a run taken back."""
+"""`onceover rollback`: undoes a run."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
 from spark_jobs.rollback import roll_back
 
@@ -14,11 +14,11 @@ def rollback(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
 ) -> None:
-    """Take a run back: its rows and its tag leave every table, and its date can run again.
+    """Roll a run back: its rows and its tag are removed from every table, and its date can run again.
 
-    A run that failed, was interrupted or was not finished can be taken back as well; the overview then shows
-    the newest run without it. A final run only if none of a later date builds upon it.
+    Failed, interrupted and unfinished runs can be rolled back as well. A final run can be rolled back only
+    if no final run of a later date exists.
     """
-    with told_failures():
+    with reported_failures():
         found = roll_back(load_settings(config), run_id)
     typer.echo(f"{run_id}  rolled back, {f'removed from {found} tables' if found else 'no table held it'}")

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import GOES_ON, exit_if_held, told_failures
-from spark_jobs.commands.tables import say_tables
+from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
+from spark_jobs.commands.tables import emit_tables
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_session import spark_for
 
 PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
@@ -37,14 +37,14 @@ def run(
 
     Exit code 3: the run is final and published, but partitions are held behind offsets that no copy has.
     """
-    with told_failures(when_interrupted=GOES_ON):
+    with reported_failures(when_interrupted=CONTINUES):
         settings = load_settings(config)
         spark = spark_for(settings.spark)
-        outcome = run_night(
-            settings, date.date(), until=until, spark=spark, narrator=Narrator(), restage=restage
+        outcome = execute_run(
+            settings, date.date(), until=until, spark=spark, progress=RunProgress(), restage=restage
         )
         if outcome.is_final and until in PUBLISHED_UNTIL:
-            say_tables(settings, config)
+            emit_tables(settings, config)
     said = "final" if outcome.is_final else f"done until {until}"
     said += ", partitions are held" if outcome.is_held else ""
     typer.echo(f"{outcome.run_id}  {said}{'' if outcome.worked else ', nothing was left to do'}")

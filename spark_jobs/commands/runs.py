@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
@@ -24,7 +24,7 @@ def runs(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """List the runs of the lake: which are final, how far the others came, and when."""
-    with told_failures():
+    with reported_failures():
         lines = list_runs(open_lake(load_settings(config)))
     if as_json:
         for line in lines:

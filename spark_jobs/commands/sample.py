@@ -1,16 +1,16 @@
-"""`onceover sample`: two nights to try everything on."""
+"""`onceover sample`: two days of example data."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 
 
 def sample(directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]) -> None:
-    """Write a sample: two nights of a shop's Kafka traffic, with all that goes wrong in real life."""
+    """Write a sample: two days of a shop's Kafka traffic that cover the failure modes seen in production."""
     write_sample(directory)
-    for night in NIGHTS:
-        typer.echo(f"onceover run --config {directory / CONFIG} --date {night}")
+    for run_date in RUN_DATES:
+        typer.echo(f"onceover run --config {directory / CONFIG} --date {run_date}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
@@ -30,7 +30,7 @@ def tables(
 
     The queries are those of one topic: of the first, or of the one that --topic names.
     """
-    with told_failures():
+    with reported_failures():
         settings = load_settings(config)
         found = [each for each in topic_tables(settings) if topic is None or each.topic == topic]
     if as_json:
@@ -47,7 +47,7 @@ def tables(
         typer.echo(f"{ENGINES[engine]}:\n{legible(query)}\n")
 
 
-def say_tables(settings: Settings, config: Path) -> None:
+def emit_tables(settings: Settings, config: Path) -> None:
     """Where a run's tables are, on stderr: the first few, and the command that shows how to query them."""
     found: Sequence[TopicTable] = list(topic_tables(settings))
     for each in found[:MOST_AFTER_RUN]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.reporting.transaction_listing import ListedTransaction, list_transactions, newest_resolved
@@ -32,7 +32,7 @@ def transactions(
     Ages are measured to the newest time that the copies show. For a hanging one, the check to run first, the
     command that ends it and what that destroys are printed below the table.
     """
-    with told_failures():
+    with reported_failures():
         lake = open_lake(load_settings(config))
         run_id = newest_resolved(read_chain(lake))
         found = () if run_id is None else list_transactions(lake, run_id, decided=everything)
@@ -42,7 +42,7 @@ def transactions(
             return
         worst, count = _worst(found)
     if run_id is None:
-        typer.echo("onceover: no night has been resolved yet", err=True)
+        typer.echo("onceover: no run has been resolved yet", err=True)
         raise typer.Exit(1)
     if not count:
         typer.echo(f"{run_id}: {'there is no transaction' if everything else 'all is decided'}")

@@ -87,8 +87,8 @@ class ExpectationName(StrEnum):
         "no_offsets_are_missing",
         Severity.CRITICAL,
         (
-            "Every copy goes on where the log was published up to: no offsets are missing that neither"
-            " retention, DeleteRecords nor a cleaner explains. A failure holds the partition, not the run."
+            "Every copy continues at the offset published so far: no offsets are missing that retention, "
+            "DeleteRecords or compaction do not explain. A failure holds the partition, not the run."
         ),
     )
     ACCEPTED_SEQUENCES_HAVE_NO_GAPS = (
@@ -143,7 +143,7 @@ class ExpectationName(StrEnum):
     MOST_TRANSACTIONS_ARE_DECIDED = (
         "most_transactions_are_decided",
         Severity.CRITICAL,
-        "What the sources hold tells the outcome of most transactions; otherwise their records are held.",
+        "The sources determine the outcome of most transactions; the records of all others are held.",
     )
     PRODUCER_IDS_HAVE_ONE_OWNER = (
         "producer_ids_have_one_owner",
@@ -156,7 +156,7 @@ class ExpectationName(StrEnum):
     STATE_CHAIN_IS_UNBROKEN = (
         "state_chain_is_unbroken",
         Severity.CRITICAL,
-        "The run goes on exactly where the one before it stopped, in every partition.",
+        "The run continues exactly where the previous one stopped, in every partition.",
     )
     LAST_STABLE_OFFSET_NEVER_FALLS = (
         "last_stable_offset_never_falls",
@@ -208,14 +208,14 @@ class AuditSettings(Frozen):
     """What counts as too far, and what stops a run.
 
     What is usual is the median of the last `history_runs` runs, once there are `history_least` of them: a
-    share may lie `share_above_usual` above it, the volume of a topic may be `volume_factor` times as much or
-    as little. Timestamps lie between `earliest_timestamp` and `timestamp_ahead_ms` after the end of the run's
-    date: by default a day, since the copy that a run reads is taken on the next day and holds records of it.
-    Of `key_sample` keys of each partition, a share of `keys_elsewhere` may be in another partition than the
-    partitioner chooses that was established in earlier runs.
-    A share of `refused_share` of a topic's new batches may be refused or corrupt, and of `undecided_share` of
-    all transactional batches the outcome may be unknown; neither is judged below `share_least` batches.
-    `examples` is how many places of a failure are kept.
+    share may exceed it by `share_above_usual`, the volume of a topic may be `volume_factor` times as much or
+    as little. Timestamps are between `earliest_timestamp` and `timestamp_ahead_ms` after the end of the
+    run's date: by default a day, since the copy that a run reads is taken on the next day and holds records
+    of it. Of `key_sample` keys of each partition, a share of `keys_elsewhere` may be in another partition
+    than the partitioner chooses that was established in earlier runs. A share of `refused_share` of a
+    topic's new batches may be refused or corrupt, and of `undecided_share` of all transactional batches the
+    outcome may be unknown; neither is judged below `share_least` batches. `examples` is how many places of a
+    failure are kept.
     """
 
     severities: Severities = Severities()

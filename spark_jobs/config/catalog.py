@@ -22,8 +22,7 @@ class CatalogSettings(Frozen):
     """An Iceberg catalog.
 
     `topics` is the namespace of the tables of topics, `namespace` that of Onceover's own. `warehouse` is
-    where tables keep their metadata: the lake unless said otherwise. `properties` go to the catalog as they
-    are.
+    where tables keep their metadata; default: the lake. `properties` go to the catalog as they are.
     """
 
     kind: CatalogKind = CatalogKind.SQLITE

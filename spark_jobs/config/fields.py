@@ -18,7 +18,7 @@ DATE_CODES = ("%Y", "%m", "%d")
 
 
 class Frozen(BaseModel):
-    """A group of settings: immutable, hashable in spirit, no key that nobody declared."""
+    """A group of settings: immutable, without undeclared keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 

@@ -1,4 +1,4 @@
-"""Turns pydantic's findings into lines that say: where, which key, what was found, what is allowed."""
+"""Turns pydantic's errors into lines: where, which key, what was found, what is allowed."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""How long things are kept that later nights do not need."""
+"""Retention of data that later runs do not need."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ Days = Annotated[Count, Field(ge=1)]
 
 
 class RetentionSettings(Frozen):
-    """Days back from the newest final night; without a number, everything of that kind is kept.
+    """Days before the newest final run; without a number, everything of that kind is kept.
 
-    `runs_days`: what the steps of a night wrote. `snapshots_days`: tags and snapshots of published runs, and
+    `runs_days`: outputs of the steps of a run. `snapshots_days`: tags and snapshots of published runs, and
     files that only they show. `staged_days`: copies of source objects. What the chain, waiting batches, the
     tables or undecided quarantine need stays, however old it is.
     """

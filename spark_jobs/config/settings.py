@@ -144,10 +144,10 @@ class KafkaSettings(Frozen):
 
 
 class Publish(StrEnum):
-    """How far a night publishes a partition.
+    """How far a run publishes a partition.
 
-    `read_committed`: each partition by itself as far as a consumer would read, so that a night may show one
-    partition's share of a transaction before another's. `whole_transactions`: no transaction is torn; while
+    `read_committed`: each partition on its own, up to its last stable offset, so that a run may publish one
+    partition's part of a transaction before another's. `whole_transactions`: no transaction is torn; while
     one of its partitions is held back by an older open transaction, all of its partitions wait.
     """
 
@@ -207,9 +207,9 @@ class Settings(Frozen):
     def digest(self) -> str:
         """Names everything that decides what a run yields, and nothing that only says where and how fast.
 
-        So the same night has the same run id on a laptop and on a cluster. What to stage is not part of it
+        So the same run has the same run id on a laptop and on a cluster. What to stage is not part of it
         either, nor `on_recreate`: the manifest says that. Nor is `audit`, which decides whether a run is
-        published, not what it holds: a finding can be accepted without repeating the night.
+        published, not what it holds: a finding can be accepted without repeating the run.
         """
         return digest_of(self._decisive())
 
@@ -238,7 +238,7 @@ class Settings(Frozen):
 
 def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:
     counted = Counter(source.name for source in sources)
-    yield from (f"each source's name once ('{name}' stands twice)" for name, n in counted.items() if n > 1)
+    yield from (f"unique source names ('{name}' appears twice)" for name, n in counted.items() if n > 1)
 
 
 def _lake_overlaps(lake: str, sources: tuple[Source, ...]) -> Iterator[str]:

@@ -54,8 +54,8 @@ class Source(Frozen):
     `dates` are the directories right below the root that spell a date; without it every object is of no date.
     `lookback_days` bounds how far back late objects are looked for. `immutable` objects are referenced where
     they lie instead of copied. `markers` says that control batches in a capture are the coordinator's own.
-    `seed` says that this broker's log of a captured partition is the partition's past: on its first night the
-    capture goes on where that log ends, with the producers that it knew.
+    `seed` says that this broker's log of a captured partition is the partition's past: on its first run the
+    capture continues where that log ends, with the producers that it knew.
     """
 
     name: Name

@@ -1,4 +1,4 @@
-"""What a topic's values hold, where somebody has said so."""
+"""The declared schema of a topic's values."""
 
 from enum import StrEnum
 
@@ -32,7 +32,7 @@ TAKEN = frozenset(
 
 
 def check_fields(fields: dict[str, ValueType]) -> dict[str, ValueType]:
-    """Names that a table can have beside its own columns, told apart even where case is folded."""
+    """Column names that do not collide with the table's own columns, even if case is folded."""
     for name in fields:
         if not name.isidentifier() or not name.isascii():
             raise refuse("fields named by letters, digits and '_', beginning with a letter or '_'")

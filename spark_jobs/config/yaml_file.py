@@ -24,7 +24,7 @@ SECRET_VALUE = re.compile(
     re.IGNORECASE,
 )
 NO_SECRETS = (
-    "secrets never stand in this file: leave the key out and let the AWS credential chain find them "
+    "secrets are not allowed in this file: remove the key and use the AWS credential chain "
     "(environment, profile, container or instance role)"
 )
 
@@ -46,7 +46,7 @@ class ConfigFile:
     lines: dict[KeyPath, int]
 
     def where(self, path: KeyPath) -> str:
-        """`name:line` of the nearest enclosing key that stands in the file."""
+        """`name:line` of the nearest enclosing key in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.name}:{self.lines.get(path, 1)}"
@@ -106,7 +106,7 @@ def _problems(keys: tuple[tuple[KeyPath, Any, Any], ...], name: str) -> Iterator
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a setting's name or value says that it is nobody else's business."""
+    """Whether a setting's name or value marks it as a secret."""
     return SECRET_KEY.search(name) is not None or SECRET_VALUE.search(value) is not None
 
 

@@ -1,1 +1,1 @@
-"""A process that keeps Spark warm between the tasks of a night, and the way to ask it for a step."""
+"""A process that keeps Spark running between the tasks of a run, and its client."""

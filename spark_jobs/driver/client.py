@@ -1,6 +1,6 @@
-"""The task's side: finds the driver or starts one, asks for something, and hears what becomes of it.
+"""The client: finds or starts the driver, sends a request, and waits for its result.
 
-Imports nothing heavy, so that a task costs what Airflow costs and no more.
+Imports nothing heavy, so that a task adds little to Airflow's own start time.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import Any
 
 from spark_jobs.driver.messages import (
     Answer,
-    Errand,
+    DriverRequest,
     Failure,
+    LogLine,
     Request,
-    Said,
     StepAnswer,
     StepRequest,
     StopRequest,
@@ -31,13 +31,13 @@ SECONDS_TO_START = 120.0
 SECONDS_BETWEEN_LOOKS = 0.05
 LOG_TAIL_BYTES = 4000
 STILL_RUNNING = (0, 0)
-NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError)
+NO_CLIENT = (FileNotFoundError, ConnectionRefusedError)
 
 Log = Callable[[str], None]
 
 
 class StepFailed(OnceoverError):
-    """The step failed for a reason that stays: the message says what to change."""
+    """The step failed permanently: the message says what to change."""
 
 
 class StepInterrupted(OnceoverError):
@@ -47,20 +47,20 @@ class StepInterrupted(OnceoverError):
 
 
 def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
-    """Has the driver do one step; what it says on the way goes to `log`."""
+    """Runs one step in the driver; its log lines go to `log`."""
     answer = _ask(request, log)
     assert isinstance(answer, StepAnswer)
     return answer
 
 
-def ask(request: Errand, *, log: Log) -> Mapping[str, Any]:
+def ask(request: DriverRequest, *, log: Log) -> Mapping[str, Any]:
     """Has the driver do something beside the steps; what it gives back, by name."""
     answer = _ask(request, log)
     assert isinstance(answer, Answer)
     return answer.values
 
 
-def _ask(request: StepRequest | Errand, log: Log) -> StepAnswer | Answer:
+def _ask(request: StepRequest | DriverRequest, log: Log) -> StepAnswer | Answer:
     place = _place(request)
     with (
         suppress(ConnectionResetError, BrokenPipeError),
@@ -70,18 +70,18 @@ def _ask(request: StepRequest | Errand, log: Log) -> StepAnswer | Answer:
         connection.sendall(write_message(request))
         for line in lines:
             match read_message(line):
-                case Said(text=text):
+                case LogLine(text=text):
                     log(text)
                 case StepAnswer() | Answer() as answer:
                     return answer
                 case Failure() as failure:
                     raise _error(failure, log)
-    raise StepInterrupted(f"the driver ended in the middle of {_what(request)}: {_last_words(place)}")
+    raise StepInterrupted(f"the driver ended in the middle of {_what(request)}: {_stderr_tail(place)}")
 
 
 def stop_driver(request: Request) -> None:
     """Ends the driver that would serve `request`, if there is one."""
-    with socket.socket(socket.AF_UNIX) as connection, suppress(*NOBODY_LISTENS):
+    with socket.socket(socket.AF_UNIX) as connection, suppress(*NO_CLIENT):
         connection.connect(str(_place(request).socket))
         connection.sendall(write_message(StopRequest()))
 
@@ -90,7 +90,7 @@ def _place(request: Request) -> Place:
     return place_of(request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items())))
 
 
-def _what(request: StepRequest | Errand) -> str:
+def _what(request: StepRequest | DriverRequest) -> str:
     return f"'{request.step}'" if isinstance(request, StepRequest) else type(request).__name__
 
 
@@ -101,7 +101,9 @@ def _error(failure: Failure, log: Log) -> OnceoverError:
 
 
 def _connect(place: Place) -> socket.socket:
-    """A connection to the driver, which is started if nobody listens; one task at a time does that."""
+    """A connection to the driver, which is started if there is none; a lock lets one task at a time start
+    it.
+    """
     with place.locked():
         connection = _try(place)
         return connection or _start(place)
@@ -111,7 +113,7 @@ def _try(place: Place) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(str(place.socket))
-    except NOBODY_LISTENS:
+    except NO_CLIENT:
         connection.close()
         return None
     return connection
@@ -126,10 +128,10 @@ def _start(place: Place) -> socket.socket:
         if connection := _try(place):
             return connection
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    raise StepInterrupted(f"the driver did not start: {_last_words(place)}")
+    raise StepInterrupted(f"the driver did not start: {_stderr_tail(place)}")
 
 
-def _last_words(place: Place) -> str:
+def _stderr_tail(place: Place) -> str:
     with place.log.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
         return log.read().decode(errors="replace").strip() or "it left no word"

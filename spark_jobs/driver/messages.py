@@ -1,7 +1,7 @@
-"""What a task and the driver tell each other: one JSON object per line, nothing that could run code.
+"""The messages between a task and the driver: one JSON object per line.
 
-A task sends one request. The driver answers with any number of sentences and, at the end, with what it has
-done or why it failed. Whoever closes the connection earlier is gone.
+A task sends one request. The driver answers with any number of log lines and then with a result or a
+failure. A task that closes the connection earlier has ended.
 """
 
 import json
@@ -15,7 +15,7 @@ from spark_jobs.flow import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Something for the driver of a lake; `master` and `conf` stand over what `config` says about Spark."""
+    """A request to the driver of a lake; `master` and `conf` override the Spark settings of `config`."""
 
     config: str
     master: str = ""
@@ -24,21 +24,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest(Request):
-    """One step of one night, in the run itself: never `report`.
+    """One step of one run, in the run itself: never `report`.
 
-    `goes_on` says that more steps of the same run will follow, so it does not become final with this one.
-    `restage` has `stage` list the sources again though an earlier attempt has fixed the inputs.
+    `more_steps_follow` says that more steps of the same run will follow, so it does not become final with
+    this one. `restage` has `stage` list the sources again though an earlier attempt has fixed the inputs.
     """
 
     day: date
     step: Step
-    goes_on: bool
+    more_steps_follow: bool
     restage: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcesRequest(Request):
-    """Which sources the configuration has; a night begins with it, so Spark may start meanwhile."""
+    """Lists the configured sources; the first request of a run, so Spark may start meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,14 @@ class FetchRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest(Request):
-    """The step `report`, which needs no Spark; empty where nobody knows which run it is about."""
+    """The step `report`, which needs no Spark; `run_id` is empty if the run is unknown."""
 
     run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireRequest(Request):
-    """Removal of what the configured retention lets go."""
+    """Removes what is older than the configured retention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class StopRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class LogLine:
     """Something for the task's log."""
 
     text: str
@@ -106,23 +106,23 @@ class StepAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was asked for beside the steps, as plain JSON values by name."""
+    """The result of a request other than a step, as JSON values by name."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The step failed; `transient` says whether trying again can help, `trace` is for bug reports."""
+    """The step failed; `transient` says whether a retry can help, `trace` is for bug reports."""
 
     message: str
     transient: bool
     trace: str = ""
 
 
-Errand = SourcesRequest | FetchRequest | ReportRequest | ExpireRequest | PlanRequest | DaysRequest
+DriverRequest = SourcesRequest | FetchRequest | ReportRequest | ExpireRequest | PlanRequest | DaysRequest
 """Requests that are answered by `Answer`."""
-Message = StepRequest | Errand | StopRequest | Said | StepAnswer | Answer | Failure
+Message = StepRequest | DriverRequest | StopRequest | LogLine | StepAnswer | Answer | Failure
 _KINDS = (
     StepRequest,
     SourcesRequest,
@@ -132,7 +132,7 @@ _KINDS = (
     PlanRequest,
     DaysRequest,
     StopRequest,
-    Said,
+    LogLine,
     StepAnswer,
     Answer,
     Failure,
@@ -151,7 +151,7 @@ def write_message(message: Message) -> bytes:
 
 
 def read_message(line: bytes) -> Message:
-    """The message in one line; both ends are of the same version, so nothing else can stand there."""
+    """The message in one line; both ends run the same version."""
     fields = json.loads(line)
     kind = _TYPES[fields.pop("is")]
     typed = {name: _FROM_TEXT[name](text) for name, text in fields.items() if name in _FROM_TEXT}

@@ -17,7 +17,7 @@ NAME_DIGITS = 16
 
 
 class UnsafePlace(OnceoverError):
-    """Somebody else could listen in, or has taken our place."""
+    """The directory is not owned by this user, or others may access it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While somebody starts a driver, connects to one, or one ends: never two of these at once."""
+        """Serialises starting, connecting to and stopping a driver."""
         with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -47,7 +47,7 @@ class Place:
 def place_of(*belongings: str) -> Place:
     """The place of the driver for a configuration and what else sets it apart, such as the Spark master.
 
-    The code's own age is part of the name: after a change nobody talks to a driver of yesterday.
+    The code's modification time is part of the name, so that a driver of older code is not reused.
     """
     text = "\0".join((*belongings, code_stamp()))
     return Place(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])

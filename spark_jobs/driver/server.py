@@ -1,7 +1,7 @@
 """The driver: one request at a time, with one Spark session for all of them.
 
-It ends when nobody has asked for a while, when it is told to, and at once when the task it works for is gone:
-a task that was killed shall not go on behind everybody's back. Ending at any moment is safe, since a run is.
+It ends when idle for a while, on request, and at once when the task that it works for has ended, so that a
+killed task does not continue. Ending at any moment is safe, since runs are.
 """
 
 import os
@@ -14,27 +14,27 @@ from typing import BinaryIO
 
 from rich.console import Console
 
-from spark_jobs.driver.errands import Errands
 from spark_jobs.driver.messages import (
-    Errand,
+    DriverRequest,
     Failure,
+    LogLine,
     Message,
     Request,
-    Said,
     StepRequest,
     StopRequest,
     read_message,
     write_message,
 )
 from spark_jobs.driver.place import Place
+from spark_jobs.driver.request_handler import RequestHandler
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 
 IDLE_SECONDS = 60.0
 """Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
 SECONDS_TO_ASK = 10.0
 MOST_REQUEST_BYTES = 1 << 20
-"""Whoever takes longer or says more is no task; the next one shall not have to wait for it."""
+"""Limits of time and size for a request, so that a stalled client does not block the next one."""
 EXIT_ABANDONED = 3
 WIDTH = 160
 
@@ -44,10 +44,10 @@ class Driver:
 
     def __init__(self, place: Place, *, idle_s: float = IDLE_SECONDS) -> None:
         self._place, self._idle_s = place, idle_s
-        self._errands = Errands()
+        self._handler = RequestHandler()
 
     def serve(self) -> None:
-        """Until nobody asks any more."""
+        """Serves requests until idle."""
         with socket.socket(socket.AF_UNIX) as listener:
             self._place.socket.unlink(missing_ok=True)
             listener.bind(str(self._place.socket))
@@ -55,11 +55,11 @@ class Driver:
             while (connection := self._next(listener)) and self._serve(connection):
                 pass
             self._place.socket.unlink(missing_ok=True)
-        self._errands.stop()
+        self._handler.stop()
         self._place.log.unlink(missing_ok=True)
 
     def _next(self, listener: socket.socket) -> socket.socket | None:
-        """Whoever connects next; None if nobody did for a while and, the place being locked, nobody will."""
+        """The next connection; None if idle and, under the lock, none can follow."""
         listener.settimeout(self._idle_s)
         with suppress(TimeoutError):
             return listener.accept()[0]
@@ -82,17 +82,17 @@ class Driver:
                 _tell(connection, answer)
             return not isinstance(request, StopRequest)
 
-    def _answer(self, request: StepRequest | Errand, connection: socket.socket) -> Message:
+    def _answer(self, request: StepRequest | DriverRequest, connection: socket.socket) -> Message:
         try:
-            return self._errands.do(request, Narrator(_console(connection)))
+            return self._handler.do(request, RunProgress(_console(connection)))
         except OnceoverError as error:
             return Failure(message=str(error), transient=error.transient)
-        except Exception as error:  # noqa: BLE001 — a bug ends the step and is told, not the driver
+        except Exception as error:  # noqa: BLE001 — a bug fails the step, not the driver
             return Failure(message=repr(error), transient=False, trace=traceback.format_exc())
 
 
 def _read_request(lines: BinaryIO) -> Message | None:
-    """What is asked; None for one who says nothing in time, or what no task would say."""
+    """The request; None if none arrives in time or if it is malformed."""
     try:
         line = lines.readline(MOST_REQUEST_BYTES)
         return read_message(line) if line else None
@@ -129,7 +129,7 @@ class _Lines(StringIO):
 
     def write(self, text: str) -> int:
         for line in filter(None, map(str.rstrip, text.split("\n"))):
-            _tell(self._connection, Said(text=line))
+            _tell(self._connection, LogLine(text=line))
         return len(text)
 
 

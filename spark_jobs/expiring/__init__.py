@@ -1,1 +1,1 @@
-"""What a lake can do without: chosen here, removed by whoever holds the lake's lock."""
+"""Selects what a lake no longer needs; the holder of the lake's lock removes it."""

@@ -1,4 +1,4 @@
-"""From which date on things are kept, counted from the newest final night; no clock is asked."""
+"""Cutoff dates, counted from the newest final run; no clock is read."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -8,12 +8,14 @@ from spark_jobs.storage.chain import Chain
 
 DATE_LENGTH = len("2024-05-01")
 NEWEST_KEPT = 2
-"""The newest night hands its state on, and the one before it takes over if that is taken back."""
+"""The newest run provides the state of the next one, and the one before it does after a rollback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Last dates that may go, None where all is kept; runs in `needed` stay whatever their date is."""
+    """Last dates that may be removed, None where all is kept; runs in `needed` are kept whatever their
+    date.
+    """
 
     runs: date | None = None
     snapshots: date | None = None
@@ -21,7 +23,7 @@ class Cutoffs:
     needed: frozenset[str] = frozenset()
 
     def is_old(self, run_id: str, last: date | None) -> bool:
-        """Whether the run's date is `last` or before, and nobody needs it."""
+        """Whether the run's date is `last` or before, and it is not needed."""
         return last is not None and day_of(run_id) <= last and run_id not in self.needed
 
 
@@ -31,7 +33,7 @@ def day_of(run_id: str) -> date:
 
 
 def cutoffs_of(chain: Chain, retention: RetentionSettings) -> Cutoffs:
-    """What the chain needs is never old; a lake without final nights has nothing to lose."""
+    """Runs that the chain needs are kept; a lake without final runs keeps everything."""
     newest = list(chain.current.values())[-NEWEST_KEPT:]
     if not newest:
         return Cutoffs()

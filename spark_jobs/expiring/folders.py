@@ -1,4 +1,4 @@
-"""What steps of old nights wrote and nobody reads any more."""
+"""Outputs of old runs that are no longer read."""
 
 from collections.abc import Collection, Iterator
 
@@ -41,7 +41,8 @@ def removable_files(
 ) -> Iterator[ObjectStat]:
     """Files of an old run; `live` ones are in tables.
 
-    A run that `speaks` for its date keeps what is small, and its verdicts if its quarantine is `asked_for`.
+    A current run (`speaks`) keeps its small files, and its verdicts if its quarantine may still be replayed
+    (`asked_for`).
     """
     prefix = run_key(run_id) + "/"
     for found in lake.list(run_key(run_id)):

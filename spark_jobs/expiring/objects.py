@@ -1,19 +1,19 @@
-"""Copies of source objects that no night needs any more."""
+"""Copies of source objects that no run needs any more."""
 
 from collections.abc import Iterable, Iterator
 from datetime import date
 
 from spark_jobs.flow import Step
-from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.folds import FOLD_TABLE, read_folds
 from spark_jobs.storage.gap_file import get_gaps
+from spark_jobs.storage.held_file import get_held
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.layout import OBJECTS, STAGING, step_key
 from spark_jobs.storage.manifest import Manifest, read_manifest
 from spark_jobs.storage.object_store import ObjectStat, ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.state_file import get_state
 from spark_jobs.storage.states import STATE_STEPS, read_states
-from spark_jobs.storage.waiting_file import get_held
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import STATES, FoldKind
 
@@ -28,7 +28,7 @@ def objects_of(manifest: Manifest) -> set[str]:
 
 
 def staged_objects(lake: ObjectStore, after: date) -> set[str]:
-    """What nights of later dates will read that are fixed, but perhaps not run yet."""
+    """Objects of later runs whose inputs are fixed but which may not have run yet."""
     found = [each.key for each in lake.list(STAGING) if "/manifest-" in each.key]
     keys = [key for key in found if date.fromisoformat(key.removeprefix(STAGING).partition("/")[0]) > after]
     manifests = (read_manifest(lake.read(key), source=lake.url_of(key)) for key in keys)
@@ -36,22 +36,25 @@ def staged_objects(lake: ObjectStore, after: date) -> set[str]:
 
 
 def waiting_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
-    """Objects with batches that these runs handed on, because they wait for something."""
-    digests = {digest for run_id in run_ids for digest in carried_by(lake, run_id)}
+    """Objects with held or parked batches of these runs."""
+    digests = {digest for run_id in run_ids for digest in inherited_by(lake, run_id)}
     return {
-        each.sha256 for digest in digests for each in get_carried(lake, digest).objects if not each.referenced
+        each.sha256
+        for digest in digests
+        for each in get_inherited(lake, digest).objects
+        if not each.referenced
     }
 
 
 def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Iterator[ObjectStat]:
-    """Copies that old nights have made and nobody needs; what no night is known to have made stays."""
+    """Copies made by old runs that are not needed; copies of unknown origin are kept."""
     for found in lake.list(OBJECTS):
         if found.key.rpartition("/")[2] in old - needed:
             yield found
 
 
-def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
-    """Names of files of carried rows that the run has left, or read itself."""
+def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
+    """Names of files of inherited rows that the run wrote or read."""
     for step in STATE_STEPS:
         if lake.stat(step_key(run_id, step, STATES.file)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
@@ -61,7 +64,7 @@ def carried_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
                     yield state.parked
     if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
-            if kind is FoldKind.WAITING:
+            if kind is FoldKind.HELD_STATE:
                 yield from get_held(lake, digest).held
     key = step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)
     if lake.stat(key) is not None:

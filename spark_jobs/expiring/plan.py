@@ -1,4 +1,4 @@
-"""Everything that may go now: first planned as a whole, so that it can be looked at before it is done."""
+"""Everything that may be removed now, planned as a whole so that it can be reviewed first."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from spark_jobs.storage.staged import read_run_manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderExpiry:
-    """Files of one run that go; a run that `speaks` for its date stays known."""
+    """Files of one run to remove; a current run (`speaks`) stays listed."""
 
     run_id: str
     speaks: bool
@@ -45,7 +45,7 @@ class ExpiryPlan:
 
 @dataclass(frozen=True)
 class Lake:
-    """What planning asks the lake, read once."""
+    """The lake's state for planning, read once."""
 
     store: ObjectStore
     settings: Settings
@@ -53,7 +53,7 @@ class Lake:
     cutoffs: Cutoffs
 
     def run_ids(self) -> list[str]:
-        """Every run that somebody has written down."""
+        """Every run in the ledger."""
         listed = {found.key.removeprefix(LEDGER).removesuffix(".json") for found in self.store.list(LEDGER)}
         return sorted(listed | {entry.run_id for entry in self.chain.entries})
 
@@ -83,7 +83,7 @@ def plan_folders(lake: Lake, live: Collection[str]) -> Iterator[FolderExpiry]:
 
 
 def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
-    """Copies that only old nights have read."""
+    """Copies that only old runs have read."""
     if lake.cutoffs.staged is None:
         return ()
     manifests = {run_id: found for run_id in lake.run_ids() if (found := _manifest(lake.store, run_id))}
@@ -113,7 +113,7 @@ def _asked(lake: Lake, run_id: str, manifest: Manifest) -> set[str]:
 
 
 def _undecided(lake: Lake) -> set[str]:
-    """Batches that the next night takes up again."""
+    """Held and parked batches that the next run inherits."""
     taken = {
         replay.decision
         for entry in lake.chain.current.values()

@@ -1,4 +1,4 @@
-"""Quarantine that somebody may still want to replay, and that the table alone does not keep the bytes of."""
+"""Quarantined rows that may still be replayed and whose bytes the table does not hold."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,7 +14,7 @@ COLUMNS = ["source", "path", "position", "kind", "offset", "bytes"]
 
 ObjectName = tuple[str, str]
 Chosen = Collection[tuple[tuple[str, str, int], int | None]]
-"""Places, with the offset of a record, that somebody has decided on already."""
+"""Places, with the offset of a record, that are decided already."""
 
 
 def undecided_objects(lake: ObjectStore, run_id: str, chosen: Chosen) -> set[ObjectName]:

@@ -1,1 +1,1 @@
-"""Why a batch was taken or refused, told from the tables of the nights."""
+"""Why a batch was accepted or rejected, from the tables of the runs."""

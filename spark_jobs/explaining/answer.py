@@ -1,4 +1,4 @@
-"""One batch as a person wants to hear of it: where it came from, what became of it, and why."""
+"""One batch: its origin, its verdict, and the reason."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.tables.admit import MARKER_OBJECT, GapStatus
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 
 GIVEN = "the coordinator's log"
 CONTROL_NAMES = {0: "abort marker", 1: "commit marker"}
@@ -23,7 +23,7 @@ CONTROL_NAMES = {0: "abort marker", 1: "commit marker"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One batch; `place` is the object and byte that it stands at, `row` the table's row."""
+    """One batch; `place` is its object and byte position, `row` the table's row."""
 
     run_id: str
     place: str
@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def what(self) -> str:
-        """What came, as the header says it."""
+        """The batch as its header describes it."""
         row = self.row
         if row["problem"] is not None:
             return f"{row['size']} bytes"
@@ -75,7 +75,8 @@ GAP_SENTENCES = {
     GapStatus.OPEN: "in no copy since the run of {found_on}; {held_batches} batches are held behind it",
     GapStatus.FILLED: "missing since the run of {found_on}, taken by the run of {filled_on}",
     GapStatus.PUBLISHED_PAST: "in no copy; the run of {found_on} published past them",
-    GapStatus.DELETED: "deleted by the broker before any copy had them; the run of {found_on} went past",
+    GapStatus.DELETED: "deleted by the broker before any copy had them; the run of {found_on} continued "
+    "after them",
     GapStatus.LATE: "passed by the run of {found_on}; {after} has them, a backfill of that date takes them",
     GapStatus.TRUNCATED: "missing since the run of {found_on}; the log ends before them now",
 }
@@ -128,16 +129,16 @@ def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answ
 
 
 def place_of(row: dict[str, Any], paths: dict[int, str]) -> str:
-    """Where the batch stands; `paths` are the run's objects by their order."""
+    """The batch's position; `paths` are the run's objects by their order."""
     if row["object_order"] == MARKER_OBJECT:
         return GIVEN
     return f"{paths[row['object_order']]} at byte {row['position']}"
 
 
 def object_paths(lake: ObjectStore, run_id: str) -> dict[int, str]:
-    """Source and path of every object of the run, also those that it took over from earlier nights."""
-    carried = read_table(lake, step_key(run_id, Step.REBUILD, CARRIED_OBJECTS.file)).to_pylist()
+    """Source and path of every object of the run, also of inherited ones."""
+    inherited = read_table(lake, step_key(run_id, Step.REBUILD, INHERITED_OBJECTS.file)).to_pylist()
     return {
-        **{row["object_order"]: f"{row['source']}/{row['path']}" for row in carried},
+        **{row["object_order"]: f"{row['source']}/{row['path']}" for row in inherited},
         **{entry.order: f"{entry.source}/{entry.path}" for entry in read_run_manifest(lake, run_id).entries},
     }

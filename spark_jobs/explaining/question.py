@@ -1,4 +1,4 @@
-"""Which batches somebody asks about, and in which nights they can be."""
+"""Which batches are asked about, and which runs may hold them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS
 
 
 class NothingKnown(OnceoverError):
-    """No night knows what was asked for."""
+    """No run has what was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Batches of one partition: all, those of a producer, or the one that holds an offset.
 
-    Of all final nights, or of one run, or of the run that speaks for a day.
+    Of all final runs, of one run, or of the current run of a date.
     """
 
     partition: TopicPartition
@@ -56,7 +56,7 @@ def runs_of(question: Question, chain: Chain) -> tuple[str, ...]:
     if question.day is not None:
         entry = chain.run_of(question.day)
         if entry is None:
-            raise NothingKnown(f"{question.day}: no run of this night is final")
+            raise NothingKnown(f"{question.day}: no run of this date is final")
         return (entry.run_id,)
     return tuple(entry.run_id for entry in chain.current.values())
 
@@ -66,7 +66,7 @@ def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.R
     file = _batches_file(lake, question.partition, run_id)
     if file is not None and lake.stat(run_key(run_id, EXPIRED)) is not None:
         if question.run_id is None and question.day is None:
-            return  # of all nights, those that are still there
+            return  # of all runs, those that are still there
         raise NothingKnown(f"{run_id}: its verdicts have expired; the table `batches` still has them")
     if file is not None:
         for rows in iter_rows(lake, step_key(run_id, Step.ADMIT, file)):

@@ -22,7 +22,7 @@ GIVEN_UP = "; what follows does not look like a batch, so the rest of the object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """`size` bytes from `position` on that are no batch; `lost` if the walk cannot go on behind them."""
+    """`size` bytes from `position` on that are no batch; `lost` if the walk cannot continue behind them."""
 
     position: int
     size: int

@@ -20,7 +20,7 @@ class RowOutput(Protocol):
     def write(self, table: pa.Table) -> None:
         """Append the rows of `table`."""
 
-    def forget(self) -> None:
+    def prune(self) -> None:
         """Drop everything that was written so far."""
 
 
@@ -33,13 +33,13 @@ class IndexFile:
 
     def restart(self) -> None:
         """Forget every row."""
-        self._output.forget()
+        self._output.prune()
         self._buffer = RowBuffer()
         self.rows = self.problems = 0
         self.examples: tuple[Example, ...] = ()
 
     def add(self, object_order: int, stretch: Stretch) -> None:
-        """The rows of `stretch`, which lies in the object of that order."""
+        """The rows of `stretch`, which is in the object of that order."""
         self._buffer.add(object_order, stretch)
         self.rows += stretch.columns.rows
         self._count(object_order, *stretch.damaged)
@@ -49,7 +49,7 @@ class IndexFile:
             self._output.write(self._buffer.take())
 
     def add_damage(self, object_order: int, damage: Damage) -> None:
-        """One row for bytes that are no batch."""
+        """One row for bytes that are not a valid batch."""
         self._buffer.add_damage(object_order, damage)
         self.rows += 1
         self._count(object_order, damage)
@@ -61,5 +61,5 @@ class IndexFile:
 
     def _count(self, object_order: int, *damages: Damage) -> None:
         self.problems += len(damages)
-        told = (Example(object_order=object_order, damage=damage) for damage in damages[:MOST_EXAMPLES])
-        self.examples = (*self.examples, *told)[:MOST_EXAMPLES]
+        reported = (Example(object_order=object_order, damage=damage) for damage in damages[:MOST_EXAMPLES])
+        self.examples = (*self.examples, *reported)[:MOST_EXAMPLES]

@@ -25,7 +25,7 @@ class RowBuffer:
         self.rows = 0
 
     def add(self, object_order: int, stretch: Stretch) -> None:
-        """The batches of `stretch`, which lies in the object of that order."""
+        """The batches of `stretch`, which is in the object of that order."""
         positions = stretch.columns.position
         for damage in stretch.damaged:
             self._reasons[self.rows + int(np.searchsorted(positions, damage.position))] = damage.reason

@@ -27,7 +27,7 @@ class Settlement:
     """`kept` parts follow one another from an object's start on.
 
     `again` has the first part of each object that does not, with the boundary where it has to begin. `empty`
-    parts lie inside a batch, or in the rest of an object that is lost: they have no rows.
+    parts are inside a batch, or in the rest of an object that is lost: they have no rows.
     """
 
     kept: tuple[IndexedBin, ...]

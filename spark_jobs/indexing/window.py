@@ -35,13 +35,13 @@ class StagedBytes:
         """Exactly the bytes from `start` to `end`; a store that fails for now raises its own error."""
         if end <= start:
             return b""
-        with _told():
+        with _reported():
             return self._whole(self.read_range(start, end - start), start, end)
 
     @contextmanager
     def viewed(self, view_range: ViewRange, start: int, end: int) -> Iterator[bytes | memoryview]:
         """The same for a look at them."""
-        with _told(), view_range(start, end - start) as data:
+        with _reported(), view_range(start, end - start) as data:
             yield self._whole(data, start, end)
 
     def _whole(self, data: Data, start: int, end: int) -> Data:
@@ -51,7 +51,7 @@ class StagedBytes:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     try:
         yield
     except StorageError as error:

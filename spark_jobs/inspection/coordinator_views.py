@@ -110,9 +110,9 @@ def _offsets_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, .
     offsets = group_offsets.fold(_offset_events(log, problems))
     rows = tuple(_offset_row(key, stored, pending) for key, stored, pending in _stored(offsets))
     table = Table(name="consumer_offset", columns=_OFFSET_COLUMNS, rows=rows)
-    waiting = sum(len(entries) for entries in offsets.pending.values())
-    if waiting:
-        problems.append(warning(f"{plural(waiting, 'offset')} waiting for the end of a transaction"))
+    pending_offsets = sum(len(entries) for entries in offsets.pending.values())
+    if pending_offsets:
+        problems.append(warning(f"{plural(pending_offsets, 'offset')} pending until their transaction ends"))
     return (table,), tuple(problems)
 
 
@@ -128,8 +128,8 @@ def _offset_events(log: PartitionLog, problems: list[Remark]) -> Iterator[Offset
 def _stored(offsets: GroupOffsets) -> Iterator[tuple[GroupPartition, StoredOffset, int | None]]:
     for key, stored in sorted(offsets.committed.items()):
         yield key, stored, None
-    for producer_id, waiting in sorted(offsets.pending.items()):
-        for key, stored in sorted(waiting.items()):
+    for producer_id, pending_offsets in sorted(offsets.pending.items()):
+        for key, stored in sorted(pending_offsets.items()):
             yield key, stored, producer_id
 
 

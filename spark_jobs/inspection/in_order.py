@@ -14,14 +14,14 @@ _THREADS = min(os.cpu_count() or 1, 8)
 
 
 def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-    """`work` of every part; parts are asked for as they are needed, and few results wait to be taken."""
-    waiting: deque[Future[Result]] = deque()
+    """`work` of every part in order; parts are requested on demand, and few results are buffered."""
+    pending: deque[Future[Result]] = deque()
     for part in parts:
-        waiting.append(_pool().submit(work, part))
-        if len(waiting) > 2 * _THREADS:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+        pending.append(_pool().submit(work, part))
+        if len(pending) > 2 * _THREADS:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
 @cache

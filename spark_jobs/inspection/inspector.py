@@ -1,4 +1,4 @@
-"""`inspect` itself: each path recognised, read and shown; what cannot be is said, and the rest goes on."""
+"""`inspect` itself: recognises, reads and shows each path; errors are reported and the next path follows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ from spark_jobs.inspection.visibility import Outcome, decide
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.protocol.log_files import OWN_TOPICS, LogFileKind, parse_partition_dir
 
-Say = Callable[[str], None]
+Emit = Callable[[str], None]
 
 _SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
     Kind.SNAPSHOT: small_files.report_snapshot,
@@ -47,15 +47,15 @@ _SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
 }
 
 
-def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, say: Say) -> bool:
-    """Show every path; `say` hears what cannot be shown. Whether all could be, in full.
+def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, emit: Emit) -> bool:
+    """Show every path; `emit` hears what cannot be shown. Whether all could be, in full.
 
     Compiled or plain reading is chosen once, by the bytes of all segments: many small ones are much to read.
     """
     asked = tuple(paths)
     if options.fast is None:
         options = replace(options, fast=sum(map(_segment_bytes, asked)) >= FAST_FROM)
-    shown = [_inspect_or_say(path, options, printer, say) for path in asked]
+    shown = [_inspect_or_report(path, options, printer, emit) for path in asked]
     return all(shown)
 
 
@@ -68,27 +68,27 @@ def _segment_bytes(path: Path) -> int:
     return sum(log.stat().st_size for log in logs if log.is_file())
 
 
-def _inspect_or_say(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+def _inspect_or_report(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
     try:
-        return inspect_path(path, options, printer, say)
+        return inspect_path(path, options, printer, emit)
     except OnceoverError as problem:
-        say(f"error: {printable(str(problem))}")
+        emit(f"error: {printable(str(problem))}")
     except OSError as problem:
-        say(f"error: {printable(str(path))}: {problem.strerror}")
+        emit(f"error: {printable(str(path))}: {problem.strerror}")
     return False
 
 
-def inspect_path(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+def inspect_path(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
     """Show one path, or raise what it is not. Whether every record that was asked for could be read."""
     kind = recognise(path)
     if kind is Kind.SEGMENT:
-        return _show_segment(path, options, printer, say)
+        return _show_segment(path, options, printer, emit)
     if kind is Kind.PARTITION:
         log = _read(path, options)
         _check_any_batch(log)
-        return _show_partition(log, options, printer, say)
+        return _show_partition(log, options, printer, emit)
     if kind is Kind.LOG_DIRECTORY:
-        return _show_log_directory(path, options, printer, say)
+        return _show_log_directory(path, options, printer, emit)
     printer.report(_SMALL_FILES[kind](path))
     return True
 
@@ -100,10 +100,10 @@ def _check_any_batch(log: PartitionLog) -> None:
             check_first_batch(segment.path, is_named=True)
 
 
-def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+def _show_segment(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
     if options.isolation is Isolation.READ_COMMITTED:
         raise NotKafka(
-            f"{path}: read_committed needs the partition's directory: markers may stand in other segments"
+            f"{path}: read_committed needs the partition's directory: markers may be in other segments"
         )
     with progress(path.name, path.stat().st_size, wanted=options.progress) as advance:
         segment = read_segment(path, advance, fast=options.fast)
@@ -115,11 +115,11 @@ def _show_segment(path: Path, options: Options, printer: Printer, say: Say) -> b
     else:
         _show_batches(segment, options, printer)
     report = report_segment(segment, seen, has_sequences=style.topic not in OWN_TOPICS, problems=problems)
-    return _finish(report, options, printer, say)
+    return _finish(report, options, printer, emit)
 
 
 def _segment_style(path: Path, options: Options) -> RecordStyle:
-    """A segment's directory says which partition it belongs to."""
+    """The partition of a segment, from its directory's name."""
     named = parse_partition_dir(path.resolve().parent.name)
     topic, partition = (named.topic, named.partition) if named else (None, None)
     return RecordStyle(topic=topic, partition=partition, as_json=options.as_json)
@@ -136,10 +136,10 @@ def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
         printer.lines(piece)
 
 
-def _finish(report: Report, options: Options, printer: Printer, say: Say) -> bool:
+def _finish(report: Report, options: Options, printer: Printer, emit: Emit) -> bool:
     """The report below a listing; where machines read records and nothing else, only its remarks, aside."""
     if options.records and options.as_json:
-        _say_remarks(report.path, report.remarks, say)
+        _emit_remarks(report.path, report.remarks, emit)
     else:
         printer.report(report)
     return not options.records or _without_errors(report.remarks)
@@ -149,9 +149,9 @@ def _without_errors(remarks: Iterable[Remark]) -> bool:
     return all(remark.level is not Level.ERROR for remark in remarks)
 
 
-def _say_remarks(path: str, remarks: Iterable[Remark], say: Say) -> None:
+def _emit_remarks(path: str, remarks: Iterable[Remark], emit: Emit) -> None:
     for remark in remarks:
-        say(f"{remark.level}: {printable(f'{path}: {remark.text}')}")
+        emit(f"{remark.level}: {printable(f'{path}: {remark.text}')}")
 
 
 def _read(directory: Path, options: Options) -> PartitionLog:
@@ -160,12 +160,12 @@ def _read(directory: Path, options: Options) -> PartitionLog:
         return read_partition(directory, advance, fast=options.fast)
 
 
-def _show_partition(log: PartitionLog, options: Options, printer: Printer, say: Say) -> bool:
+def _show_partition(log: PartitionLog, options: Options, printer: Printer, emit: Emit) -> bool:
     problems: list[Remark] = []
     if options.records:
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
     tables, remarks = coordinator_view(log)
-    return _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, say)
+    return _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, emit)
 
 
 def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
@@ -175,7 +175,7 @@ def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
         yield _read(path, options)
 
 
-def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say) -> bool:
+def _show_log_directory(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
     if not options.records:
         printer.report(report_log_directory(path, _partitions(path, options)))
         return True
@@ -188,10 +188,10 @@ def _show_log_directory(path: Path, options: Options, printer: Printer, say: Say
             printer.heading(f"\n{printable(log.name)}")
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
         remarks = (*partition_remarks(log), *problems)
-        _say_remarks(str(log.path), remarks, say)
+        _emit_remarks(str(log.path), remarks, emit)
         complete = complete and _without_errors(remarks)
     for topic, partitions in left_out.items():
-        say(
+        emit(
             f"note: {path}: {topic} is Kafka's own and left out ({plural(partitions, 'partition')}); "
             "inspect a partition's directory to see its records"
         )

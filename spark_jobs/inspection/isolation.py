@@ -1,4 +1,4 @@
-"""What a consumer asks for."""
+"""A consumer's isolation level."""
 
 from enum import StrEnum
 

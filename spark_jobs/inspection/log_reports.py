@@ -48,7 +48,7 @@ def report_segment(
 def _open_at_the_end(seen: Visibility) -> Iterator[Remark]:
     if seen.open_txns:
         count = plural(len(seen.open_txns), "open transaction")
-        yield note(f"{count} at the end of this segment: a marker may stand in a later one")
+        yield note(f"{count} at the end of this segment: a marker may be in a later one")
 
 
 def _segment_row(segment: Segment) -> tuple[Cell, ...]:

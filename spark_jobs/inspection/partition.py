@@ -33,7 +33,9 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLog:
-    """All batches of a partition; `topic` and `partition` are None if the directory's name does not tell."""
+    """All batches of a partition; `topic` and `partition` are None if the directory's name is not a
+    partition's.
+    """
 
     path: Path
     topic: str | None

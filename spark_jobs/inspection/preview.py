@@ -1,4 +1,4 @@
-r"""Bytes as a reader wants to see them: short, printable, and never a terminal's command.
+r"""Bytes for display: short, printable, and without terminal control sequences.
 
 Printable characters stand for themselves, every other byte as `\xNN`. The twin of `kernels.preview`.
 """
@@ -9,13 +9,15 @@ ESCAPED_WIDTH = 16
 _INVISIBLE = (
     (0x7F, 0xA0), (0xAD, 0xAD), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFEFF, 0xFEFF),
 )  # fmt: skip
-"""Ranges of characters that move, hide or reorder what stands around them."""
+"""Ranges of characters that move, hide or reorder their surroundings."""
 _ESCAPED = range(0xDC80, 0xDD00)
 """Where Python puts bytes that are no UTF-8."""
 
 
 def preview(data: bytes | None, limit: int) -> str:
-    """At most `limit` columns of `data`, and an ellipsis if there is more; null and empty are told apart."""
+    """At most `limit` columns of `data`, and an ellipsis if there is more; null and empty are
+    distinguished.
+    """
     if data is None:
         return "null"
     return preview_text(data[: 4 * limit + 4].decode(errors="surrogateescape"), limit) if data else '""'

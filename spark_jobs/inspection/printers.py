@@ -16,7 +16,7 @@ _ROWS_SHOWN = 200
 """A longer table is cut for readers; machines get all of it."""
 _CELL_WIDTH = 120
 _WIDTH_OF_A_FILE = 180
-"""Columns to use where no terminal says."""
+"""Width if there is no terminal."""
 _COUNTS = ("bytes", "batches", "records", "markers", "entries", "producers", "partitions", "size")
 _STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 

@@ -1,4 +1,4 @@
-"""A progress bar for long reading, on the standard error and only where somebody looks."""
+"""A progress bar for long reads, on stderr and only on a terminal."""
 
 import sys
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ Complain = Callable[[CorruptData], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStyle:
-    """How records become lines; `topic` and `partition` are None where a path does not tell them."""
+    """How records become lines; `topic` and `partition` are None if the path does not contain them."""
 
     topic: str | None
     partition: int | None

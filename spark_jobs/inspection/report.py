@@ -1,4 +1,4 @@
-"""What `inspect` has to say about one path, as values; how it looks is the printers' business."""
+"""The report of `inspect` about one path, as values; printers format it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -29,14 +29,14 @@ class CellKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a listing; `before` stands in front of each cell."""
+    """One column of a listing; `before` is in front of each cell."""
 
     name: str
     values: npt.NDArray[np.int64]
     kind: CellKind = CellKind.NUMBER
     labels: tuple[str, ...] = ()
     null: int | None = None
-    """The number that stands for nothing, written as `nothing`."""
+    """The number that represents a missing value, written as `nothing`."""
     nothing: str = ""
     before: str = ""
     width: int = 0

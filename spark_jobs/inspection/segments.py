@@ -1,7 +1,7 @@
 """Segments read from disk: every batch's header in columns, and where a broker's recovery would cut the file.
 
 Small files go through the plain scan, which needs nothing compiled; big ones through the kernel. Unlike a
-broker's recovery, the scan goes on behind a batch with a wrong checksum: the reader sees what stands there.
+broker's recovery, the scan continues behind a batch with a wrong checksum: the reader sees what is there.
 """
 
 import mmap
@@ -88,7 +88,7 @@ def _scan_fast(data: Buffer, source: str, advance: Advance) -> tuple[HeaderColum
         parts.append(found.columns)
         advance(found.stop.position - position)
         position = found.stop.position
-        if found.stop.reason is not StopReason.END:  # somebody has written into what was walked just now
+        if found.stop.reason is not StopReason.END:  # the file was changed while it was read
             break
     advance(len(data) - position)
     return concatenate(parts), _problem_at(data, position, source)

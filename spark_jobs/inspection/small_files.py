@@ -79,7 +79,7 @@ def _snapshot_remarks(entries: tuple[ProducerStateEntry, ...]) -> Iterable[Remar
 
 
 def report_txn_index(path: Path) -> Report:
-    """A transaction index: the aborted transactions whose markers stand in its segment."""
+    """A transaction index: the aborted transactions whose markers are in its segment."""
     data = path.read_bytes()
     entries = read_txn_index(data, base_offset=base_offset_of(path), source=path.name)
     torn = len(data) % _TXN_INDEX_ENTRY

@@ -1,4 +1,4 @@
-"""What a path is: by its name where Kafka's naming tells, else by its first bytes."""
+"""What a path is: by its name if it follows Kafka's naming, else by its first bytes."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ from spark_jobs.protocol.segment import scan
 
 
 class NotKafka(OnceoverError):
-    """A path that holds nothing of Kafka's; says what was looked for."""
+    """A path without Kafka data; the message names what was expected."""
 
 
 class Kind(StrEnum):
@@ -70,7 +70,7 @@ _KNOWN_MAGIC = (0, 1, 2)
 
 
 def recognise(path: Path) -> Kind:
-    """What stands at `path`."""
+    """Recognises `path`."""
     if path.is_dir():
         return _directory(path)
     if not path.exists():
@@ -103,14 +103,14 @@ def is_partition(path: Path) -> bool:
 
 
 def check_first_batch(path: Path, *, is_named: bool) -> None:
-    """Refuse a file that does not begin with a batch; what stands behind it is a remark's business.
+    """Refuse a file that does not begin with a batch; what is behind it is a remark's business.
 
     Kafka's own name is enough for an empty file, a wrong checksum or a batch that was never finished.
     """
     data = open_segment(path)
     try:
         if next(scan(data, source=path.name, check_crc=not is_named), None) is None and not is_named:
-            raise NotKafka(f"{path}: not a Kafka file: it is empty, and its name says nothing")
+            raise NotKafka(f"{path}: not a Kafka file: it is empty, and its name is none of Kafka's")
     except CorruptData as problem:
         if not (is_named and _may_be_unfinished(data, problem)):
             reason = f"it does not begin with a record batch ({problem})"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = 253_402_300_800_000
-"""The year 10000: a number beyond it is no time that anybody meant."""
+"""The year 10000: a larger number is not a timestamp."""
 
 
 def iso_timestamp(milliseconds: int) -> str:

@@ -57,7 +57,7 @@ class Visibility:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that a read_committed consumer waits at, taking all of the log as replicated."""
+        """The last stable offset, if all of the log is replicated."""
         if not self.open_txns:
             return self.log_end_offset
         return max(self.open_txns[0].first_offset, self.log_start_offset)

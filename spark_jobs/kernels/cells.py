@@ -1,7 +1,7 @@
 """Cells of text inside kernels: numbers, times and JSON strings, written into a byte buffer.
 
 Every writer takes the buffer and the place to write at, and returns the place behind what it wrote. None
-checks for room: the caller has made sure of it. The plain twins stand in `inspection`.
+checks for room: the caller has made sure of it. The plain twins are in `inspection`.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """CRC-32C inside kernels at the speed of the library behind `protocol.crc`, and CRC-32 for legacy messages.
 
 The library's C function is found at run time and its address handed to kernels as an argument, so nothing of
-this process is frozen into cached machine code. Where it cannot be found, a table walk stands in for it.
+this process is frozen into cached machine code. Where it cannot be found, a table walk is in for it.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ NO_LIBRARY = 0
 _STEP, _AHEAD, _LINE = 1 << 10, 1 << 11, 1 << 6
 """Bytes at a time, and how far before them memory is asked for: it is slower than the checksum.
 
-What lies behind the data may be asked for, too; that is a hint, and never a fault.
+What is behind the data may be asked for, too; that is a hint, and never a fault.
 """
 
 _LIBRARY_MODULE = "google_crc32c._crc32c"

@@ -33,7 +33,7 @@ class BatchColumns(NamedTuple):
 
 
 class DecisionColumns(NamedTuple):
-    """`protocol.decision.Decision` as columns; what was found stands in the batch's own columns.
+    """`protocol.decision.Decision` as columns; what was found is in the batch's own columns.
 
     `verdict` is the position in `VERDICTS`. An accepted marker with a `txn_first_offset` completed the
     transaction that began there; its own offset, the last of the transaction, is `base_offset`.

@@ -17,7 +17,7 @@ from spark_jobs.kernels.stop import BAD_LENGTH, BAD_MAGIC, END, GO_ON, TORN, ZER
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2
 
 _PREFIX_SIZE = 17
-"""Offset, size, leader epoch or CRC, and the magic byte that says how to go on."""
+"""Offset, size, leader epoch or CRC, and the magic byte that says how to continue."""
 _SMALLEST_SIZE = 14
 SMALLEST_ENTRY = LOG_OVERHEAD + _SMALLEST_SIZE
 """Bytes of the shortest legacy message: no header needs fewer."""
@@ -34,7 +34,7 @@ def _is_zero(buffer: Bytes, start: int, end: int) -> bool:
 
 @helper
 def check_entry(buffer: Bytes, position: int, end: int, check_magic: bool) -> tuple[int, int]:
-    """Whether a whole entry stands at `position`: (`GO_ON`, or why not; the bytes that it claims to have).
+    """Whether a whole entry is at `position`: (`GO_ON`, or why not; the bytes that it claims to have).
 
     The claim is read once: what is mapped may change at any time, and must not after it was checked.
     """

@@ -1,4 +1,4 @@
-"""Records that were read, where they stand; and as Arrow, once somebody wants them so."""
+"""Records that were read, where they are; and as Arrow, once somebody wants them so."""
 
 from dataclasses import dataclass
 from functools import cached_property

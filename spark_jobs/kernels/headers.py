@@ -1,7 +1,7 @@
 """Scan of batch headers into columns (facts §1.2-1.3): the twin of `protocol.segment.scan`.
 
 Memory is bounded by the capacity of a chunk, not by the buffer: `scan_chunk` stops when its columns are full,
-and the next call goes on where it stopped.
+and the next call continues where it stopped.
 """
 
 from dataclasses import dataclass

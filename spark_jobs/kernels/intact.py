@@ -1,4 +1,4 @@
-"""Whether batches still stand where their rows say: format, size and checksum as noted, and right."""
+"""Whether batches still are where their rows say: format, size and checksum as noted, and right."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ _FIELDS = (
     ("control_type", 68, ">i2"),
     ("coordinator_epoch", 73, ">i4"),
 )
-"""What differs between markers, and where it stands."""
+"""What differs between markers, and where it is."""
 
 
 @helper
@@ -72,13 +72,13 @@ def _seal(batches: Bytes, library: int, size: int) -> None:
 
 
 def place_batches(target: Bytes, at: Int64s, source: Any, headers: HeaderColumns, leader_epoch: int) -> None:
-    """Copies each batch, which lies in `source` at its position, to its place in `target`, and stamps it."""
+    """Copies each batch, which is in `source` at its position, to its place in `target`, and stamps it."""
     source = as_bytes(source)
     ends, places = headers.position + headers.size, at + headers.size
     if headers.rows and (
         headers.position.min() < 0 or ends.max() > source.size or places.max() > target.size
     ):
-        raise IndexError("a batch lies outside of the bytes that were read, or of those to write")
+        raise IndexError("a batch is outside of the bytes that were read, or of those to write")
     _place(target, at, source, headers.position, headers.size, headers.base_offset, leader_epoch)
 
 

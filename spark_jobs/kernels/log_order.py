@@ -1,4 +1,4 @@
-"""Which batches of a segment stand at offsets that cannot be theirs: the twin of `protocol.log_order`.
+"""Which batches of a segment are at offsets that cannot be theirs: the twin of `protocol.log_order`.
 
 `OrderWatch` goes along with the rows of a copy and says whether all is well, which it nearly always is;
 `find_misplaced` looks at one segment as a whole.
@@ -119,7 +119,7 @@ def _in_every_best_reading(numbers: Int64s) -> Flags:
 
 
 def find_misplaced(base_offset: Int64s, count: Int64s, *, start: int, end: int) -> MisplacedRows:
-    """The rows of one segment that cannot stand where they say."""
+    """The rows of one segment that cannot be where they say."""
     before = np.concatenate(([0], np.cumsum(count)))
     last = end - int(before[-1])
     missing = np.concatenate(([start], np.maximum(base_offset, -1) - before[:-1], [last]))

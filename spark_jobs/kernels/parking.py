@@ -1,6 +1,6 @@
-"""Batches that came too early wait until the gap before them fills: the twin of `protocol.parking`.
+"""Parks batches until the sequence gap before them fills: the twin of `protocol.parking`.
 
-Call it with consecutive chunks of one partition, the same `WaitingRoom` and the same `ProducerTable`.
+Call it with consecutive chunks of one partition, the same `ParkedBatches` and the same `ProducerTable`.
 """
 
 from typing import Any, NamedTuple
@@ -10,6 +10,22 @@ import numpy as np
 from spark_jobs.kernels.admission import Known, decide, is_full, judge, known_of, row_of, store
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, allocate_decisions, batch_columns
+from spark_jobs.kernels.parked_batches import (
+    FREED,
+    HELD_STATE,
+    NOBODY,
+    USED,
+    Flags,
+    Int64s,
+    ParkedArrays,
+    free,
+    larger_room,
+    leave,
+    lowest,
+    park,
+    parked_arrays,
+    slot_of,
+)
 from spark_jobs.kernels.producers import NO_ROW, ProducerTable, find_row
 from spark_jobs.kernels.rules import (
     ACCEPTED,
@@ -20,22 +36,6 @@ from spark_jobs.kernels.rules import (
     last_sequence,
 )
 from spark_jobs.kernels.sequences import increment_sequence, is_at_or_before
-from spark_jobs.kernels.waiting_room import (
-    FREED,
-    NOBODY,
-    USED,
-    WAITING,
-    Flags,
-    Int64s,
-    Room,
-    free,
-    larger_room,
-    leave,
-    lowest,
-    park,
-    room_of,
-    slot_of,
-)
 from spark_jobs.protocol.decision import Rules
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
@@ -61,7 +61,7 @@ def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdi
 
 
 @helper
-def _decide_freed(known: Known, room: Room, place: int, arrival: int, conditions: Conditions) -> int:
+def _decide_freed(known: Known, room: ParkedArrays, place: int, arrival: int, conditions: Conditions) -> int:
     """Decides a batch that has left its chain; returns its producer's row."""
     row, is_new = row_of(known, room.batches.producer_id[place])
     decide(known, row, is_new, room.batches, place, conditions, room.decisions)
@@ -72,8 +72,8 @@ def _decide_freed(known: Known, room: Room, place: int, arrival: int, conditions
 
 
 @helper
-def _release(known: Known, room: Room, row: int, arrival: int, conditions: Conditions) -> None:
-    """Decides what waits for the producer's next sequence, and what waits for that, and so on."""
+def _release(known: Known, room: ParkedArrays, row: int, arrival: int, conditions: Conditions) -> None:
+    """Decides parked batches at the producer's next sequence, repeatedly."""
     while True:
         producer = known.rows[row]
         following = increment_sequence(last_sequence(producer), 1)
@@ -90,8 +90,8 @@ def _release(known: Known, room: Room, row: int, arrival: int, conditions: Condi
 
 
 @helper
-def _begin(known: Known, room: Room, place: int, arrival: int, conditions: Conditions) -> None:
-    """A waiting batch is decided though nothing has filled the gap before it."""
+def _begin(known: Known, room: ParkedArrays, place: int, arrival: int, conditions: Conditions) -> None:
+    """Decides a parked batch although its gap was not filled."""
     leave(room, place)
     row = _decide_freed(known, room, place, arrival, conditions)
     if room.decisions.verdict[place] == ACCEPTED:
@@ -102,9 +102,9 @@ def _begin(known: Known, room: Room, place: int, arrival: int, conditions: Condi
 def _arrive(
     batches: BatchColumns,
     start: int,
-    patient: Flags,
+    may_park: Flags,
     known: Known,
-    room: Room,
+    room: ParkedArrays,
     most: int,
     conditions: Conditions,
     decisions: DecisionColumns,
@@ -115,8 +115,8 @@ def _arrive(
             return index
         row, is_new = row_of(known, batches.producer_id[index])
         verdict, _, _ = judge(known.rows[row], batches, index, conditions)
-        if patient[index] and _waits(known.rows[row], is_new, batches, index, verdict):
-            if room.counts[WAITING] < most:
+        if may_park[index] and _waits(known.rows[row], is_new, batches, index, verdict):
+            if room.counts[HELD_STATE] < most:
                 park(room, batches, index)
                 decisions.verdict[index] = PARKED
                 continue
@@ -146,7 +146,7 @@ class Beginners(NamedTuple):
 
 @kernel
 def _begin_unknown(
-    beginners: Beginners, start: int, known: Known, room: Room, arrival: int, conditions: Conditions
+    beginners: Beginners, start: int, known: Known, room: ParkedArrays, arrival: int, conditions: Conditions
 ) -> int:
     """At the end of a run unknown producers begin, each with its lowest batch that is accepted."""
     for number in range(start, beginners.places.size):
@@ -163,8 +163,8 @@ def _begin_unknown(
 
 
 @kernel
-def _give_up(start: int, known: Known, room: Room, arrival: int, conditions: Conditions) -> int:
-    """What cannot come right any more is decided."""
+def _give_up(start: int, known: Known, room: ParkedArrays, arrival: int, conditions: Conditions) -> int:
+    """Decides parked batches whose gap can no longer fill."""
     for place in range(start, room.counts[USED]):
         if is_full(known):
             return place
@@ -177,8 +177,8 @@ def _give_up(start: int, known: Known, room: Room, arrival: int, conditions: Con
 
 
 @kernel
-def _stay(known: Known, room: Room, conditions: Conditions) -> None:
-    """Writes down what the others wait for."""
+def _stay(known: Known, room: ParkedArrays, conditions: Conditions) -> None:
+    """Records the expected sequence of the others."""
     for place in range(room.counts[USED]):
         if not room.gone[place]:
             row, _ = row_of(known, room.batches.producer_id[place])
@@ -203,18 +203,18 @@ class Freed(NamedTuple):
     decisions: DecisionColumns
 
 
-class WaitingRoom:
-    """The batches of one partition that wait; places count from 0 and change only when it is tidied."""
+class ParkedBatches:
+    """The parked batches of one partition; places count from 0 and change only by tidying."""
 
-    def __init__(self, waiting: BatchColumns, *, rules: Rules, most: int) -> None:
-        """`waiting` are batches of earlier nights; at most `most` ever wait."""
+    def __init__(self, in_parking: BatchColumns, *, rules: Rules, most: int) -> None:
+        """`in_parking` are batches of earlier runs; at most `most` are parked."""
         self._most, self._conditions = most, conditions_of(rules)
-        self._room = room_of(waiting)
+        self._room = parked_arrays(in_parking)
 
     @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return int(self._room.counts[WAITING])
+    def in_parking(self) -> int:
+        """How many are parked."""
+        return int(self._room.counts[HELD_STATE])
 
     @property
     def used(self) -> int:
@@ -222,20 +222,20 @@ class WaitingRoom:
         return int(self._room.counts[USED])
 
     def arrive(
-        self, batches: BatchColumns, patient: Flags, producers: ProducerTable
+        self, batches: BatchColumns, may_park: Flags, producers: ProducerTable
     ) -> tuple[DecisionColumns, Freed]:
         """Decisions for the batches, `PARKED` for those that now take the next places, and who is freed."""
         decisions, judged = allocate_decisions(batches.rows), 0
         while judged < batches.rows:
             known = self._with_room(producers)
             judged = _arrive(
-                batches, judged, patient, known, self._room, self._most, self._conditions, decisions
+                batches, judged, may_park, known, self._room, self._most, self._conditions, decisions
             )
             store(producers, known)
         return decisions, self._take_freed()
 
     def end(self, producers: ProducerTable) -> Freed:
-        """The night is over: who begins or gives up now; `stay` tells of the others."""
+        """Ends the run: decides what it can; `stay` returns the others."""
         beginners, number = self._beginners(), 0
         while number < len(beginners.places):
             known = self._with_room(producers)
@@ -249,7 +249,7 @@ class WaitingRoom:
         return self._take_freed()
 
     def stay(self, producers: ProducerTable) -> tuple[Int64s, DecisionColumns]:
-        """The places that wait on, and what they wait for."""
+        """The places that stay parked, and the sequences that they need."""
         _stay(self._with_room(producers), self._room, self._conditions)
         places = np.flatnonzero(~self._room.gone[: self.used])
         return places, _select(self._room.decisions, places)
@@ -261,8 +261,8 @@ class WaitingRoom:
     def tidy(self) -> Int64s:
         """Gives out places anew; returns the old places of those that wait, in their new order."""
         places = np.flatnonzero(~self._room.gone[: self.used])
-        waiting = batch_columns(column[places] for column in self._room.batches)
-        self._room = room_of(waiting)
+        in_parking = batch_columns(column[places] for column in self._room.batches)
+        self._room = parked_arrays(in_parking)
         return places
 
     def _with_room(self, producers: ProducerTable) -> Known:
@@ -274,7 +274,7 @@ class WaitingRoom:
         return known_of(producers)
 
     def _beginners(self) -> Beginners:
-        """The batches that wait, in the order in which unknown producers would begin with them."""
+        """The parked batches, in the order in which unknown producers would begin with them."""
         places = np.flatnonzero(~self._room.gone[: self.used])
         batches = self._room.batches
         producer_id = batches.producer_id[places]

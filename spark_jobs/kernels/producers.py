@@ -1,7 +1,7 @@
 """All producers of one partition as one growing table that kernels read and write in place (facts §2.1).
 
 A producer is one fixed-size row, found through an open-addressing hash of its id: even with a million
-producers a batch touches two places in memory. Rows stand in the order in which producers appeared.
+producers a batch touches two places in memory. Rows are in the order in which producers appeared.
 Canonical rows stand by producer id, the oldest batch of each at index 0 and zeros after the newest: equal
 states have equal bytes, however they came about.
 """
@@ -81,7 +81,7 @@ def prefetch_producers(producer_ids: npt.NDArray[np.int64], index: int, rows: Ro
 
 @helper
 def insert_slot(producer_id: int, row: int, slots: Slots) -> None:
-    """Remembers that `producer_id`, unknown before, stands in `row`."""
+    """Remembers that `producer_id`, unknown before, is in `row`."""
     slot = first_slot(producer_id, slots)
     while slots[slot, 1] != NO_ROW:
         slot = (slot + 1) & (len(slots) - 1)

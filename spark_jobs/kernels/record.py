@@ -54,7 +54,7 @@ SMALLEST_RECORD = 7
 
 
 class ParsedRecord(NamedTuple):
-    """Where one record's parts stand; a size of -1 is null, and `problem` stands at `position`."""
+    """Where one record's parts stand; a size of -1 is null, and `problem` is at `position`."""
 
     problem: int
     position: int

@@ -21,7 +21,7 @@ class LineStop(IntEnum):
 
     DONE = 0
     NO_ROOM = 1
-    """The output has no room for the next record: take it and go on from the same place."""
+    """The output has no room for the next record: take it and continue from the same place."""
     BAD_RECORD = 2
     """The records of this batch contradict it from here on."""
 
@@ -43,7 +43,7 @@ class Payloads(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where to go on: which batch, which of its records, and where that stands in the buffer."""
+    """Where to continue: which batch, which of its records, and where that is in the buffer."""
 
     row: int
     record: int

@@ -1,4 +1,4 @@
-"""Rows of a topic's table, each column looked at once: what is out of order, and where sequences go on."""
+"""Rows of a topic's table, each column looked at once: what is out of order, and where sequences continue."""
 
 from typing import NamedTuple
 
@@ -128,7 +128,7 @@ def _last_begun(transactions: OffsetRanges, producer_id: int, offset: int) -> in
 
 @kernel
 def count_within(spans: OffsetRanges, transactions: OffsetRanges) -> int:
-    """Offsets of `spans` that lie in `transactions`, which are sorted by producer and first offset.
+    """Offsets of `spans` that are in `transactions`, which are sorted by producer and first offset.
 
     The transactions of a producer do not overlap, so the last one that begins before a span ends is the one
     to look at.

@@ -1,6 +1,6 @@
 """The accept/reject rules inside kernels, one batch against one producer's row (facts §2.4-2.9).
 
-`protocol.admission` owns the rules and says why; here they stand again, name by name, for a compiled loop.
+`protocol.admission` owns the rules; this is their compiled twin, name by name.
 """
 
 from typing import Any, NamedTuple

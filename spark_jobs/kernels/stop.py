@@ -7,7 +7,7 @@ from spark_jobs.protocol.errors import BadCrc, BadLength, BadMagic, CorruptData,
 
 
 class StopReason(IntEnum):
-    """What stands at the position where a scan stopped."""
+    """What is at the position where a scan stopped."""
 
     END = 0
     """Nothing: the last batch ended exactly there."""

@@ -56,13 +56,14 @@ _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
 
 
 class Tracked(NamedTuple):
-    """What a chunk of batches did: `closed` transactions in their markers' order, and batches `astray`.
+    """What a chunk of batches did: `closed` transactions in their markers' order, and batches
+    `outside_transaction`.
 
-    `astray` is true for a plain batch inside its producer's open transaction (facts §8.35).
+    `outside_transaction` is true for a plain batch inside its producer's open transaction (facts §8.35).
     """
 
     closed: Rows
-    astray: npt.NDArray[np.bool_]
+    outside_transaction: npt.NDArray[np.bool_]
 
 
 @helper
@@ -79,11 +80,11 @@ def _begin(row: Any, batches: BatchColumns, index: int, first_offset: int) -> No
     row.began_before = 0
     row.gap_first_offset = NO_OFFSET
     row.gap_last_offset = NO_OFFSET
-    _forget_marker(row)
+    _prune_marker(row)
 
 
 @helper
-def _forget_marker(row: Any) -> None:
+def _prune_marker(row: Any) -> None:
     row.marker_type = NO_MARKER
     row.marker_offset = NO_OFFSET
     row.marker_epoch = NO_PRODUCER_EPOCH
@@ -121,7 +122,7 @@ def _track(
     count: int,
     closed: Rows,
     closed_count: int,
-    astray: npt.NDArray[np.bool_],
+    outside_transaction: npt.NDArray[np.bool_],
 ) -> tuple[int, int, int]:
     """(batches seen, rows, transactions closed); stops before a producer that finds no room."""
     for index in range(start, batches.producer_id.size):
@@ -153,7 +154,7 @@ def _track(
             _close(closed[closed_count], batches, index, decisions.base_offset[index])
             closed_count += 1
         elif is_open and not is_control:
-            astray[index] = True
+            outside_transaction[index] = True
     return batches.producer_id.size, count, closed_count
 
 
@@ -190,20 +191,28 @@ class TransactionTable:
     def track(self, batches: BatchColumns, decisions: DecisionColumns, gaps: Rows | None = None) -> Tracked:
         """What these batches, with their decisions, opened, continued and closed.
 
-        `gaps` have the columns `first_offset` and `last_offset`, and lie before batches of these.
+        `gaps` have the columns `first_offset` and `last_offset`, and are before batches of these.
         """
         is_control = (batches.attributes & CONTROL_FLAG) != 0
         closed, seen, found = np.zeros(int(is_control.sum()), dtype=TRANSACTION), 0, 0
-        astray = np.zeros(batches.rows, dtype=np.bool_)
+        outside_transaction = np.zeros(batches.rows, dtype=np.bool_)
         while True:
             seen, self._count, found = _track(
-                batches, decisions, seen, self._rows, self._slots, self._count, closed, found, astray
+                batches,
+                decisions,
+                seen,
+                self._rows,
+                self._slots,
+                self._count,
+                closed,
+                found,
+                outside_transaction,
             )
             if seen == batches.rows:
                 if gaps is not None and len(gaps):
                     _span(closed[:found], gaps)
                     _span(self._rows[: self._count], gaps)
-                return Tracked(closed=closed[:found], astray=astray)
+                return Tracked(closed=closed[:found], outside_transaction=outside_transaction)
             self._grow()
 
     def open_transactions(self) -> Rows:

@@ -41,7 +41,7 @@ def _walk(
 
 
 def walk_boundaries(buffer: Any, *, start: int = 0, end: int | None = None, every: int) -> Boundaries:
-    """Boundaries of `buffer[start:end]` that lie at least `every` bytes apart; nothing but lengths is read.
+    """Boundaries of `buffer[start:end]` that are at least `every` bytes apart; nothing but lengths is read.
 
     `start` is a boundary. Each range from one boundary to the next, and from the last one to the stop, holds
     whole batches and can be scanned on its own.

@@ -97,7 +97,7 @@ def _most_content(data: Bytes, start: int, end: int) -> int:
 
     A reader of streams, as Kafka's is, keeps one window of content and takes blocks of a limited size: a
     match or a block beyond is an error. The call that is used here has the whole content before it and would
-    go on, so it gets only frames whose content fits into their window. A single segment is its own window.
+    continue, so it gets only frames whose content fits into their window. A single segment is its own window.
     """
     if end - start < _SMALLEST_FRAME or load_uint32(data, start) != _MAGIC:
         return _NOT_USUAL

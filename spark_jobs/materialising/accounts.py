@@ -1,4 +1,4 @@
-"""What runs in a Spark task beside decoding: the night's verdicts, quarantine and producers, as tables."""
+"""Spark tasks beside decoding: the run's verdicts, quarantine and producers, as tables."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

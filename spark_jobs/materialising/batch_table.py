@@ -1,4 +1,4 @@
-"""Verdicts as readers get them: with the object's path, the transaction's outcome, and what decoding told."""
+"""The published verdicts: with the object's path, the transaction's outcome, and decoding errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class BatchTable:
         return as_published(pa.table(columns), SCHEMA)
 
     def _paths(self, orders: npt.NDArray[np.int32]) -> "pa.Array[Any]":
-        """The path of each row's object, null where it stands in none."""
+        """The path of each row's object, null where it is in none."""
         objects = sorted(self.objects, key=lambda place: place.order)
         known = np.array([*(place.order for place in objects), NONE], dtype=np.int64)
         index = np.searchsorted(known[:-1], orders)

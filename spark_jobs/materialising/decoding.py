@@ -136,7 +136,7 @@ class Decoder:
         return Stretch(rows=rows, buffer=buffer, start=start)
 
     def _alone(self, stretch: Stretch) -> Iterator[Piece]:
-        """One stretch; what is wrong with it is said with its place."""
+        """One stretch; errors name its position."""
         moved = stretch.rows.move(-stretch.start)
         kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
         for alike in moved.parts(kinds):

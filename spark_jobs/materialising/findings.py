@@ -34,7 +34,7 @@ def _batches_of(piece: Piece, offsets: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where pieces come from; `held` names the file of carried rows that they waited in, if they did."""
+    """The origin of pieces; `held` names their file of inherited rows, if any."""
 
     partition: TopicPartition
     held: str
@@ -54,7 +54,9 @@ class Findings:
     unfit: int = 0
 
     def add(self, place: Place, piece: Piece) -> None:
-        """Batches of `piece` that cannot be decoded; tonight's go to quarantine with all other verdicts."""
+        """Batches of `piece` that cannot be decoded; those of this run are quarantined with all other
+        verdicts.
+        """
         self.decoded += piece.found.count
         self.legacy += piece.found.count if piece.is_legacy else 0
         for problem in piece.problems:

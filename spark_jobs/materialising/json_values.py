@@ -1,4 +1,6 @@
-"""Declared fields of JSON values as columns; a value that does not fit is told apart, with the reason."""
+"""Declared fields of JSON values as columns; a value that does not match its schema is reported with the
+reason.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

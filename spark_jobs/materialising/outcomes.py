@@ -56,8 +56,8 @@ def names_of(names: "pa.Array[Any]", indices: npt.NDArray[np.int64]) -> "pa.Arra
 class View:
     """What a run publishes of one partition: committed records from `first_offset` to before `end_offset`.
 
-    `end_offset` is where a batch ends. `late` are first offsets of transactions that an earlier night took
-    for aborted: they are published whole, though they lie before `first_offset`.
+    `end_offset` is where a batch ends. `late` are first offsets of transactions that an earlier run took
+    for aborted: they are published whole, though they are before `first_offset`.
     """
 
     first_offset: int

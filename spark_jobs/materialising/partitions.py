@@ -1,4 +1,4 @@
-"""The partitions of a run as `resolve` left them, with the objects that their batches lie in."""
+"""The partitions of a run as `resolve` left them, with the objects that their batches are in."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from spark_jobs.storage.planned_segments import read_segments
 from spark_jobs.storage.run_folder import RunFolder
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 
 Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
 
@@ -33,7 +33,7 @@ def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, .
 def read_accounts(
     folder: RunFolder, plans: Sequence[PartitionPlan], written: Sequence[Written]
 ) -> tuple[Account, ...]:
-    """The partitions with verdicts of tonight, with what decoding found out about them."""
+    """The partitions with verdicts in this run, with the results of decoding."""
     rows = read_table(folder.lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file)).to_pylist()
     admitted = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
     unreadable = _unreadable_files(folder, written)
@@ -50,9 +50,9 @@ def read_accounts(
 
 
 def find_places(folder: RunFolder, manifest: Manifest, settings: Settings) -> Places:
-    """The staged objects of each partition: the night's own, and those that batches have waited in."""
+    """The staged objects of each partition: the run's own and inherited ones."""
     found: dict[TopicPartition, list[ObjectPlace]] = defaultdict(list)
-    for entry in (*_carried_entries(folder), *manifest.batches):
+    for entry in (*_inherited_entries(folder), *manifest.batches):
         found[TopicPartition(entry.topic, entry.partition)].append(place_of(settings, entry))
     return found
 
@@ -87,8 +87,8 @@ def _key(folder: RunFolder, step: Step, path: str | None) -> str:
     return folder.key(step, path) if path else ""
 
 
-def _carried_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
-    key = folder.key(Step.REBUILD, CARRIED_OBJECTS.file)
+def _inherited_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
+    key = folder.key(Step.REBUILD, INHERITED_OBJECTS.file)
     if folder.lake.stat(key) is not None:
         rows: Iterable[dict[str, Any]] = read_table(folder.lake, key).to_pylist()
         for row in rows:

@@ -100,8 +100,8 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> PartitionPlan:
     """A partition may have thousands of objects, a file needs a few of them."""
-    tonight = [chunk for chunk in chunks if not chunk.held]
-    first = min((chunk.first_object for chunk in tonight), default=0)
-    last = max((chunk.last_object for chunk in tonight), default=-1)
+    current = [chunk for chunk in chunks if not chunk.held]
+    first = min((chunk.first_object for chunk in current), default=0)
+    last = max((chunk.last_object for chunk in current), default=-1)
     objects = tuple(place for place in plan.objects if first <= place.order <= last)
     return replace(plan, objects=objects, segments=())

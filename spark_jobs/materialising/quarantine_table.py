@@ -1,4 +1,4 @@
-"""What stays out of the tables, with its bytes: batches that are refused, corrupt or unreadable, or wait."""
+"""The quarantine: rejected, corrupt, unreadable, held and parked batches, with their bytes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ broker's log holds: the table `gaps` says what is missing, and the batches come 
 _KIND_TYPE = f"U{max(map(len, QuarantineKind))}"
 
 
-_BEHIND = "it stands behind a transaction that is not decided yet"
-"""Why an accepted batch waits whose own transaction does not say so."""
+_BEHIND = "it follows a transaction that is not decided yet"
+"""Why an accepted batch is held though its own transaction is decided."""
 
 
 def _why_waiting(outcomes: Sequence[str | None]) -> "pa.Array[Any]":
-    """Why batches wait whose transactions have these outcomes."""
+    """Why batches of transactions with these outcomes are held."""
     said = [_BEHIND if each in {None, COMMITTED} else f"its transaction is {each}" for each in outcomes]
     return pa.array(said, pa.string())
 
@@ -65,7 +65,7 @@ class QuarantineTable:
             yield self._table(batches.take(part), kinds[part], self._bytes(rows.take(part)))
 
     def _kinds(self, batches: pa.Table, rows: BatchRows) -> npt.NDArray[np.str_]:
-        """Why each row is here, empty where it is not; a marker that stands in no object never is."""
+        """Why each row is here, empty where it is not; a marker that is in no object never is."""
         verdicts = np.asarray(batches.column("verdict").to_numpy())
         kinds = np.zeros(verdicts.size, dtype=_KIND_TYPE)
         for verdict, kind in _KIND_OF.items():

@@ -1,4 +1,4 @@
-"""Records that an earlier night took but could not publish, decoded once more as somebody decided."""
+"""Replays of records that an earlier run admitted but could not publish."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from spark_jobs.materialising.findings import Findings, Place
 from spark_jobs.materialising.outcomes import COMMITTED, Outcomes, View
 from spark_jobs.materialising.record_table import RecordTable
 from spark_jobs.materialising.rows import NONE, BatchRows
-from spark_jobs.materialising.sources import carried_batches
+from spark_jobs.materialising.sources import inherited_batches
 from spark_jobs.materialising.summaries import FilePlan, Workshop, Written
 from spark_jobs.materialising.worker import fitting, value_schema, write_records
 from spark_jobs.protocol.topic_partition import TopicPartition
@@ -35,7 +35,7 @@ def decode_replayed(task: ReplayTask) -> Written:
     """Writes the topic's files of replayed records; the same task again writes the same bytes."""
     plan = FilePlan(topic=task.topic, number=0, replayed=True)
     written = write_records(task.workshop, plan, partial(_chosen, task))
-    # What nobody asked for is not hidden, and the night that took the batch has counted its older formats.
+    # Unselected records do not count as hidden, and the first run has counted older formats.
     return replace(written, hidden=0, legacy=0)
 
 
@@ -46,8 +46,8 @@ def _chosen(task: ReplayTask, findings: Findings) -> Iterator[pa.Table]:
 
 def merged(replays: Sequence[Replay]) -> Iterator[Replay]:
     """One for each batch by partition and offset, whatever was decided about it one after the other."""
-    in_order = sorted(replays, key=lambda each: (each.partition, each.arrival, each.carried))
-    for _, same in groupby(in_order, key=lambda each: (each.partition, each.carried)):
+    in_order = sorted(replays, key=lambda each: (each.partition, each.arrival, each.inherited))
+    for _, same in groupby(in_order, key=lambda each: (each.partition, each.inherited)):
         first, *others = same
         offsets = sorted({*first.offsets, *(offset for each in others for offset in each.offsets)})
         records = first.records + sum(each.records for each in others)
@@ -57,14 +57,14 @@ def merged(replays: Sequence[Replay]) -> Iterator[Replay]:
 def _records(workshop: Workshop, replay: Replay, findings: Findings) -> Iterator[pa.Table]:
     """The wanted records of one batch."""
     partition = TopicPartition(replay.topic, replay.partition)
-    objects, rows = carried_batches(workshop.lake, workshop.settings, partition, replay.carried)
-    place = Place(partition=partition, held=replay.carried, objects=objects)
+    objects, rows = inherited_batches(workshop.lake, workshop.settings, partition, replay.inherited)
+    place = Place(partition=partition, held=replay.inherited, objects=objects)
     records = RecordTable(partition=partition.partition, view=_view(replay, rows), run_date=workshop.run_date)
     values = value_schema(workshop.settings.topic(replay.topic))
     decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
     for piece in decoder.decode(rows):
         findings.add(place, piece)
-        if piece.problems:  # as many records are missing as somebody asked for, not as many as it claims
+        if piece.problems:  # the selected records are missing, not all that the header claims
             findings.unreadable[-1]["records"] = replay.records
         table = _wanted(records.rows_of(piece), replay)
         yield table if values is None else fitting(table, values, place, piece, findings)

@@ -48,7 +48,7 @@ class BatchRows:
 
     @property
     def is_given_marker(self) -> npt.NDArray[np.bool_]:
-        """Whether a batch is a marker that the coordinator's log gave: it stands in no object."""
+        """Whether a batch is a marker that the coordinator's log gave: it is in no object."""
         given: npt.NDArray[np.bool_] = self.object_order == MARKER_OBJECT
         return given
 
@@ -103,8 +103,8 @@ def from_batches(batch: pa.RecordBatch) -> BatchRows:
     )
 
 
-def from_carried(rows: Rows) -> BatchRows:
-    """Rows of dtype `CARRIED`; their objects count in the file that they come from."""
+def from_inherited(rows: Rows) -> BatchRows:
+    """Rows of dtype `INHERITED`; their objects count in the file that they come from."""
     columns = {name: _native(rows[name]) for name in HEADER_NAMES}
     return _rows(
         {**columns, "base_offset": _native(rows["offset"])},

@@ -27,7 +27,7 @@ class SegmentFile(ScratchFile):
             self._file = DirectFile(self._path, cached=self._is_read_again)
 
     def append(self, rows: BatchRows, reading: Reading | None) -> None:
-        """The next batches: those of `reading`, and between them markers, which stand in no object."""
+        """The next batches: those of `reading`, and between them markers, which are in no object."""
         ends, is_marker = np.cumsum(rows.headers.size), rows.is_given_marker
         at, target = ends - rows.headers.size, self._file.room(int(ends[-1]))
         if reading is not None:
@@ -55,7 +55,7 @@ class SegmentFile(ScratchFile):
 
 
 def logged(decoder: Decoder, segment: SegmentFile, rows: BatchRows) -> Iterator[Reading]:
-    """The bytes of `rows`, which are all accepted, once they stand in the segment."""
+    """The bytes of `rows`, which are all accepted, once they are in the segment."""
     data = np.flatnonzero(~rows.is_given_marker)
     done = 0
     for reading in map(decoder.check, decoder.readings(rows.take(data))):

@@ -1,13 +1,13 @@
-"""Where a worker finds the rows of a partition and the bytes that they speak of."""
+"""The rows of a partition and their bytes, for a worker."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.materialising.rows import COLUMNS, BatchRows, from_batches, from_carried
+from spark_jobs.materialising.rows import COLUMNS, BatchRows, from_batches, from_inherited
 from spark_jobs.materialising.summaries import Chunk, ObjectPlace, PartitionPlan
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.carried_rows import CarriedRows, get_carried, manifest_entry
+from spark_jobs.storage.inherited_rows import InheritedRows, get_inherited, manifest_entry
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_row_range
@@ -17,7 +17,7 @@ from spark_jobs.storage.stores import open_store
 ALL_ROWS = 2**62
 
 
-def rows_of_night(
+def rows_of_run(
     lake: ObjectStore, plan: PartitionPlan, first: int = 0, stop: int = ALL_ROWS
 ) -> Iterator[BatchRows]:
     """Rows `first` to `stop` of the partition's `batches`, in parts."""
@@ -27,8 +27,8 @@ def rows_of_night(
 
 
 def held_rows(lake: ObjectStore, digest: str) -> BatchRows:
-    """What earlier nights have left for this one."""
-    return from_carried(get_carried(lake, digest).rows)
+    """The held rows of earlier runs."""
+    return from_inherited(get_inherited(lake, digest).rows)
 
 
 def place_of(settings: Settings, entry: ManifestEntry) -> ObjectPlace:
@@ -69,24 +69,26 @@ def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan,
     """The rows of a chunk, and the objects that they count in."""
     if not chunk.held:
         objects = Objects(settings, {place.order: place for place in plan.objects})
-        return objects, rows_of_night(lake, plan, chunk.first_row, chunk.stop_row)
-    objects, rows = carried_batches(lake, settings, plan.partition, chunk.held)
+        return objects, rows_of_run(lake, plan, chunk.first_row, chunk.stop_row)
+    objects, rows = inherited_batches(lake, settings, plan.partition, chunk.held)
     return objects, iter((rows.take(slice(chunk.first_row, chunk.stop_row)),))
 
 
-def carried_batches(
+def inherited_batches(
     lake: ObjectStore, settings: Settings, partition: TopicPartition, digest: str
 ) -> tuple[Objects, BatchRows]:
-    """All rows of a file of carried ones, and the objects that they count in."""
-    carried = get_carried(lake, digest)
-    return Objects(settings, _carried_places(settings, carried, partition)), from_carried(carried.rows)
+    """All rows of a file of inherited rows, and their objects."""
+    inherited = get_inherited(lake, digest)
+    return Objects(settings, _inherited_places(settings, inherited, partition)), from_inherited(
+        inherited.rows
+    )
 
 
-def _carried_places(
-    settings: Settings, carried: CarriedRows, partition: TopicPartition
+def _inherited_places(
+    settings: Settings, inherited: InheritedRows, partition: TopicPartition
 ) -> dict[int, ObjectPlace]:
     entries = (
         manifest_entry(each, order=order, topic=partition.topic, partition=partition.partition)
-        for order, each in enumerate(carried.objects)
+        for order, each in enumerate(inherited.objects)
     )
     return {entry.order: place_of(settings, entry) for entry in entries}

@@ -33,7 +33,7 @@ class ObjectPlace:
 class PartitionPlan:
     """One partition: where its rows and outcomes are, and which offsets the run publishes.
 
-    `batches` and `outcomes` are keys in the lake, empty without any; `held` names files of carried rows, by
+    `batches` and `outcomes` are keys in the lake, empty without any; `held` names files of inherited rows, by
     ascending offset. `late` are first offsets of transactions whose held rows are published though they lie
     before `first_offset`. `objects` are those that `batches` may speak of, `segments` those of the accepted
     log that `batches` fill.
@@ -54,7 +54,7 @@ class PartitionPlan:
 class Chunk:
     """Neighbouring rows of a partition, and what the committed ones among them hold.
 
-    The rows are those of a file of carried rows that `held` names, or of the table `batches`. Objects are a
+    The rows are those of a file of inherited rows that `held` names, or of the table `batches`. Objects are a
     range of orders. Of a capture, a chunk is a whole `segment` of the accepted log.
     """
 
@@ -98,7 +98,7 @@ class Share:
 class FilePlan:
     """One file of a topic's table, or several if it grows too large; `number` counts in the table.
 
-    `replayed` records, which earlier nights did not publish, have files of their own.
+    `replayed` records, which earlier runs did not publish, have files of their own.
     """
 
     topic: str
@@ -154,7 +154,7 @@ class Written:
     """What became of a file plan; `unreadable` lists batches with records that are not published, if any.
 
     `unreadable_batches` counts those that cannot be decoded: a batch with `unfit` values is none of them.
-    `quarantine` are files of that table, about `unfit` records and batches of earlier nights. `hidden` counts
+    `quarantine` are files of that table, about `unfit` records and batches of earlier runs. `hidden` counts
     records before the first offset to publish, in a batch that reaches beyond it, `legacy` those of the older
     formats, whose number no header says. `segments` are files of accepted logs.
     """

@@ -8,7 +8,7 @@ import numpy as np
 from spark_jobs.materialising.outcome_files import view_of
 from spark_jobs.materialising.outcomes import View
 from spark_jobs.materialising.rows import BatchRows
-from spark_jobs.materialising.sources import held_rows, rows_of_night
+from spark_jobs.materialising.sources import held_rows, rows_of_run
 from spark_jobs.materialising.summaries import Chunk, PartitionPlan
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.planned_segments import PlannedSegment
@@ -40,7 +40,7 @@ def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
         yield from (_segment_chunk(lake, plan, view, segment) for segment in plan.segments)
         return
     first_row = 0
-    for rows in rows_of_night(lake, plan):
+    for rows in rows_of_run(lake, plan):
         yield from chunks_of(rows, view, first_row=first_row)
         first_row += rows.rows
 
@@ -58,7 +58,7 @@ def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: 
         last_object=-NO_OBJECT,
         segment=segment,
     )
-    for rows in rows_of_night(lake, plan, segment.first_row, segment.stop_row):
+    for rows in rows_of_run(lake, plan, segment.first_row, segment.stop_row):
         shown = np.flatnonzero(view.shows(rows))
         logged = rows.object_order[rows.is_accepted & ~rows.is_given_marker]
         chunk = chunk.join(

@@ -1,7 +1,7 @@
 """Every metric: its name, its labels, its meaning.
 
-All are gauges. A run is an event with a size, not a process that counts up: each run replaces what the one
-before it said, and a night that is run again says its numbers again instead of adding them.
+All are gauges. A run is an event with a size, not a process that counts up: each run replaces the values of
+the previous one, and a repeated run sets its values again instead of adding them.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A name by Prometheus' conventions: prefix, thing, base unit; labels tell apart what can be summed."""
+    """A name by Prometheus' conventions: prefix, thing, base unit; labels distinguish what can be summed."""
 
     name: str
     help: str
@@ -21,8 +21,9 @@ RUN_SUCCESS = Metric("onceover_run_success", "1 if the last run is final, 0 if i
 RUN_ATTEMPTS = Metric("onceover_run_attempts", "How often the last run was started.")
 RUN_END = Metric("onceover_run_end_timestamp_seconds", "When the last run ended, well or not.")
 SUCCESS_END = Metric("onceover_last_success_timestamp_seconds", "When a run last became final.")
-SUCCESS_NIGHT = Metric(
-    "onceover_last_success_night_timestamp_seconds", "Midnight (UTC) at which the newest final night begins."
+SUCCESS_RUN_DATE = Metric(
+    "onceover_last_success_run_date_timestamp_seconds",
+    "Date of the newest final run, as its midnight in UTC.",
 )
 STEP_DURATION = Metric("onceover_step_duration_seconds", "How long a step of the last run took.", ("step",))
 STAGED_BYTES = Metric("onceover_staged_bytes", "Bytes of the objects that the last run took.")
@@ -38,7 +39,7 @@ LAG = Metric(
     "Offsets between the last stable offset and the log's end: the largest of a topic's partitions.",
     ("topic",),
 )
-HELD_BATCHES = Metric("onceover_held_batches", "Batches left for a later night.", ("topic",))
+HELD_BATCHES = Metric("onceover_held_batches", "Batches held for a later run.", ("topic",))
 GAP_OFFSETS = Metric(
     "onceover_gap_offsets", "Offsets that no copy has, with partitions held behind them.", ("topic",)
 )
@@ -53,7 +54,7 @@ METRICS: tuple[Metric, ...] = (
     RUN_ATTEMPTS,
     RUN_END,
     SUCCESS_END,
-    SUCCESS_NIGHT,
+    SUCCESS_RUN_DATE,
     STEP_DURATION,
     STAGED_BYTES,
     STAGED_OBJECTS,

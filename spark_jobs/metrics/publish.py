@@ -1,4 +1,4 @@
-"""Writes the metrics of a run to where they are collected; nothing depends on whether somebody does."""
+"""Writes the metrics of a run to the configured targets."""
 
 import os
 import tempfile
@@ -33,7 +33,7 @@ def publish(settings: Settings, lake: ObjectStore, *, run_id: str | None) -> str
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """The whole file or the one before it: a collector may look at any moment."""
+    """Replaced atomically: a collector may read at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as unfinished:
         unfinished.write(data)

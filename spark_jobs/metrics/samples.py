@@ -1,4 +1,4 @@
-"""What the metrics say about a run; a run that failed says as much as it came to."""
+"""The samples of a run; a failed run has those of its finished steps."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ def samples_of(lines: Iterable[LedgerLine], run_id: str | None, tables: RunTable
 
 
 def last_run(lines: Iterable[LedgerLine]) -> str | None:
-    """The run that was started last, of those that are not at work: what they will come to nobody knows."""
+    """The run that was started last, without running ones."""
     ended = (line for line in lines if line.status is not RunStatus.RUNNING)
     newest = max(ended, key=lambda line: line.started_at, default=None)
     return None if newest is None else newest.run_id
@@ -82,7 +82,7 @@ def _staged(counts: Mapping[str, int]) -> Iterator[Sample]:
 
 
 def _by_name(metric: Metric, counts: Mapping[str, int], names: Iterable[str]) -> Iterator[Sample]:
-    """One sample per name, zeros included: what is not there cannot be told from what was not looked for."""
+    """One sample per name, zeros included, to distinguish zero from missing."""
     yield from (Sample(metric, counts.get(name, 0), (str(name),)) for name in names)
 
 
@@ -140,7 +140,7 @@ def _success(lines: tuple[LedgerLine, ...]) -> Iterator[Sample]:
     if ended:
         yield Sample(catalogue.SUCCESS_END, max(map(_seconds, ended)))
     if final:
-        yield Sample(catalogue.SUCCESS_NIGHT, _midnight(max(line.day for line in final)))
+        yield Sample(catalogue.SUCCESS_RUN_DATE, _midnight(max(line.day for line in final)))
 
 
 def _seconds(moment: str) -> float:

@@ -15,7 +15,7 @@ UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def send(samples: Iterable[Sample], address: Address) -> None:
-    """Sends and forgets: nobody answers, and nobody may be there."""
+    """Sends without waiting for an answer; no server needs to listen."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outgoing:
         for packet in packets(map(gauge, (each for each in samples if each.metric is not RUN_INFO))):
             outgoing.sendto(packet, (address.host, address.port))

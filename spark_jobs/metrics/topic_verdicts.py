@@ -13,7 +13,7 @@ from spark_jobs.storage.parquet_file import iter_rows
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 
 MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
-"""Groups of several verdicts: their counts do not say which."""
+"""Groups of several verdicts, whose counts are not broken down."""
 SINGLE = {each.group: each for each in VERDICTS if each.group not in MIXED}
 
 

@@ -175,7 +175,7 @@ def why_invalid(header: RecordBatchHeader, *, records_without_key: int) -> tuple
     `records_without_key` is 0 where the topic is not compacted.
     """
     if header.magic < MAGIC_V2:
-        problem: str | None = f"a message of magic {header.magic}, which no producer may send any more"
+        problem: str | None = f"a message of magic {header.magic}, which producers can no longer send"
     elif header.is_control:
         problem = "a control batch, which only a coordinator may send"
     else:

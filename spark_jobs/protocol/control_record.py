@@ -17,7 +17,7 @@ _CURRENT_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says; types 2-6 stand only in KRaft's own log."""
+    """What a control record says; types 2-6 are only in KRaft's own log."""
 
     UNKNOWN = -1
     ABORT = 0

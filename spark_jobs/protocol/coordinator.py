@@ -169,11 +169,11 @@ class TransactionCoordinator:
     def expired(
         self, *, now: int, expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS
     ) -> tuple[TransactionUpdate, ...]:
-        """Tombstones for the ids that nobody used for `expiration_ms`; they are known until `forget`."""
+        """Tombstones for the ids that nobody used for `expiration_ms`; they are known until `prune`."""
         old = (m for m in self.transactions.values() if is_expired(m, now=now, expiration_ms=expiration_ms))
         return tuple(TransactionUpdate(transactional_id=m.transactional_id, value=None) for m in old)
 
-    def forget(self, tombstones: Iterable[TransactionUpdate]) -> None:
+    def prune(self, tombstones: Iterable[TransactionUpdate]) -> None:
         """The tombstones are in the log."""
         for tombstone in tombstones:
             del self.transactions[tombstone.transactional_id]

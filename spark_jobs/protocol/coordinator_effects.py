@@ -45,7 +45,7 @@ class Effects(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdReply:
-    """Answer to InitProducerId and EndTxn: the identity to go on with, -1 and -1 with an error."""
+    """Answer to InitProducerId and EndTxn: the identity to continue with, -1 and -1 with an error."""
 
     error: KafkaError
     producer_id: int = NO_PRODUCER_ID

@@ -1,6 +1,6 @@
 """A judgement as a value: under which rules a batch was judged, what became of it, and what follows.
 
-Nothing here decides; the rules that choose among these values stand in `admission`.
+Nothing here decides; the rules that choose among these values are in `admission`.
 """
 
 from dataclasses import dataclass

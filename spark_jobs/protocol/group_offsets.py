@@ -25,7 +25,7 @@ GroupPartition = tuple[str, TopicPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffset:
-    """A committed offset and where its record stands in the log; `producer_id` is -1 outside transactions."""
+    """A committed offset and where its record is in the log; `producer_id` is -1 outside transactions."""
 
     value: OffsetCommitValue
     record_offset: int
@@ -59,7 +59,7 @@ class GroupOffsets:
     pending: Mapping[int, Mapping[GroupPartition, StoredOffset]] = field(default_factory=dict)
 
     def is_pending(self, key: GroupPartition) -> bool:
-        return any(key in waiting for waiting in self.pending.values())
+        return any(key in pending_offsets for pending_offsets in self.pending.values())
 
     def fetch(self, key: GroupPartition, *, require_stable: bool) -> StoredOffset | KafkaError | None:
         """What OffsetFetch answers: with `require_stable`, a pending offset stands in the way."""
@@ -84,12 +84,12 @@ def fold(
     """The offsets after `events` in log order."""
     before = before or GroupOffsets()
     committed = dict(before.committed)
-    pending = {producer_id: dict(waiting) for producer_id, waiting in before.pending.items()}
+    pending = {producer_id: dict(pending_offsets) for producer_id, pending_offsets in before.pending.items()}
     for event in events:
         if isinstance(event, OffsetsMarker):
             _end(event, committed, pending.pop(event.producer_id, {}))
         elif event.value is None:
-            _forget((event.group, event.topic_partition), committed, pending)
+            _prune((event.group, event.topic_partition), committed, pending)
         else:
             # The producer id alone decides: neither the transactional flag nor the epoch is looked at.
             store = committed if event.producer_id < 0 else pending.setdefault(event.producer_id, {})
@@ -97,31 +97,32 @@ def fold(
                 value=event.value, record_offset=event.record_offset, producer_id=event.producer_id
             )
     return GroupOffsets(
-        committed=committed, pending={p: waiting for p, waiting in pending.items() if waiting}
+        committed=committed,
+        pending={p: pending_offsets for p, pending_offsets in pending.items() if pending_offsets},
     )
 
 
 def _end(
     marker: OffsetsMarker,
     committed: dict[GroupPartition, StoredOffset],
-    waiting: Mapping[GroupPartition, StoredOffset],
+    pending_offsets: Mapping[GroupPartition, StoredOffset],
 ) -> None:
     if not marker.is_commit:
         return
-    for key, stored in waiting.items():
+    for key, stored in pending_offsets.items():
         present = committed.get(key)
         if present is None or stored.record_offset > present.record_offset:
             committed[key] = stored
 
 
-def _forget(
+def _prune(
     key: GroupPartition,
     committed: dict[GroupPartition, StoredOffset],
     pending: Mapping[int, dict[GroupPartition, StoredOffset]],
 ) -> None:
     committed.pop(key, None)
-    for waiting in pending.values():
-        waiting.pop(key, None)
+    for pending_offsets in pending.values():
+        pending_offsets.pop(key, None)
 
 
 def _marker(header: RecordBatchHeader, record: LogRecord) -> OffsetsMarker | None:

@@ -32,7 +32,7 @@ class LeaderEpochs:
         return LeaderEpochs(entries=tuple(e for e in self.entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> "LeaderEpochs":
-        """Forget what lies before `start_offset`; the epoch that reaches over it begins there."""
+        """Forget what is before `start_offset`; the epoch that reaches over it begins there."""
         dropped = [entry for entry in self.entries if entry.start_offset <= start_offset]
         if not dropped:
             return self

@@ -152,7 +152,7 @@ def read_legacy_records(
 
 
 def _read_message(header: LegacyHeader, reader: Reader) -> LogRecord:
-    """The message's record; `reader` stands at its first byte."""
+    """The message's record; `reader` is at its first byte."""
     reader.advance(LOG_OVERHEAD + (_KEY_START_V0 if header.magic == 0 else _KEY_START_V1))
     return LogRecord(
         offset=header.offset,

@@ -86,7 +86,7 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
 
 
 def parse_file_name(name: str) -> LogFile | None:
-    """What the file `name` in a partition's directory holds; None if no offset and kind stand in its name."""
+    """What the file `name` in a partition's directory holds; None if no offset and kind are in its name."""
     match = _FILE.fullmatch(name)
     if match is None or int(match["offset"]) > MAX_OFFSET:
         return None

@@ -1,7 +1,7 @@
-"""Which batches of a segment stand at offsets that cannot be theirs.
+"""Which batches of a segment are at offsets that cannot be theirs.
 
 No checksum covers a base offset, but one does cover how many offsets a batch takes (facts §1.3). So the
-batches before it say where a batch stands at the earliest. What it has beyond that, the offsets that are
+batches before it say where a batch is at the earliest. What it has beyond that, the offsets that are
 missing before it, never becomes less within a segment: compaction adds to it, nothing takes from it. The name
 of the segment says where that begins, and the next one's name, or an end that is known otherwise, how far it
 goes.
@@ -11,7 +11,7 @@ count that leave out the fewest, and before all of them one without any hole bet
 that is in every such reading keeps its place. One that is in none, or only in some, has none: nobody guesses.
 So one changed base offset is always found, unless it stays between its neighbours.
 
-Legacy wrappers count as one offset, since how many they hold stands inside of them. So less is found there.
+Legacy wrappers count as one offset, since how many they hold is inside of them. So less is found there.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ class MisplacedSpan:
 
 
 def misplaced(spans: Sequence[OffsetSpan], *, start: int, end: int) -> tuple[MisplacedSpan, ...]:
-    """Those of a segment's `spans` that cannot stand where they say; all should lie in `start` to `end`."""
+    """Those of a segment's `spans` that cannot be where they say; all should be in `start` to `end`."""
     before = (0, *accumulate(span.count for span in spans))
     missing = [max(span.base_offset, -1) - taken for span, taken in zip(spans, before, strict=False)]
     last = end - before[-1]

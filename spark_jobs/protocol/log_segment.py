@@ -22,7 +22,7 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class InvalidOffset(OnceoverError):
-    """An index entry that does not lie behind the one before it."""
+    """An index entry that is not behind the one before it."""
 
 
 def base_offset_of(batch: ScannedBatch) -> int:
@@ -63,7 +63,7 @@ class LogSegment:
             self.note(ScannedBatch(position=start + batch.position, header=batch.header))
 
     def note(self, batch: ScannedBatch) -> None:
-        """Take a batch that stands in `data` into the indexes."""
+        """Take a batch that is in `data` into the indexes."""
         self.note_timestamp(batch)
         if self.bytes_since_last_index_entry > self.index_interval_bytes:
             self._index(batch)

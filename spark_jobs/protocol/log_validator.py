@@ -1,6 +1,6 @@
 """What a leader checks of a batch before its producer's state: shape, records, times (facts §2.3, §2.11).
 
-A batch that passes leaves with its offset, leader epoch and timestamps set, as it will stand in the log.
+A batch that passes leaves with its offset, leader epoch and timestamps set, as it will be in the log.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatedBatch:
-    """A batch as it will stand in the log."""
+    """A batch as it will be in the log."""
 
     batch: bytes
     header: RecordBatchHeader

@@ -3,7 +3,7 @@
 For captures that several gateways wrote, so that arrival order is not the order of sending. Everything is
 judged by `admission`; only what it would refuse as out of order, and could come right later, waits instead.
 A producer that nothing is known of may begin anywhere at a broker; here its batches wait for sequence 0 until
-the night ends, and then it begins at its lowest sequence that is accepted: under TV2 a transaction may begin
+the run ends, and then it begins at its lowest sequence that is accepted: under TV2 a transaction may begin
 at 0 only, so that all its batches may be refused. What still has a gap before it then waits on.
 """
 
@@ -22,33 +22,33 @@ Judged = tuple[int, Decision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatientFold:
+class ParkingFold:
     """All batches in the order in which they were decided; the last ones, `parked`, wait on."""
 
     judged: tuple[Judged, ...]
     states: ProducerStates
 
 
-def fold_patiently(
+def fold_with_parking(
     states: ProducerStates,
-    waiting: Sequence[BatchRow],
+    in_parking: Sequence[BatchRow],
     rows: Sequence[BatchRow],
     *,
     rules: Rules,
     most: int,
-    impatient: frozenset[int] = frozenset(),
-) -> PatientFold:
-    """A night: batches that are `waiting` from earlier ones, then `rows` in arrival order.
+    never_parked: frozenset[int] = frozenset(),
+) -> ParkingFold:
+    """Folds a run: `in_parking` batches of earlier runs, then `rows` in arrival order.
 
     At most `most` batches wait: when there are so many, an unknown producer begins at once and a gap is
-    refused. Those at the places `impatient` never wait.
+    refused. Those at the places `never_parked` are never parked.
     """
-    night = _Night(states, (*waiting, *rows), rules, most)
-    night.waiting = list(range(len(waiting)))
-    for place in range(len(waiting), len(waiting) + len(rows)):
-        night.arrive(place, is_patient=place not in impatient)
-    night.end()
-    return PatientFold(judged=tuple(night.judged), states=night.states)
+    run = _Run(states, (*in_parking, *rows), rules, most)
+    run.in_parking = list(range(len(in_parking)))
+    for place in range(len(in_parking), len(in_parking) + len(rows)):
+        run.arrive(place, is_parkable=place not in never_parked)
+    run.end()
+    return ParkingFold(judged=tuple(run.judged), states=run.states)
 
 
 def may_come_right(entry: ProducerStateEntry | None, header: RecordBatchHeader) -> bool:
@@ -58,40 +58,40 @@ def may_come_right(entry: ProducerStateEntry | None, header: RecordBatchHeader) 
     return not is_at_or_before(header.base_sequence, entry.last_sequence)
 
 
-class _Night:
-    """A partition while its night is judged."""
+class _Run:
+    """A partition during a fold with parking."""
 
     def __init__(self, states: ProducerStates, rows: Sequence[BatchRow], rules: Rules, most: int) -> None:
-        self.states, self.judged, self.waiting = states, list[Judged](), list[int]()
+        self.states, self.judged, self.in_parking = states, list[Judged](), list[int]()
         self._rows, self._rules, self._most = rows, rules, most
 
-    def arrive(self, place: int, *, is_patient: bool) -> None:
+    def arrive(self, place: int, *, is_parkable: bool) -> None:
         """Judge a batch, or let it wait; what waits for it follows at once."""
-        if is_patient and self._waits(place):
-            if len(self.waiting) < self._most:
-                self.waiting.append(place)
+        if is_parkable and self._waits(place):
+            if len(self.in_parking) < self._most:
+                self.in_parking.append(place)
                 return
             if self._entry(place) is None:
                 self._settle(self._rows[place].header.producer_id)
         self._judge(place)
 
     def end(self) -> None:
-        """The night is over: unknown producers begin, what cannot come right any more is refused."""
-        for place in self.waiting.copy():
-            while place in self.waiting and self._entry(place) is None:
+        """Ends the run: unknown producers start, batches whose gap can no longer fill are rejected."""
+        for place in self.in_parking.copy():
+            while place in self.in_parking and self._entry(place) is None:
                 self._settle(self._rows[place].header.producer_id)
-        for place in self.waiting.copy():
-            if place in self.waiting and not self._waits(place):
-                self.waiting.remove(place)
+        for place in self.in_parking.copy():
+            if place in self.in_parking and not self._waits(place):
+                self.in_parking.remove(place)
                 self._judge(place)
-        self.judged += [(place, _parked(self._decide(place)[0])) for place in self.waiting]
+        self.judged += [(place, _parked(self._decide(place)[0])) for place in self.in_parking]
 
     def _settle(self, producer_id: int) -> None:
         """An unknown producer begins at its lowest sequence, if a batch of it waits."""
-        own = [place for place in self.waiting if self._rows[place].header.producer_id == producer_id]
+        own = [place for place in self.in_parking if self._rows[place].header.producer_id == producer_id]
         if own:
             first = min(own, key=self._age)
-            self.waiting.remove(first)
+            self.in_parking.remove(first)
             self._judge(first)
 
     def _age(self, place: int) -> tuple[int, int, int]:
@@ -113,7 +113,7 @@ class _Night:
         while decision.verdict is Verdict.ACCEPTED and header.has_producer_id and not header.is_control:
             following = self._following(self.states.producers[header.producer_id])
             for freed in following:
-                self.waiting.remove(freed)
+                self.in_parking.remove(freed)
                 self._decide_for_good(freed)
             if not following:
                 return
@@ -121,7 +121,7 @@ class _Night:
     def _following(self, entry: ProducerStateEntry) -> list[int]:
         """Waiting batches that begin with the producer's next sequence, in the order in which they came."""
         key = (entry.producer_id, entry.producer_epoch, increment_sequence(entry.last_sequence, 1))
-        return [place for place in self.waiting if _sequence_of(self._rows[place].header) == key]
+        return [place for place in self.in_parking if _sequence_of(self._rows[place].header) == key]
 
     def _decide_for_good(self, place: int) -> None:
         decision, self.states = self._decide(place)

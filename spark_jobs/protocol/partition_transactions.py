@@ -1,8 +1,8 @@
 """Transactions as one partition saw them: from the first batch to the marker that closed them (facts §2.8).
 
-A replay's rules, not a leader's: whatever stands in the log counts, and a marker closes what its producer has
-open, of whatever epoch. What is open at the end goes on in the next piece of the same log. Where offsets are
-missing that the log once had, a marker may be among them: what is open there is told to span a gap.
+A replay's rules, not a leader's: whatever is in the log counts, and a marker closes what its producer has
+open, of whatever epoch. What is open at the end continues in the next piece of the same log. Where offsets
+are missing that the log once had, a marker may be among them: what is open there is told to span a gap.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ LogBatch = tuple[RecordBatchHeader | LegacyHeader, EndTransactionMarker | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMarker:
-    """A marker where it stands; its timestamp is the broker's clock."""
+    """A marker where it is; its timestamp is the broker's clock."""
 
     offset: int
     producer_epoch: int

@@ -25,7 +25,7 @@ def to_int64(value: int) -> int:
 class Reader:
     """A cursor over `data[position:end]` whose every step is checked: what does not fit raises `error`.
 
-    `origin` is where `data` stands in `source`; errors point into it, or to `origin` itself if the bytes came
+    `origin` is where `data` is in `source`; errors point into it, or to `origin` itself if the bytes came
     out of others there, as by decompression (`in_place=False`).
     """
 

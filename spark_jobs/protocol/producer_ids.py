@@ -8,7 +8,7 @@ PREFETCH_AT = 900
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIds:
-    """A broker's supply: ids left in its block, a block fetched ahead, where the controller goes on."""
+    """A broker's supply: ids left in its block, a block fetched ahead, where the controller continues."""
 
     next_id: int = 0
     block_end: int = 0

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers (facts §2.1): values only, the rules stand in `admission`."""
+"""What a partition remembers of its producers (facts §2.1): values only, the rules are in `admission`."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

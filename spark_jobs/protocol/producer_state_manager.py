@@ -1,6 +1,6 @@
 """A partition's memory of its producers over time: snapshots, truncation, expiry (facts §2.10, §2.12).
 
-The rules that accept or refuse stand in `admission`; this class merges what they yield. Snapshot "files" are
+The rules that accept or refuse are in `admission`; this class merges what they yield. Snapshot "files" are
 a mapping from offset to bytes that the caller may share between managers, as a directory would be.
 """
 

@@ -65,7 +65,7 @@ class ConsumerFilter:
 
 
 def next_position(header: Header) -> int:
-    """Where a consumer goes on after a batch, whatever compaction removed from its end."""
+    """Where a consumer continues after a batch, whatever compaction removed from its end."""
     return header.last_offset + 1
 
 

@@ -161,7 +161,7 @@ def read_header(data: bytes | memoryview, position: int = 0) -> RecordBatchHeade
 
 
 def write_header(header: RecordBatchHeader) -> bytes:
-    """The 61 bytes of `header`, its `crc` and `batch_length` as they stand."""
+    """The 61 bytes of `header`, its `crc` and `batch_length` as they are."""
     return HEADER.pack(
         header.base_offset,
         header.batch_length,

@@ -55,7 +55,7 @@ def read_records(
 ) -> Iterator[LogRecord]:
     """Records of the v2 batch that `batch` begins with, absolute; control records are records too.
 
-    `position` is where the batch stands in `source`. The CRC is `check_batch`'s business.
+    `position` is where the batch is in `source`. The CRC is `check_batch`'s business.
     """
     header = read_whole_header(batch, source=source, position=position)
     for record in read_stored_records(batch, limits=limits, source=source, position=position):
@@ -163,7 +163,7 @@ def _absolute(header: RecordBatchHeader, record: Record) -> LogRecord:
 
 
 def write_records(records: Iterable[Record]) -> bytes:
-    """Records as they stand in a batch, uncompressed."""
+    """Records as they are in a batch, uncompressed."""
     return b"".join(write_record(record) for record in records)
 
 

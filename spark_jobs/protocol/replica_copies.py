@@ -41,7 +41,7 @@ def settle_copies(
 ) -> SettledCopies:
     """All `batches` of all copies in order.
 
-    `leader_epochs` are what the copies tell of their leaders. Up to `taken_offset` earlier nights have taken
+    `leader_epochs` are what the copies tell of their leaders. Up to `taken_offset` earlier runs have taken
     the log, from the leaders in `taken_epochs`.
     """
     verdicts: list[Verdict] = []

@@ -1,6 +1,6 @@
 """One replica's log in memory: segments, rolls, watermarks, deletion, truncation (facts §4.1, §6.3).
 
-Bytes in, bytes out; the clock is an argument. Appending stands in `partition_log`.
+Bytes in, bytes out; the clock is an argument. Appending is in `partition_log`.
 """
 
 from collections.abc import Iterable
@@ -156,5 +156,5 @@ class ReplicaLog:
         return tuple(txn for segment in self.segments for txn in segment.aborted)
 
     def files(self) -> dict[str, bytes]:
-        """The partition's directory as it stands on disk; name → bytes."""
+        """The partition's directory as it is on disk; name → bytes."""
         return partition_files(self.segments, self.manager.snapshots, self.leader_epochs)

@@ -1,4 +1,4 @@
-"""Which error a client of a given API version is told: older ones know fewer (facts §0, §3)."""
+"""The error code for a client's API version: older ones have fewer (facts §0, §3)."""
 
 from spark_jobs.protocol.errors import KafkaError
 

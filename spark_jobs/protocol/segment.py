@@ -44,7 +44,7 @@ class ScannedBatch:
 class SegmentScan:
     """What an unclean recovery keeps of a segment: `batches` up to `valid_bytes`.
 
-    `problem` is what stands there instead of a batch, None if the segment ends there. It may also be the
+    `problem` is what is there instead of a batch, None if the segment ends there. It may also be the
     magic byte of a kept batch: a broker's recovery does not look at it, but no consumer reads past it.
     """
 

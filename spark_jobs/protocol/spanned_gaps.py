@@ -37,7 +37,7 @@ def _doubt(part: PartitionTransaction, index: int, newest: int, known: Candidate
 
 
 def _end(part: PartitionTransaction, index: int, known: Candidates) -> int:
-    """A marker's transaction is the last one; what is open may go on with any that follows."""
+    """A marker's transaction is the last one; what is open may continue with any that follows."""
     return len(known.transactions) if part.marker is None or index < 0 else index + 1
 
 

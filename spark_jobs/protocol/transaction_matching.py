@@ -1,7 +1,7 @@
 """Which of the coordinator's transactions a partition's transaction is (facts §3.8).
 
 All inputs are of one producer id. A bumped epoch names a transaction. Where older clients used one epoch for
-many, order and time tell them apart: on a partition transactions follow each other as in the coordinator's
+many, order and time distinguishes them: on a partition transactions follow each other as in the coordinator's
 log, a marker is written right after the decision, and an open transaction is the newest on its partition.
 """
 

@@ -90,11 +90,11 @@ class Evidence(StrEnum):
     MARKER_NEVER_WRITTEN = "marker never written"
     """The coordinator calls it ended, but the partition went on without its marker: consumers stop there."""
     AHEAD_OF_COORDINATOR = "ahead of the coordinator log"
-    """Markers stand where the copy of the coordinator's log still says ongoing."""
+    """Markers are where the copy of the coordinator's log still says ongoing."""
     CONTRADICTION = "contradiction"
     """Markers contradict the coordinator or each other."""
     END_NOT_RECORDED = "end not recorded"
-    """The coordinator's log goes on, or cannot be read, without the end of this transaction."""
+    """The coordinator's log continues, or cannot be read, without the end of this transaction."""
     NOT_LISTED = "not listed"
     """The coordinator knows the producer id, but no transaction of it that this partition is provably in."""
     NO_COORDINATOR_ENTRY = "no coordinator entry"
@@ -108,7 +108,9 @@ class Evidence(StrEnum):
     NOT_PROVEN = "not proven"
     """The copies do not show that the coordinator's log is newer by more than the transaction's timeout."""
     GAP = "gap"
-    """Missing offsets may hide a marker: of what is told apart by it, or of a transaction that is decided."""
+    """Missing offsets may hide a marker: of what is distinguished by it, or of a transaction that is
+    decided.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ _RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(RESULT_OF_STATE, 1)} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdTimeline:
-    """All that is known of one id: its transactions in order, the producer ids it had, where it stands."""
+    """All that is known of one id: its transactions in order, the producer ids it had, where it is."""
 
     transactional_id: str
     transactions: tuple[CoordinatorTransaction, ...] = ()
@@ -116,7 +116,7 @@ def _continue(
 ) -> CoordinatorTransaction:
     status, last_update_ms = value.transaction_status, value.transaction_last_update_timestamp_ms
     decided_now = txn.result is None and status is not TransactionState.ONGOING
-    # Spelled out: `replace` takes four times as long, and this is done for every record of a night.
+    # Spelled out: `replace` takes four times as long, and this is done for every record of a run.
     return CoordinatorTransaction(
         transactional_id=txn.transactional_id,
         producer_id=txn.producer_id,

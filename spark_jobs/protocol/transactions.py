@@ -121,7 +121,7 @@ def _decide_unended(
 
 
 def _doubted(resolved: ResolvedTransaction) -> ResolvedTransaction:
-    """Decided as before, though some of its data may lie where a gap leaves it unclear."""
+    """Decided as before, though some of its data may be where a gap leaves it unclear."""
     return replace(resolved, evidence=(*resolved.evidence, Evidence.GAP))
 
 

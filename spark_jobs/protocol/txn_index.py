@@ -1,4 +1,4 @@
-"""`.txnindex` files: the aborted transactions whose markers stand in a segment (facts §1.9)."""
+"""`.txnindex` files: the aborted transactions whose markers are in a segment (facts §1.9)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

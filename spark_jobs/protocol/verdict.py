@@ -121,7 +121,7 @@ class Verdict(StrEnum):
             symbol="⊘",
             tone=Tone.WARN,
             meaning="The producer epoch is older than the producer's newest one.",
-            reason="epoch {producer_epoch} does not stand against the producer's epoch {expected_epoch}",
+            reason="epoch {producer_epoch} is fenced by the producer's epoch {expected_epoch}",
         ),
     )
     COORDINATOR_FENCED = (
@@ -153,7 +153,7 @@ class Verdict(StrEnum):
             kafka_error=KafkaError.INVALID_RECORD,
             symbol="!",
             tone=Tone.BAD,
-            meaning="The batch breaks a rule for what clients may send.",
+            meaning="The batch violates a rule for client batches.",
             reason="{broken_rule}",
         ),
     )

@@ -1,1 +1,1 @@
-"""What a worker of `rebuild` does: find the state that a partition starts the night with."""
+"""What a worker of `rebuild` does: find the state that a partition starts the run with."""

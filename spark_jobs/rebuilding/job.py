@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from spark_jobs.config.settings import Settings
 from spark_jobs.protocol.producer_state import AppendOrigin
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.carried_rows import CarriedObject
 from spark_jobs.storage.index_files import IndexedCopy
+from spark_jobs.storage.inherited_rows import InheritedObject
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.tables.rebuild import StateOrigin
@@ -14,10 +14,10 @@ from spark_jobs.tables.rebuild import StateOrigin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildJob:
-    """One partition with objects tonight.
+    """One partition with objects in this run.
 
-    `state` is what the run `run_id` handed on, empty on the partition's first night. `has_news` is false if
-    earlier nights have seen every object. A broker's log begins at `first_offset`, with `log_start_offset`
+    `state` is what the run `run_id` handed on, empty on the partition's first run. `has_news` is false if
+    earlier runs have seen every object. A broker's log begins at `first_offset`, with `log_start_offset`
     as its checkpoint says, and has `snapshots`. `seeds` are brokers' logs of a captured partition.
     `first_segments` are where the copies' first segments begin, by source and directory; `checkpoints` hold
     their leader epochs.
@@ -63,7 +63,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The state file that a partition starts from, where it came from, and objects of batches that wait."""
+    """The state file that a partition starts from, where it came from, and objects of parked batches."""
 
     partition: TopicPartition
     state: str
@@ -71,4 +71,4 @@ class Rebuilt:
     provenance: Provenance
     producers: int
     expired: int
-    carried: tuple[CarriedObject, ...] = field(default=())
+    inherited: tuple[InheritedObject, ...] = field(default=())

@@ -50,7 +50,7 @@ def newest_snapshot(entries: Iterable[ManifestEntry], staged: StagedObjects) -> 
 
 
 def _last_of_each(producers: Rows) -> Rows:
-    """A producer that stands there twice is the last one, as in a broker's map."""
+    """A producer that is there twice is the last one, as in a broker's map."""
     _, backwards = np.unique(producers["producer_id"][::-1], return_index=True)
     return producers[np.sort(len(producers) - 1 - backwards)]
 

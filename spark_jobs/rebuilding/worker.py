@@ -20,9 +20,9 @@ from spark_jobs.rebuilding.snapshots import (
 )
 from spark_jobs.sources.broker_files import LogStarts, read_log_starts
 from spark_jobs.sources.partitions import has_holes_by_design
-from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.gap_file import get_gaps
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import PartitionState, get_state, put_state
 from spark_jobs.tables.rebuild import StateOrigin
@@ -39,7 +39,7 @@ def _rebuild(job: RebuildJob, task: RebuildTask) -> Rebuilt:
     before = get_state(task.lake, job.state) if job.state else None
     found, provenance = _find(job, task, before)
     found, provenance = _with_topic_id(found, job), _with_remark(provenance, found, job)
-    state = _forget_idle(found, task) if job.has_news else found
+    state = _expire_idle(found, task) if job.has_news else found
     return Rebuilt(
         partition=job.partition,
         state=job.state if state is before else put_state(task.lake, state),
@@ -47,8 +47,8 @@ def _rebuild(job: RebuildJob, task: RebuildTask) -> Rebuilt:
         provenance=provenance,
         producers=len(state.producers),
         expired=len(found.producers) - len(state.producers),
-        carried=(
-            *get_carried(task.lake, state.parked).objects,
+        inherited=(
+            *get_inherited(task.lake, state.parked).objects,
             *get_gaps(task.lake, state.gaps).held_objects(task.lake),
         ),
     )
@@ -94,7 +94,7 @@ def _with_remark(provenance: Provenance, state: PartitionState, job: RebuildJob)
 def _from_chain(
     job: RebuildJob, task: RebuildTask, before: PartitionState
 ) -> tuple[PartitionState, Provenance]:
-    """What the last night left; if the log begins only after it, a snapshot there knows more."""
+    """What the last run left; if the log begins only after it, a snapshot there knows more."""
     if job.origin is AppendOrigin.CLIENT:
         return before, Provenance(origin=StateOrigin.CHAIN)
     state = before
@@ -193,8 +193,8 @@ def _with_details(opened: Rows, known: Rows) -> Rows:
     return rows
 
 
-def _forget_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
-    """A broker looks every ten minutes by its clock, a night once, at the start of its day (facts §2.10).
+def _expire_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
+    """A broker looks every ten minutes by its clock, a run once, at the start of its day (facts §2.10).
 
     So a producer whose time ran out during the day is still known, and a gap in its sequences still refused.
     One of whose batches some wait is not forgotten: they would no longer know for what.
@@ -202,7 +202,7 @@ def _forget_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
     expired = is_expired(
         state.producers, now=task.day_start, expiration_ms=task.settings.kafka.producer_id_expiration_ms
     )
-    waited_for = [get_carried(task.lake, state.parked).rows["producer_id"]]
+    waited_for = [get_inherited(task.lake, state.parked).rows["producer_id"]]
     waited_for += (held.rows["producer_id"] for held in get_gaps(task.lake, state.gaps).held_rows(task.lake))
     kept = ~expired | np.isin(state.producers["producer_id"], np.concatenate(waited_for))
     return state if kept.all() else replace(state, producers=state.producers[kept])

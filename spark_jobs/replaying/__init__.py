@@ -1,1 +1,1 @@
-"""Quarantined batches and records that somebody wants in the next run after all."""
+"""Replays of quarantined batches and records in the next run."""

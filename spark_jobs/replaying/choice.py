@@ -15,9 +15,9 @@ from spark_jobs.sources.registry import reader_of
 from spark_jobs.storage.replays import ReplayWay
 from spark_jobs.tables.materialise import QuarantineKind
 
-DECIDED = "its broker has decided on it: restore the log in the source, then backfill the night"
+DECIDED = "its broker has decided on it: restore the log in the source, then backfill the date"
 UNKNOWN_SOURCE = "the configuration has no source of this name any more"
-UNCOUNTED = "it is of an old format that does not say how many records it holds"
+UNCOUNTED = "its message format does not store the record count"
 GONE = "the bytes are not in the quarantine, and the object is not known any more"
 
 

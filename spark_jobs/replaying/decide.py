@@ -1,4 +1,6 @@
-"""Deciding on choices: the batches' bytes are copied, the decisions written down for the next night."""
+"""Records decisions on quarantined rows: copies the batches' bytes and stores the decisions for the next
+run.
+"""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -11,10 +13,10 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.replaying.choice import Choice, Decided, choose
 from spark_jobs.replaying.origins import Origins, TakenBatch
 from spark_jobs.replaying.quarantine import Row, Selection, place_of, quarantined
-from spark_jobs.storage.carried_rows import CarriedObject, CarriedRows, put_carried
 from spark_jobs.storage.chain import Chain, read_chain
 from spark_jobs.storage.errors import ObjectMissing
 from spark_jobs.storage.identity import locked_lake
+from spark_jobs.storage.inherited_rows import InheritedObject, InheritedRows, put_inherited
 from spark_jobs.storage.layout import object_key, run_key
 from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.object_store import ObjectStore
@@ -31,7 +33,7 @@ from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_lake
 from spark_jobs.tables.materialise import QuarantineKind
 
-WAITING = "it was chosen before and waits for the next night"
+HELD_STATE = "it was already chosen for the next run"
 
 
 class NotToReplay(OnceoverError):
@@ -64,7 +66,7 @@ def _check_run(lake: ObjectStore, chain: Chain, run_id: str) -> None:
         raise ObjectMissing(f"{run_id}: the lake {lake.url} has no such run; `onceover runs` lists them")
     if run_id not in {entry.run_id for entry in chain.current.values()}:
         raise NotToReplay(
-            f"{run_id}: does not speak for its date: it is not final, or another run replaced it"
+            f"{run_id}: is not the current run of its date: it is not final, or another run replaced it"
         )
 
 
@@ -84,7 +86,7 @@ def _decided(lake: ObjectStore, chain: Chain, run_id: str) -> Decided:
 
 
 def _became(run_id: str | None) -> str:
-    return WAITING if run_id is None else f"run {run_id} has taken it up"
+    return HELD_STATE if run_id is None else f"run {run_id} has taken it up"
 
 
 def _replays(origins: Origins, choices: Sequence[Choice], why: str) -> Iterator[Replay]:
@@ -128,7 +130,7 @@ def _decoding(origins: Origins, batch: TakenBatch, rows: Sequence[Row], why: str
         arrival=int(header["offset"][0]),
         size=size,
         sha256=sha256,
-        carried=_carry(origins, batch, row, sha256),
+        inherited=_inherit(origins, batch, row, sha256),
         records=len(offsets) or max(int(header["record_count"][0]), 0),
         offsets=offsets,
         transactional_id=batch.transactional_id,
@@ -156,17 +158,17 @@ def _bytes(origins: Origins, row: Row) -> bytes:
 
 
 def _put_object(lake: ObjectStore, data: bytes) -> str:
-    """Keeps the batch among the staged objects, so that the source may forget it."""
+    """Copies the batch to the staged objects, so that it outlives its source."""
     sha256 = hashlib.sha256(data).hexdigest()
     if lake.stat(object_key(sha256)) is None:
         lake.put(object_key(sha256), data)
     return sha256
 
 
-def _carry(origins: Origins, batch: TakenBatch, row: Row, sha256: str) -> str:
-    """The batch's row, about the copy of it that stands alone in its object."""
+def _inherit(origins: Origins, batch: TakenBatch, row: Row, sha256: str) -> str:
+    """The batch's row, for its copy in an object of its own."""
     partition = TopicPartition(row["topic"], row["partition"])
-    home = CarriedObject(
+    home = InheritedObject(
         source=row["source"],
         path=object_path(origins.run_id, partition, place_of(row)),
         role=batch.entry.role.value,
@@ -177,4 +179,4 @@ def _carry(origins: Origins, batch: TakenBatch, row: Row, sha256: str) -> str:
     )
     alone = batch.row.copy()
     alone["object"], alone["position"] = 0, 0
-    return put_carried(origins.lake, CarriedRows(objects=(home,), rows=alone))
+    return put_inherited(origins.lake, InheritedRows(objects=(home,), rows=alone))

@@ -16,17 +16,23 @@ from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.storage.carried_rows import CARRIED, CarriedObject, CarriedRows, get_carried, manifest_entry
+from spark_jobs.storage.inherited_rows import (
+    INHERITED,
+    InheritedObject,
+    InheritedRows,
+    get_inherited,
+    manifest_entry,
+)
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest, ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows, read_table
 from spark_jobs.storage.staged import StagedObjects, read_run_manifest
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 
 NULLS = {"control_type": NO_CONTROL_TYPE, "coordinator_epoch": NO_COORDINATOR_EPOCH}
-"""What stands for null in carried rows, where it is not -1."""
+"""Values that represent null in inherited rows, where it is not -1."""
 
 BatchPlace = tuple[str, str, int]
 
@@ -60,7 +66,7 @@ class Origins:
         return StagedObjects(self.settings).read_range(entry, position, size)
 
     def object_at(self, source: str, path: str) -> ManifestEntry | None:
-        """The object of that name, the night's own or one that batches had waited in."""
+        """The object of that name, the run's own or an inherited one."""
         return self._objects.get((source, path))
 
     def taken(
@@ -68,7 +74,7 @@ class Origins:
     ) -> dict[BatchPlace, TakenBatch]:
         """Those at `places` of the batches that the run has published records of, or tried to."""
         found = chain(
-            self._taken_tonight(partition, places),
+            self._taken_in_this_run(partition, places),
             self._taken_before(partition, places),
             self._taken_again(partition, places),
         )
@@ -81,7 +87,7 @@ class Origins:
 
     @cached_property
     def _waited_in(self) -> tuple[ManifestEntry, ...]:
-        key = step_key(self.run_id, Step.REBUILD, CARRIED_OBJECTS.file)
+        key = step_key(self.run_id, Step.REBUILD, INHERITED_OBJECTS.file)
         return tuple(_waited_in(row) for row in read_table(self.lake, key).to_pylist())
 
     @cached_property
@@ -97,7 +103,9 @@ class Origins:
         columns = read_table(self.lake, step_key(self.run_id, Step.RESOLVE, file)).to_pydict()
         return dict(zip(columns["first_offset"], columns["transactional_id"], strict=True))
 
-    def _taken_tonight(self, partition: TopicPartition, places: Collection[BatchPlace]) -> Iterator[Found]:
+    def _taken_in_this_run(
+        self, partition: TopicPartition, places: Collection[BatchPlace]
+    ) -> Iterator[Found]:
         file, owners = self._partitions[partition]["batches"], self._owners(partition)
         named = {(source, path) for source, path, _ in places}
         orders = {entry.order: entry for name, entry in self._objects.items() if name in named}
@@ -111,20 +119,22 @@ class Origins:
                 entry = orders[row["object_order"]]
                 if row["verdict"] == Verdict.ACCEPTED:
                     owner = owners.get(row["txn_first_offset"])
-                    yield _place(entry, row["position"]), _taken(entry, _carried_row(row), owner)
+                    yield _place(entry, row["position"]), _taken(entry, _inherited_row(row), owner)
 
     def _taken_before(self, partition: TopicPartition, places: Collection[BatchPlace]) -> Iterator[Found]:
-        """Batches that earlier nights took, and this one published."""
+        """Batches of earlier runs that this one published."""
         owners = self._owners(partition)
         for digest in self._partitions[partition]["held"]:
-            for place, entry, row in _found_in(get_carried(self.lake, digest), partition, places):
+            for place, entry, row in _found_in(get_inherited(self.lake, digest), partition, places):
                 yield place, _taken(entry, row, owners.get(int(row["txn_first_offset"][0])))
 
     def _taken_again(self, partition: TopicPartition, places: Collection[BatchPlace]) -> Iterator[Found]:
         """Batches that this run itself has decoded once more."""
         for replay in self.manifest.replays:
-            if replay.carried and (replay.topic, replay.partition) == partition:
-                for place, entry, row in _found_in(get_carried(self.lake, replay.carried), partition, places):
+            if replay.inherited and (replay.topic, replay.partition) == partition:
+                for place, entry, row in _found_in(
+                    get_inherited(self.lake, replay.inherited), partition, places
+                ):
                     yield place, _taken(entry, row, replay.transactional_id)
 
 
@@ -138,26 +148,26 @@ def _taken(entry: ManifestEntry, row: Rows, owner: str | None) -> TakenBatch:
 
 def _waited_in(row: dict[str, Any]) -> ManifestEntry:
     order, topic, partition = row.pop("object_order"), row.pop("topic"), row.pop("partition")
-    return manifest_entry(CarriedObject(**row), order=order, topic=topic, partition=partition)
+    return manifest_entry(InheritedObject(**row), order=order, topic=topic, partition=partition)
 
 
 def _found_in(
-    carried: CarriedRows, partition: TopicPartition, places: Collection[BatchPlace]
+    inherited: InheritedRows, partition: TopicPartition, places: Collection[BatchPlace]
 ) -> Iterator[tuple[BatchPlace, ManifestEntry, Rows]]:
     wanted = {position for *_, position in places}
-    for number in np.flatnonzero(np.isin(carried.rows["position"], list(wanted))).tolist():
-        row = carried.rows[number : number + 1]
-        home = carried.objects[int(row["object"][0])]
+    for number in np.flatnonzero(np.isin(inherited.rows["position"], list(wanted))).tolist():
+        row = inherited.rows[number : number + 1]
+        home = inherited.objects[int(row["object"][0])]
         entry = manifest_entry(home, order=0, topic=partition.topic, partition=partition.partition)
         place = _place(entry, int(row["position"][0]))
         if place in places:
             yield place, entry, row
 
 
-def _carried_row(row: dict[str, Any]) -> Rows:
-    """A row of the table `batches` in the form in which batches are carried on."""
-    carried = np.zeros(1, dtype=CARRIED)
-    for name in CARRIED.names or ():
+def _inherited_row(row: dict[str, Any]) -> Rows:
+    """A row of the table `batches` as an inherited row."""
+    inherited = np.zeros(1, dtype=INHERITED)
+    for name in INHERITED.names or ():
         if name in row:
-            carried[name] = row[name] if row[name] is not None else NULLS.get(name, -1)
-    return carried
+            inherited[name] = row[name] if row[name] is not None else NULLS.get(name, -1)
+    return inherited

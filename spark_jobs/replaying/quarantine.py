@@ -1,4 +1,4 @@
-"""What a run has put into quarantine, and which of it somebody asks about."""
+"""The quarantined rows of a run, and the selection of some."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Selection:
     path: str | None = None
 
     def takes(self, row: Row) -> bool:
-        """Whether the row is one of those that somebody asks about."""
+        """Whether the row is selected."""
         wanted = {name: getattr(self, name) for name in ("topic", "partition", "kind", "offset", "path")}
         return all(row[name] == value for name, value in wanted.items() if value is not None)
 
 
 def quarantined(lake: ObjectStore, selection: Selection) -> Iterator[Row]:
-    """The chosen rows as the run wrote them, without bytes that nobody needs."""
+    """The chosen rows as the run wrote them, without the batches' bytes."""
     folder = RunFolder(lake, read_inputs(lake, selection.run_id))
     for entry in read_listing(folder, Step.MATERIALISE):
         if entry.table == QUARANTINE.name and entry.topic is None and entry.file is not None:
@@ -42,5 +42,5 @@ def quarantined(lake: ObjectStore, selection: Selection) -> Iterator[Row]:
 
 
 def place_of(row: Row) -> Place:
-    """Where the batch lies: source, path and position."""
+    """The batch's location: source, path and position."""
     return row["source"], row["path"], row["position"]

@@ -1,1 +1,1 @@
-"""What people look at: the dashboard's view model and templates."""
+"""The dashboard: view models, templates and assets."""

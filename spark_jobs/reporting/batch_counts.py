@@ -14,7 +14,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_rows
 
 PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
-"""Verdicts of batches that nobody did anything wrong about."""
+"""Verdicts of batches without any problem."""
 COLUMNS = [
     "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which batches of a night the explorer holds: all of a small one, of a large one those worth a look."""
+"""Which batches of a run the explorer holds: all of a small run, a selection of a large one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def choose(counts: Sequence[Mapping[str, int]]) -> list[Choice]:
 
 
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
-    """How much each gets of `most`: nobody more than wanted, nobody less than an equal part of the rest."""
+    """Divides `most`: none gets more than it wants or less than an equal part of the rest."""
     shares = [0] * len(wanted)
     for left, place in enumerate(sorted(range(len(wanted)), key=lambda each: wanted[each])):
         share = most // (len(wanted) - left)

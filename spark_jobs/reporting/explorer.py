@@ -1,4 +1,4 @@
-"""The batch explorer's files: batches in chunks, and an index that says which chunks a search needs."""
+"""The batch explorer's files: batches in chunks, and an index from search keys to chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from spark_jobs.reporting.site_files import NamedData
 
 CHUNK = 500
 MOST_IDS = 100
-"""A chunk with more producers than this is told by its smallest and largest id alone."""
+"""A chunk with more producers than this is indexed by its smallest and largest id only."""
 
 Shown = dict[str, Any]
 
@@ -39,9 +39,8 @@ def explorer_files(tables: RunTables, partitions: Sequence[PartitionView]) -> It
 
 
 def _batches(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[Shown]:
-    """Those that were not simply taken come first: whoever asks for nothing in particular sees them.
-
-    The others wait for their turn in memory, since they are not many.
+    """Batches that were not simply accepted come first, since an empty search shows the first chunk. The
+    others are buffered in memory, since they are few.
     """
     paths = object_paths(tables.lake, tables.run_id) if partitions else {}
     plain: list[Shown] = []

@@ -1,4 +1,4 @@
-"""A run in one line: the numbers that the overview shows of every night."""
+"""A run in one line: the counts that the overview shows for every run."""
 
 from collections import Counter
 from datetime import datetime

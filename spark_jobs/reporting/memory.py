@@ -1,4 +1,4 @@
-"""What the site already shows, so that a night costs what the night brought."""
+"""What the site already shows, so that updating it costs only what is new."""
 
 import json
 from dataclasses import asdict, dataclass, field

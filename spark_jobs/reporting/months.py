@@ -1,4 +1,4 @@
-"""Each topic over time: a file per month and shard, so that a night touches one month."""
+"""Each topic over time: a file per month and shard, so that a run rewrites one month only."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Months = dict[str, list[ChainEntry]]
 
 
 def by_month(speaking: Sequence[ChainEntry]) -> Months:
-    """The runs that speak for their nights, by month such as `2026-03`."""
+    """The current runs, by month such as `2026-03`."""
     months: Months = defaultdict(list)
     for entry in speaking:
         months[f"{entry.day:%Y-%m}"].append(entry)
@@ -22,7 +22,7 @@ def by_month(speaking: Sequence[ChainEntry]) -> Months:
 
 
 def month_fingerprint(entries: Sequence[ChainEntry], fingerprints: dict[str, str]) -> str:
-    """Changes when one of the month's runs does, or another run speaks for a night."""
+    """Changes when one of the month's runs changes or is replaced."""
     return digest_of([[entry.run_id, fingerprints.get(entry.run_id, "")] for entry in entries])
 
 

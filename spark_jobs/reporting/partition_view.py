@@ -24,7 +24,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition with batches tonight; `file` holds their verdicts, below the folder of admit."""
+    """One partition with batches in this run; `file` holds their verdicts, below the folder of admit."""
 
     topic: str
     partition: int
@@ -61,7 +61,7 @@ COLUMNS = (
 
 
 def partition_views(tables: RunTables, producers: Producers) -> list[PartitionView]:
-    """The partitions of the night; on the way, producers with trouble are counted into `producers`."""
+    """The partitions of the run; counts producers with problems into `producers`."""
     facts = _by_partition(tables, Step.AUDIT, PARTITION_FACTS.file)
     resolved = _by_partition(tables, Step.RESOLVE, RESOLVED_PARTITIONS.file)
     admitted = _by_partition(tables, Step.ADMIT, ADMITTED_PARTITIONS.file)

@@ -18,7 +18,7 @@ GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
 def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, str]) -> dict[str, Any]:
-    """The page's data; `owners` are transactional ids by producer id, where the night told them."""
+    """The page's data; `owners` are transactional ids by producer id, where known."""
     totals: Counter[str] = Counter()
     for each in producers.values():
         totals.update(each.verdicts)

@@ -1,4 +1,4 @@
-"""Progress for the person who waits: on a terminal, on stderr, and nowhere else."""
+"""Progress bars on stderr, only on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def byte_progress(title: str, total: int) -> Iterator[Advance]:
-    """A bar that the yielded function moves on by a number of bytes; silent where nobody watches."""
+    """A bar that the yielded function advances by a number of bytes; silent without a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),

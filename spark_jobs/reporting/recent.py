@@ -15,7 +15,7 @@ VOLUMES = tuple(name for name in TOPIC_VOLUMES.schema.names if name != "topic")
 
 
 def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
-    """The volumes of the last runs that speak for their nights; those with the most records come first."""
+    """The volumes of the last current runs; those with the most records come first."""
     runs = [
         (entry, RunTables(lake, entry.run_id).rows(Step.AUDIT, TOPIC_VOLUMES.file))
         for entry in speaking[-RUNS:]

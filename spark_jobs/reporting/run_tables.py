@@ -1,4 +1,4 @@
-"""What a run left in its folder: a run that failed, or was asked for less, has only the first of it."""
+"""The tables in a run's folder: a failed or partial run has only those of its finished steps."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The page of one run: its steps, inputs, where its state came from, and what the audit said."""
+"""The page of one run: its steps, inputs, the origin of its state, and the audit's results."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
 
 
 def _steps(line: LedgerLine, tables: RunTables) -> Iterator[Row]:
-    """The nine steps in order; `report` is what shows them, so nobody has timed it."""
+    """The nine steps in order; `report` itself has no duration."""
     lines = {step.step: step for step in line.steps}
     for step in STEPS:
         yield {
@@ -86,7 +86,7 @@ def _role(entry: ManifestEntry) -> str:
 
 
 def _origins(tables: RunTables) -> Row:
-    """Where the producers' state came from; partitions with something to tell come first."""
+    """Where the producers' state came from; partitions with remarks come first."""
     rows = tables.rows(Step.REBUILD, STATE_ORIGINS.file)
     rows.sort(key=lambda row: (row["message"] is None and not row["skipped"], row["topic"], row["partition"]))
     return {

@@ -1,6 +1,6 @@
 """Data that a page loads on demand: JSON in a script of one call, since pages opened as files may not fetch.
 
-Whatever stands in a value stays a value: nothing in it can end the script or begin another.
+Values are escaped: none can end the script or start another.
 """
 
 import json

@@ -14,10 +14,10 @@ from spark_jobs.storage.chain import ChainEntry, read_chain
 from spark_jobs.storage.ledger import LedgerLine, list_runs, utc_now
 from spark_jobs.storage.object_store import ObjectStore
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
-def build_site(lake: ObjectStore, tell: Tell, *, anew: str | None = None) -> int:
+def build_site(lake: ObjectStore, on_progress: OnProgress, *, anew: str | None = None) -> int:
     """Write what is missing, and the run `anew` in any case; how many runs were written."""
     site = SiteFiles(lake)
     memory, lines = recall(site), list_runs(lake)
@@ -26,7 +26,7 @@ def build_site(lake: ObjectStore, tell: Tell, *, anew: str | None = None) -> int
         line for line in lines if memory.runs.get(line.run_id) != prints[line.run_id] or line.run_id == anew
     ]
     for number, line in enumerate(news, start=1):
-        tell(f"report: run {number} of {len(news)}")
+        on_progress(f"report: run {number} of {len(news)}")
         write_run(site, line)
     write_years(site, lines, news)
     speaking = list(read_chain(lake).current.values())
@@ -56,7 +56,7 @@ def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[Led
 def write_months(
     site: SiteFiles, speaking: Sequence[ChainEntry], memory: Memory, news: Collection[str]
 ) -> Memory:
-    """The topics' series of every month that has changed, and what is to be remembered of all months."""
+    """The topics' series of every month that has changed, and the fingerprints of all months."""
     found = by_month(speaking)
     months = {month: month_fingerprint(entries, memory.runs) for month, entries in found.items()}
     shards = {month: memory.shards.get(month, "") for month in months}

@@ -1,4 +1,4 @@
-"""Where the site's files stand in the lake, and how they are written."""
+"""The site's files in the lake: keys and writers."""
 
 import hashlib
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ NamedData = tuple[str, Any]
 
 
 def topic_code(topic: str) -> str:
-    """Stands for a topic in names of files and in links, whatever the topic is called."""
+    """Represents a topic in file names and links, whatever its name."""
     return hashlib.sha256(topic.encode("utf-8", "surrogatepass")).hexdigest()[:NAME_DIGITS]
 
 
 def shard_of(code: str) -> str:
-    """Which of sixteen files tells of the topic: few enough to write each night, small enough to load."""
+    """The shard of a topic among sixteen files: few enough to write in each run, small enough to load."""
     return code[0]
 
 

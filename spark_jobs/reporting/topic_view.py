@@ -10,7 +10,7 @@ from spark_jobs.reporting.site_files import NamedData, shard_of, topic_code
 
 
 def topic_rows(views: Sequence[PartitionView]) -> list[dict[str, Any]]:
-    """One row per topic with batches tonight."""
+    """One row per topic with batches in this run."""
     return [_row(topic, parts) for topic, parts in sorted(_by_topic(views).items())]
 
 

@@ -1,4 +1,4 @@
-"""The transactions of a lake as its newest resolved night left them."""
+"""The transactions of a lake as its newest resolved run left them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def newest_resolved(chain: Chain) -> str | None:
 
 
 def list_transactions(lake: ObjectStore, run_id: str, *, decided: bool) -> Iterator[ListedTransaction]:
-    """The transactions that nobody has decided; with `decided` also the others that the night had news of."""
+    """The undecided transactions; with `decided` also the others that the run had news of."""
     for found in lake.list(step_key(run_id, Step.RESOLVE, "transactions")):
         for batch in iter_rows(lake, found.key):
             for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""Transactions of a run that somebody should look at: undecided ones, and those that took longest."""
+"""Transactions of a run worth attention: undecided ones, and the longest."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class TransactionView:
-    """What was found so far; memory is bounded, however many transactions a night has."""
+    """The selection so far; memory is bounded for any number of transactions."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     undecided: list[Row] = field(default_factory=list)

@@ -28,13 +28,13 @@ from spark_jobs.resolving.conclude import BIN
 from spark_jobs.resolving.held_batches import Holding, RunBatches, hold
 from spark_jobs.resolving.parts import Flags, part_rows
 from spark_jobs.resolving.transaction_rows import ABORTED, COMMITTED, OUTCOME_NAMES
-from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.held_file import HELD_PART, HeldState, get_held, put_held
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.run_folder import OutputFile
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.state_file import put_content
-from spark_jobs.storage.waiting_file import HELD_PART, HeldState, get_held, put_held
 from spark_jobs.tables.resolve import OUTCOMES
 
 
@@ -53,7 +53,7 @@ def positions_of(
 ) -> Positions:
     """`parts` are the partition's transactions that are open, or were closed by a marker not long ago.
 
-    The high watermark on disk may lie outside of the log that was copied.
+    The high watermark on disk may be outside of the log that was copied.
     """
     with_data = parts[parts["batches"] > 0]
     is_open = with_data["marker_type"] == NO_MARKER
@@ -295,7 +295,7 @@ def publish_range(job: CloseJob, before: HeldState, first_held: int | None) -> t
 def _first_held(facts: CloseFacts, before: HeldState) -> int | None:
     """The first held batch that is not below the published offset, where only timed out ones are."""
     for digest in before.held:
-        offsets = get_carried(facts.lake, digest).rows["offset"]
+        offsets = get_inherited(facts.lake, digest).rows["offset"]
         held = offsets[offsets >= before.published_offset]
         if len(held):
             return int(held[0])

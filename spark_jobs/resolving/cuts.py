@@ -29,7 +29,7 @@ class Extents:
 
 
 def lower_cuts(extents: Extents, cuts: Offsets, floors: Offsets) -> Offsets:
-    """`cuts` moved down until no transaction lies on both sides; never below `floors`: that is published."""
+    """`cuts` moved down until no transaction is on both sides; never below `floors`: that is published."""
     lowered = cuts
     while True:
         held = held_parts(extents, lowered)

@@ -15,9 +15,9 @@ from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.resolving.partitions import NewestMarker
 from spark_jobs.resolving.parts import BUCKET, PART, PARTS, bucket_of, part_columns
+from spark_jobs.storage.held_file import HELD_PART, get_held
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.storage.waiting_file import HELD_PART, get_held
 
 _NEVER = np.iinfo(np.int64).max
 

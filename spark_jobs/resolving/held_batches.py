@@ -13,22 +13,24 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.protocol.record_batch import CONTROL_FLAG, MAGIC_V2
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.resolving.parts import Flags, Offsets
-from spark_jobs.storage.carried_rows import (
-    CARRIED,
-    CarriedRows,
-    by_stretch,
-    carried_object,
-    get_carried,
-    put_carried,
-)
+from spark_jobs.storage.held_file import STRETCH
 from spark_jobs.storage.index_rows import values
+from spark_jobs.storage.inherited_rows import (
+    INHERITED,
+    InheritedRows,
+    by_stretch,
+    get_inherited,
+    inherited_object,
+    put_inherited,
+)
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import iter_groups
-from spark_jobs.storage.waiting_file import STRETCH
 
 NO_OFFSET = -1
-_FROM_HEADER = [name for name in CARRIED.names or () if name not in {"object", "offset", "txn_first_offset"}]
+_FROM_HEADER = [
+    name for name in INHERITED.names or () if name not in {"object", "offset", "txn_first_offset"}
+]
 _COLUMNS = ["object_order", "offset", "txn_first_offset", "verdict", *_FROM_HEADER]
 _END = 2**62
 
@@ -64,33 +66,33 @@ def _is_in(offsets: Offsets, sorted_offsets: Offsets) -> Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBatches:
-    """The run's batches of one partition: key of their file, and the objects that they lie in."""
+    """The run's batches of one partition: key of their file, and the objects that they are in."""
 
     key: str = ""
     objects: tuple[ManifestEntry, ...] = field(default=())
 
-    def held(self, lake: ObjectStore, holding: Holding) -> Iterator[CarriedRows]:
+    def held(self, lake: ObjectStore, holding: Holding) -> Iterator[InheritedRows]:
         """The accepted data that is held, by offset, in parts."""
         if not self.key:
             return
         ordered = sorted(self.objects, key=lambda entry: entry.order)
         orders = np.array([entry.order for entry in ordered], dtype=np.int64)
-        objects = tuple(map(carried_object, ordered))
+        objects = tuple(map(inherited_object, ordered))
         for batch in iter_groups(lake, self.key, "offset", holding.first_offset, _END, columns=_COLUMNS):
             rows = _data_rows(batch, orders)
             chosen = rows[
                 holding.takes(rows["offset"].astype(np.int64), rows["txn_first_offset"].astype(np.int64))
             ]
             if len(chosen):
-                yield CarriedRows(objects=objects, rows=chosen)
+                yield InheritedRows(objects=objects, rows=chosen)
 
 
 def _data_rows(batch: pa.RecordBatch, orders: npt.NDArray[np.int64]) -> Rows:
-    """Accepted batches that hold records, as rows of `CARRIED`."""
+    """Accepted batches that hold records, as rows of `INHERITED`."""
     taken = batch.filter(pc.equal(batch.column("verdict"), pa.scalar(Verdict.ACCEPTED.value)))
     is_control = values(taken, "attributes") & CONTROL_FLAG != 0
     taken = taken.filter(pa.array(~is_control | (values(taken, "magic") < MAGIC_V2)))
-    rows = np.zeros(taken.num_rows, dtype=CARRIED)
+    rows = np.zeros(taken.num_rows, dtype=INHERITED)
     for name in _FROM_HEADER:
         rows[name] = values(taken, name)
     rows["object"] = np.searchsorted(orders, values(taken, "object_order"))
@@ -106,16 +108,16 @@ def hold(lake: ObjectStore, holding: Holding, before: Rows, batches: RunBatches)
     """
     held: list[tuple[int, int, bytes]] = []
     for number, kept in by_stretch(chain(_held_before(lake, holding, before), batches.held(lake, holding))):
-        held.append((number, len(kept.rows), bytes.fromhex(put_carried(lake, kept))))
+        held.append((number, len(kept.rows), bytes.fromhex(put_inherited(lake, kept))))
     return np.array(held, dtype=STRETCH)
 
 
-def _held_before(lake: ObjectStore, holding: Holding, stretches: Rows) -> Iterator[CarriedRows]:
+def _held_before(lake: ObjectStore, holding: Holding, stretches: Rows) -> Iterator[InheritedRows]:
     for digest in stretches["digest"]:
-        carried = get_carried(lake, bytes(digest).hex())
-        rows = carried.rows
+        inherited = get_inherited(lake, bytes(digest).hex())
+        rows = inherited.rows
         chosen = rows[
             holding.takes(rows["offset"].astype(np.int64), rows["txn_first_offset"].astype(np.int64))
         ]
         if len(chosen):
-            yield CarriedRows(objects=carried.objects, rows=chosen)
+            yield InheritedRows(objects=inherited.objects, rows=chosen)

@@ -54,7 +54,7 @@ class RunPartition:
 
     @property
     def held_state(self) -> str:
-        return "" if self.before is None else str(self.before["waiting"])
+        return "" if self.before is None else str(self.before["held_state"])
 
     @property
     def newest_marker(self) -> NewestMarker | None:
@@ -203,7 +203,7 @@ def _row(own: RunPartition, found: ClosedPartition, decided: int) -> dict[str, A
         "held_batches": found.held_batches,
         "unsettled": found.unsettled,
         "has_markers": own.has_markers,
-        "waiting": found.held_state,
+        "held_state": found.held_state,
     }
 
 

@@ -14,7 +14,7 @@ from spark_jobs.protocol.partition_transactions import PartitionTransaction, Spa
 from spark_jobs.protocol.producer_state import NO_OFFSET
 from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.waiting_file import HELD_PART
+from spark_jobs.storage.held_file import HELD_PART
 
 Offsets = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]

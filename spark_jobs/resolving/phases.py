@@ -309,7 +309,7 @@ class CloseJobs:
     """Makes jobs of partitions: the objects of their batches, what is held, what their broker noted."""
 
     run: RunContext
-    carried_objects: dict[TopicPartition, tuple[ManifestEntry, ...]]
+    inherited_objects: dict[TopicPartition, tuple[ManifestEntry, ...]]
     high_watermarks: dict[TopicPartition, int]
     before: Folds
 
@@ -317,7 +317,7 @@ class CloseJobs:
         partition = each.partition
         key = "" if each.admitted is None else self.run.folder.key(Step.ADMIT, each.admitted["batches"])
         own = tuple(entry for entry in each.entries if entry.role in BATCH_ROLES)
-        objects = (*self.carried_objects.get(partition, ()), *own)
+        objects = (*self.inherited_objects.get(partition, ()), *own)
         return CloseJob(
             number=each.number,
             partition=partition,

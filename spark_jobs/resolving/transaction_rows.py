@@ -142,17 +142,18 @@ class CompletionWait:
 
 
 _WORDS = {
-    Evidence.MARKER: "its markers say so",
+    Evidence.MARKER: "from its markers",
     Evidence.COORDINATOR: "the coordinator's log has it as {state}",
-    Evidence.MARKER_ELSEWHERE: "its marker on another partition says so",
+    Evidence.MARKER_ELSEWHERE: "from its marker on another partition",
     Evidence.PRODUCER_EPOCH: "its epoch is used by no other transaction",
     Evidence.CLOCK: "order and timestamps leave no other transaction",
     Evidence.TIMEOUT: "its timeout of {timeout} ms had passed when the coordinator's log was copied",
     Evidence.MARKER_MISSING: "{missing} of its partitions have no marker",
-    Evidence.MARKER_NEVER_WRITTEN: "the coordinator calls it ended, its partition goes on without a marker",
+    Evidence.MARKER_NEVER_WRITTEN: "the coordinator's log has it as ended, its partition continues without "
+    "a marker",
     Evidence.AHEAD_OF_COORDINATOR: "the copy of the coordinator's log is older than the markers",
     Evidence.CONTRADICTION: "markers contradict the coordinator or each other",
-    Evidence.END_NOT_RECORDED: "the coordinator's log goes on, or cannot be read, without its end",
+    Evidence.END_NOT_RECORDED: "the coordinator's log continues, or is unreadable, without its end",
     Evidence.NOT_LISTED: "the coordinator knows the producer, but not this transaction on this partition",
     Evidence.NO_COORDINATOR_ENTRY: "the coordinator's log does not know the producer",
     Evidence.NO_COORDINATOR_LOG: "there is no copy of the coordinator's log, so markers alone decide",

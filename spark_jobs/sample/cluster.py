@@ -1,7 +1,7 @@
 """A Kafka cluster small enough to script: a real coordinator, logs, and a gateway that captures.
 
-What producers send to captured topics ends in the gateway's objects, unjudged; other topics have a log that
-judges as a broker does. The clock moves only when the story says so.
+Produce requests for captured topics are written to the gateway's objects unchecked; other topics have a log
+with a broker's checks. The clock is simulated.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ SEGMENT_BYTES = 16 * 1024
 
 @dataclass(slots=True)
 class Cluster:
-    """All that happens on one clock; `captured` holds the gateway's objects of a night, the last one open."""
+    """The cluster on one clock; `captured` holds the gateway's objects of a day, the last one open."""
 
     now: int
     logged_topics: frozenset[str]

@@ -1,4 +1,4 @@
-"""What goes wrong, one function each: the name says what, the verdicts of the run must say the same."""
+"""Incidents, one function each: its name describes the incident that the run's verdicts must show."""
 
 from collections.abc import Callable
 
@@ -68,7 +68,7 @@ def a_client_forgets_that_it_is_in_a_transaction(shop: Shop) -> None:
 
 
 def a_batch_is_lost_for_good_and_its_sender_begins_anew(shop: Shop) -> None:
-    """The one after it is `out_of_order`; then the client asks for a new identity."""
+    """The next batch is `out_of_order`; then the client requests a new producer id."""
     producer = shop.web[Codec.LZ4]
     partition = shop.visits_of(producer)
     producer.prepare(partition, shop.page_views(5))
@@ -88,26 +88,28 @@ def the_gateway_dies_while_it_writes(shop: Shop) -> None:
 
 
 def a_transaction_begins_before_midnight(shop: Shop) -> None:
-    """Open at the end of the first night, so its records wait."""
+    """Open at the end of the first run, so its records are held."""
     shop.cluster.now = midnight_after(shop) - 10 * SECOND
     shop.order(shop.checkouts[0])
 
 
 def the_transaction_ends_after_midnight(shop: Shop) -> None:
-    """Committed in the second night: now its records appear."""
+    """Committed in the second run, which publishes its records."""
     shop.cluster.now += 20 * SECOND
     shop.checkouts[0].commit()
 
 
 def an_answer_gets_lost_at_midnight(shop: Shop) -> tuple[TopicPartition, bytes]:
-    """The last batch of the first night is sent again in the second: only its state tells `duplicate`."""
+    """The last batch of the first day is sent again on the second: only the inherited state identifies the
+    `duplicate`.
+    """
     producer = shop.web[Codec.NONE]
     partition = shop.visits_of(producer)
     return partition, producer.send(partition, shop.page_views(4))
 
 
 def a_transaction_is_left_open(shop: Shop) -> None:
-    """Nobody has decided it when the second night ends: held."""
+    """Undecided at the end of the second run: held."""
     shop.cluster.now = midnight_after(shop) - 30 * SECOND
     shop.order(shop.checkouts[1])
 

@@ -54,7 +54,7 @@ class Producer:
         )
 
     def send(self, partition: TopicPartition, events: Sequence[Event]) -> bytes:
-        """The next batch arrives; it is returned for whoever wants to send it again."""
+        """Sends the next batch and returns it for retries."""
         if self.transactional_id is not None:
             self.cluster.join(self.transactional_id, self.identity, partition)
         batch = self.prepare(partition, events)

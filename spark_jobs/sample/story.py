@@ -10,7 +10,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.sample.cluster import Cluster
 from spark_jobs.sample.producer import Event, Producer
 
-NIGHTS = (date(2026, 3, 1), date(2026, 3, 2))
+RUN_DATES = (date(2026, 3, 1), date(2026, 3, 2))
 LOGGED_TOPICS = frozenset({"shipments"})
 PARTITIONS = {"orders": 3, "payments": 1, "visits": 2, "shipments": 2}
 ROUNDS = 40
@@ -33,7 +33,7 @@ def partition_of(topic: str, key: str) -> TopicPartition:
 class Shop:
     """The clients and the numbers that run on from day to day."""
 
-    cluster: Cluster = field(default_factory=lambda: Cluster(midnight(NIGHTS[0]), LOGGED_TOPICS))
+    cluster: Cluster = field(default_factory=lambda: Cluster(midnight(RUN_DATES[0]), LOGGED_TOPICS))
     web: dict[Codec, Producer] = field(default_factory=dict)
     checkouts: list[Producer] = field(default_factory=list)
     fulfilment: Producer = field(init=False)

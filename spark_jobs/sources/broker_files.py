@@ -64,7 +64,7 @@ def read_checkpoints(manifest: Manifest, staged: StagedObjects, name: str) -> Of
 def read_by_directory(manifest: Manifest, staged: StagedObjects, name: str) -> OffsetsByDirectory:
     """The files of that name; one that cannot be read says nothing, as for a broker that starts.
 
-    Files have Kafka's names of topics; what they say is of the log that lies in the same directory.
+    Files have Kafka's names of topics; what they say is of the log that is in the same directory.
     """
     files = {
         (entry.source, entry.log_directory): _read(entry, staged)

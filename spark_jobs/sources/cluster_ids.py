@@ -42,7 +42,7 @@ def _check(entries: Iterable[ManifestEntry]) -> None:
 def _sentence(one: ManifestEntry, other: ManifestEntry) -> str:
     return (
         f"source {other.source}: expected {_shown(one)}, found {_shown(other)}. One source is one cluster: "
-        "offsets and transactions of two clusters cannot be told apart. Nothing was written. Correct the "
+        "offsets and transactions of two clusters cannot be distinguished. Nothing was written. Correct the "
         "source's root if it is wrong; use another lake for another cluster, or for one that was set up anew."
     )
 

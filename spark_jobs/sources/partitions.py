@@ -60,7 +60,7 @@ def run_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) ->
 
 
 def has_holes_by_design(topic: str, settings: Settings) -> bool:
-    """Compacted topics have them (facts §8.2), so that only damage says that something is missing."""
+    """Compacted topics have them (facts §8.2), so that only damage shows that something is missing."""
     return topic in INTERNAL_TOPICS or settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
 
 

@@ -1,6 +1,6 @@
 """What earlier runs have taken, and the manifest of what is new: each object belongs to exactly one run.
 
-A run of date D takes every object of a date up to D that no run speaking for an earlier date has taken. So an
+A run of date D takes every object of a date up to D that no current run of an earlier date has taken. So an
 object that arrives late for D-1 comes in with D, and a backfill of D takes what D had and what came late. An
 object is known by source, path and content: replaced by other bytes under its old name, it is a new one.
 """

@@ -105,7 +105,7 @@ class _Topic:
         return {newest: KnownLog(name=self._topic)} if newest else {}
 
     def _id_of(self, where: Directory, directories: Ids, logs: Mapping[str, str]) -> str:
-        """A directory without an id is of the log that lies beside it, or of the only one that there is."""
+        """A directory without an id is of the log that is beside it, or of the only one that there is."""
         if directories[where]:
             return directories[where]
         beside = {each for other, each in directories.items() if each and _parent(other) == _parent(where)}
@@ -168,7 +168,7 @@ class _Topic:
         return (
             f"{self._topic}: expected the topic id {' or '.join(had)}, found {new[0]} in {places[new[0]]}. "
             "Another id of this topic means another cluster, or one that was set up anew. Transactions and "
-            "producer ids of two clusters cannot be told apart. Nothing was written. Use another lake for "
+            "producer ids of two clusters cannot be distinguished. Nothing was written. Use another lake for "
             "the other cluster, or correct the source's root if it is wrong."
         )
 

@@ -1,4 +1,4 @@
-"""`admit`: a verdict for every batch, an offset for every accepted one, the state for the next night."""
+"""`admit`: a verdict for every batch, an offset for every accepted one, the state for the next run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -20,7 +20,7 @@ from spark_jobs.protocol.verdict import VERDICTS, Verdict, VerdictGroup
 from spark_jobs.sources.broker_files import read_checkpoints
 from spark_jobs.sources.inheritance import put_reaches
 from spark_jobs.sources.partitions import RunPartition, run_partitions
-from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
+from spark_jobs.storage.inherited_rows import InheritedObject, manifest_entry
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.log_segments import base_offset_of, first_segments
 from spark_jobs.storage.manifest import BATCH_ROLES, SEGMENT_ROLES, ManifestEntry, ObjectRole
@@ -30,7 +30,7 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import digest_of_states, put_states, read_states, states_before
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
 from spark_jobs.tables.rebuild import MARKER_FILES
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 
 TASKS = 8
 SMALLEST_TASK, LARGEST_TASK = 60_000, 1 << 20
@@ -43,7 +43,7 @@ class CountsDoNotAddUp(OnceoverError):
 
 
 def run(context: RunContext) -> StepResult:
-    """Admit every partition that has objects tonight; the others keep their state."""
+    """Admits every partition with objects in this run; the others keep their state."""
     partitions = run_partitions(context.folder, context.manifest, context.settings)
     states = read_states(context.lake, context.folder.run_id, Step.REBUILD)
     tasks = _tasks(context, partitions, states)
@@ -76,10 +76,10 @@ def run(context: RunContext) -> StepResult:
 
 
 def check_conservation(partitions: Sequence[RunPartition], admitted: Sequence[AdmittedPartition]) -> None:
-    """Every indexed batch, and every one that waited, has exactly one verdict."""
+    """Every indexed batch, and every parked one, has exactly one verdict."""
     rows = {each.partition: each.rows for each in partitions}
     for each in admitted:
-        expected = rows[each.partition] + each.carried + each.markers
+        expected = rows[each.partition] + each.inherited + each.markers
         if each.rows != expected:
             raise CountsDoNotAddUp(
                 f"{each.partition}: expected {expected} verdicts, found {each.rows} ({each.verdicts})"
@@ -89,7 +89,7 @@ def check_conservation(partitions: Sequence[RunPartition], admitted: Sequence[Ad
 def _tasks(
     context: RunContext, partitions: Sequence[RunPartition], states: dict[TopicPartition, str]
 ) -> list[AdmitTask]:
-    carried, markers = _carried_entries(context), _marker_files(context)
+    inherited, markers = _inherited_entries(context), _marker_files(context)
     old = {TopicPartition(each.topic, each.partition): each for each in context.manifest.truncations}
     staged = StagedObjects(context.settings)
     cleaned = read_checkpoints(context.manifest, staged, CLEANER_OFFSET_CHECKPOINT)
@@ -97,7 +97,10 @@ def _tasks(
     jobs = [
         replace(
             _job(
-                each, states[each.partition], carried.get(each.partition, []), markers.get(each.partition, "")
+                each,
+                states[each.partition],
+                inherited.get(each.partition, []),
+                markers.get(each.partition, ""),
             ),
             truncation=old.get(each.partition),
             cleaned_offset=cleaned.get(each.partition, 0),
@@ -123,7 +126,7 @@ def _cost(job: PartitionJob) -> int:
     return job.cost
 
 
-def _job(found: RunPartition, state: str, carried: list[ManifestEntry], markers: str) -> PartitionJob:
+def _job(found: RunPartition, state: str, inherited: list[ManifestEntry], markers: str) -> PartitionJob:
     batches = tuple(entry for entry in found.entries if entry.role in BATCH_ROLES)
     segments = [entry for entry in found.entries if entry.role in SEGMENT_ROLES]
     return PartitionJob(
@@ -132,7 +135,7 @@ def _job(found: RunPartition, state: str, carried: list[ManifestEntry], markers:
         state=state,
         copies=found.copies,
         unused=found.others,
-        objects=(*carried, *batches),
+        objects=(*inherited, *batches),
         checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
         markers=markers,
         staged_copies=len({(entry.source, entry.copy_directory) for entry in segments}),
@@ -144,11 +147,11 @@ def _job(found: RunPartition, state: str, carried: list[ManifestEntry], markers:
     )
 
 
-def _carried_entries(context: RunContext) -> dict[TopicPartition, list[ManifestEntry]]:
+def _inherited_entries(context: RunContext) -> dict[TopicPartition, list[ManifestEntry]]:
     found: dict[TopicPartition, list[ManifestEntry]] = {}
-    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED_OBJECTS.file)).to_pylist():
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS.file)).to_pylist():
         order, topic, partition = row.pop("object_order"), row.pop("topic"), row.pop("partition")
-        entry = manifest_entry(CarriedObject(**row), order=order, topic=topic, partition=partition)
+        entry = manifest_entry(InheritedObject(**row), order=order, topic=topic, partition=partition)
         found.setdefault(TopicPartition(topic, partition), []).append(entry)
     return found
 
@@ -183,7 +186,7 @@ def _partition_row(each: AdmittedPartition, summary: AdmitSummary) -> dict[str, 
         "kind": KIND_OF[each.origin],
         "batches": each.batches,
         "rows": each.rows,
-        "carried": each.carried,
+        "inherited": each.inherited,
         "markers": each.markers,
         **{group.value: count for group, count in _groups(each).items()},
         "start_offset": each.start_offset,
@@ -252,15 +255,15 @@ def _counts(admitted: Sequence[AdmittedPartition], gaps: pa.Table) -> dict[str, 
 
 
 def _misplaced(context: RunContext, admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
-    """Where batches stand at offsets that cannot be theirs."""
+    """Remarks on batches at impossible offsets."""
     objects = {entry.order: entry for entry in context.manifest.batches}
     for each in admitted:
         if (found := each.misplaced) is not None:
             entry = objects[found.object_order]
             where = f"{entry.source}/{entry.path} at byte {found.position}"
             yield (
-                f"{each.partition} holds {found.count} batches at offsets that cannot be theirs, set aside "
-                f"as corrupt; the first stands in {where}: {found.reason}"
+                f"{each.partition} holds {found.count} batches at impossible offsets, quarantined as "
+                f"corrupt; the first is in {where}: {found.reason}"
             )
 
 
@@ -274,7 +277,7 @@ def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
         if each.staged_end_offset < each.start_offset:
             yield (
                 f"critical: {each.partition} was staged up to offset {each.staged_end_offset}, but earlier "
-                f"nights have taken it up to {each.start_offset}: truncated, or the topic was created anew"
+                f"runs have taken it up to {each.start_offset}: truncated, or the topic was created anew"
             )
         if Verdict.DIVERGENT in each.verdicts:
             count = each.verdicts[Verdict.DIVERGENT]

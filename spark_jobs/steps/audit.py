@@ -1,6 +1,5 @@
-"""`audit`: what must hold before a night is published; a failed critical expectation ends the run here.
-
-Workers count, Great Expectations judges the counts. What was found stays in the step's folder either way.
+"""`audit`: expectations that must hold before a run is published; a failed critical one ends the run here.
+Workers count, Great Expectations evaluates the counts. The results stay in the step's folder either way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,7 @@ from spark_jobs.tables.contract import published
 JUDGE = "expectations.judge"
 FEW_TRANSACTIONS = 1 << 15
 CRITICAL = "critical"
-"""Count of critical failures that hold a part of the run, and let the rest go on."""
+"""Count of critical failures that hold a part of the run, and let the rest continue."""
 
 Judge = Callable[..., Judgement]
 
@@ -149,7 +148,7 @@ def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> 
 def judge_keys(
     context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], known: Mapping[str, Fits]
 ) -> dict[str, tuple[KeyHashes, Judged]]:
-    """Topics of which nothing is established, or keys seem to be elsewhere: then all keys are looked at."""
+    """Topics without an established partitioner, or with misplaced keys: all their keys are checked."""
     asked = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
     pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in asked]
     rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.keys is None]))
@@ -158,7 +157,7 @@ def judge_keys(
 
 
 def known_fits(context: RunContext) -> Mapping[str, Fits]:
-    """What has placed keys in earlier runs; each run hands on what it has not seen."""
+    """The partitioners found by earlier runs; each run inherits those of topics without new data."""
     runs = context.chain.before(context.folder.inputs.day)[-context.settings.audit.history_runs :]
     for entry in reversed(runs):
         key = step_key(entry.run_id, Step.AUDIT, TOPIC_PARTITIONERS.file)

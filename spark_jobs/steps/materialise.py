@@ -99,7 +99,7 @@ def decode(context: RunContext, workshop: Workshop, surveyed: Surveyed) -> list[
 
 
 def decode_again(context: RunContext, workshop: Workshop) -> list[Written]:
-    """What somebody decided to decode once more of earlier nights, in files of its own."""
+    """Replayed records of earlier runs, in files of their own."""
     by_topic = groupby(_decoded_again(context), key=lambda replay: replay.topic)
     tasks = [
         ReplayTask(topic=topic, replays=tuple(replays), workshop=workshop) for topic, replays in by_topic
@@ -109,11 +109,11 @@ def decode_again(context: RunContext, workshop: Workshop) -> list[Written]:
 
 def _decoded_again(context: RunContext) -> list[Replay]:
     """By topic, as the manifest has them."""
-    return [replay for replay in context.manifest.replays if replay.carried]
+    return [replay for replay in context.manifest.replays if replay.inherited]
 
 
 def counts_of_replays(context: RunContext) -> dict[str, int]:
-    """Records that are decoded once more; no count in a night without any."""
+    """The count of replayed records; absent in a run without any."""
     wanted = sum(replay.records for replay in _decoded_again(context))
     return {"replayed": wanted} if wanted else {}
 
@@ -121,7 +121,7 @@ def counts_of_replays(context: RunContext) -> dict[str, int]:
 def account_tasks(
     context: RunContext, workshop: Workshop, plans: Sequence[PartitionPlan], written: Sequence[Written] = ()
 ) -> list[AccountTask]:
-    """The tables that say what became of every batch; they need to know what could not be decoded."""
+    """The tables of all batches' outcomes; they need the batches that could not be decoded."""
     packed = pack_accounts(read_accounts(context.folder, plans, written))
     return [
         AccountTask(number=number, accounts=together, workshop=workshop)
@@ -132,7 +132,9 @@ def account_tasks(
 def correct(
     context: RunContext, tasks: Sequence[AccountTask], found: Sequence[OwnFiles], corrected: list[AccountTask]
 ) -> list[OwnFiles]:
-    """Decoding went on beside, as if everything could be read; where it cannot, its tasks are done again."""
+    """Decoding ran in parallel and assumed that every batch is readable; tasks with unreadable batches run
+    again.
+    """
     again = [new for old, new in zip(tasks, corrected, strict=True) if new.accounts != old.accounts]
     files = {task.number: each for task, each in zip(tasks, found, strict=True)}
     files |= {

@@ -37,7 +37,7 @@ def run(context: RunContext) -> StepResult:
         topics = TopicTables(catalog, settings.catalog.topics)
         for number, target in enumerate([*emptied, *targets], start=1):
             publish_target(catalog, topics, target, stamp)
-            context.tell(f"publish: {number} of {len(emptied) + len(targets)} tables")
+            context.on_progress(f"publish: {number} of {len(emptied) + len(targets)} tables")
     return StepResult(
         outputs=(run_file,),
         counts={

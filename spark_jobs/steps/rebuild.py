@@ -23,10 +23,10 @@ from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import put_states, states_before
 from spark_jobs.tables.rebuild import STATE_ORIGINS
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 from spark_jobs.tables.table_names import readable_name
 
-CARRIED = "carried_objects.parquet"
+INHERITED = "inherited_objects.parquet"
 PARTITIONS_PER_TASK = 64
 DAY_MS = 86_400_000
 MOST_MESSAGES = 20
@@ -46,7 +46,7 @@ def run(context: RunContext) -> StepResult:
         outputs=(
             put_states(folder, Step.REBUILD, states),
             put_table(lake, folder.key(Step.REBUILD), STATE_ORIGINS.file, _origins_table(rebuilt)),
-            put_table(lake, folder.key(Step.REBUILD), CARRIED, _carried_table(rebuilt)),
+            put_table(lake, folder.key(Step.REBUILD), INHERITED, _inherited_table(rebuilt)),
             *coordinators.outputs,
             *captures.outputs,
         ),
@@ -142,25 +142,25 @@ def _origins_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
     return STATE_ORIGINS.cast(pa.Table.from_pylist(rows, schema=STATE_ORIGINS.schema))
 
 
-def _carried_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
+def _inherited_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
     """Objects of earlier runs, numbered so that they come before every object of this one."""
-    found = [(each.partition, carried) for each in rebuilt for carried in each.carried]
+    found = [(each.partition, inherited) for each in rebuilt for inherited in each.inherited]
     rows = [
         {
             "object_order": order - len(found),
             "topic": partition.topic,
             "partition": partition.partition,
-            "source": carried.source,
-            "path": carried.path,
-            "role": carried.role,
-            "size": carried.size,
-            "sha256": carried.sha256,
-            "version": carried.version,
-            "referenced": carried.referenced,
+            "source": inherited.source,
+            "path": inherited.path,
+            "role": inherited.role,
+            "size": inherited.size,
+            "sha256": inherited.sha256,
+            "version": inherited.version,
+            "referenced": inherited.referenced,
         }
-        for order, (partition, carried) in enumerate(found)
+        for order, (partition, inherited) in enumerate(found)
     ]
-    return CARRIED_OBJECTS.cast(pa.Table.from_pylist(rows, schema=CARRIED_OBJECTS.schema))
+    return INHERITED_OBJECTS.cast(pa.Table.from_pylist(rows, schema=INHERITED_OBJECTS.schema))
 
 
 def _new_logs(context: RunContext, before: dict[TopicPartition, str]) -> Iterator[str]:

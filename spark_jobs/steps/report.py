@@ -1,7 +1,6 @@
-"""`report`: the data-quality dashboard, brought up to date; it needs no Spark and also tells of failures.
+"""`report`: updates the data-quality dashboard; it needs no Spark and also shows failed runs.
 
-The site shows what runs have left, so it comes after them: it is no part of what a run yields, and a run is
-final without it.
+The site shows the results of runs: it is not part of a run, and a run is final without it.
 """
 
 from collections.abc import Callable
@@ -19,14 +18,16 @@ from spark_jobs.storage.iceberg.published import topic_tables
 from spark_jobs.storage.identity import open_at_home
 
 TABLES = "tables"
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
-def report(settings: Settings, *, run_id: str | None = None, tell: Tell = lambda _: None) -> StepResult:
+def report(
+    settings: Settings, *, run_id: str | None = None, on_progress: OnProgress = lambda _: None
+) -> StepResult:
     """Bring metrics and site of the lake up to date; with `run_id`, that run is read again in any case."""
     lake = open_at_home(settings)
     publish(settings, lake, run_id=run_id)
-    runs = build_site(lake, tell, anew=run_id)
+    runs = build_site(lake, on_progress, anew=run_id)
     with suppress(StorageError):  # a catalog that does not answer: the site shows what it showed before
         show_tables(settings, SiteFiles(lake))
     page = lake.url_of(SiteFiles(lake).key(FIRST_PAGE))

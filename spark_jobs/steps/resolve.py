@@ -24,7 +24,6 @@ from spark_jobs.resolving.parts import bucket_count
 from spark_jobs.resolving.phases import CloseJobs, Phases
 from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
 from spark_jobs.sources.partitions import run_partitions
-from spark_jobs.storage.carried_rows import CarriedObject, manifest_entry
 from spark_jobs.storage.folds import (
     PARTITIONS,
     FoldName,
@@ -34,6 +33,7 @@ from spark_jobs.storage.folds import (
     put_folds,
     resolved_before,
 )
+from spark_jobs.storage.inherited_rows import InheritedObject, manifest_entry
 from spark_jobs.storage.manifest import ManifestEntry
 from spark_jobs.storage.parquet_file import put_table, read_table
 from spark_jobs.storage.run_folder import OutputFile
@@ -41,7 +41,7 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.states import read_states
 from spark_jobs.tables.states import FoldKind
 
-CARRIED_OBJECTS = "carried_objects.parquet"
+INHERITED_OBJECTS = "inherited_objects.parquet"
 MOST_MESSAGES = 20
 
 
@@ -112,7 +112,7 @@ def _phases(context: RunContext) -> Phases:
 def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
     return CloseJobs(
         run=context,
-        carried_objects=_carried_objects(context),
+        inherited_objects=_inherited_objects(context),
         high_watermarks=read_checkpoints(
             context.manifest, StagedObjects(context.settings), REPLICATION_OFFSET_CHECKPOINT
         ),
@@ -120,13 +120,13 @@ def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
     )
 
 
-def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
-    """Objects of earlier runs that this run's batches may lie in, because they were parked there."""
+def _inherited_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
+    """Objects of earlier runs that this run's batches may be in, because they were parked there."""
     found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
-    for row in read_table(context.lake, context.folder.key(Step.REBUILD, CARRIED_OBJECTS)).to_pylist():
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS)).to_pylist():
         order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
         entry = manifest_entry(
-            CarriedObject(**row), order=order, topic=partition.topic, partition=partition.partition
+            InheritedObject(**row), order=order, topic=partition.topic, partition=partition.partition
         )
         found[partition] = (*found.get(partition, ()), entry)
     return found
@@ -134,7 +134,7 @@ def _carried_objects(context: RunContext) -> dict[TopicPartition, tuple[Manifest
 
 def _folds(closed: Iterable[ClosedPartition]) -> Iterator[tuple[FoldName, str]]:
     for each in closed:
-        yield (FoldKind.WAITING, each.partition), each.held_state
+        yield (FoldKind.HELD_STATE, each.partition), each.held_state
         if each.offsets:
             yield (FoldKind.GROUP_OFFSETS, each.partition), each.offsets
 

@@ -1,7 +1,7 @@
-"""The accepted log of captured partitions, assembled from the nights of the chain.
+"""The accepted log of captured partitions, assembled from the runs of the chain.
 
 What comes out is a broker's log directory without indexes: a broker rebuilds them. Files are copied, never
-linked, since a broker goes on writing to the last segment.
+linked, since a broker appends to the last segment.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ from spark_jobs.storage.segment_digest import content_digest, segment_digest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """One file of a partition's log, and where in the lake it lies."""
+    """One file of a partition's log, and its key in the lake."""
 
     partition: TopicPartition
     name: str
@@ -42,12 +42,12 @@ PartitionParts = dict[str, LogPart]
 def accepted_logs(
     lake: ObjectStore, chain: Chain, topics: Collection[str] = ()
 ) -> dict[TopicPartition, PartitionParts]:
-    """The files of every captured partition, of `topics` only if there are any; later nights win.
+    """The files of every captured partition, of `topics` only if given; later runs win.
 
-    Raises `BrokenChain` while a backfill has left later nights that do not follow from it.
+    Raises `BrokenChain` while later runs do not follow from a backfilled one.
     """
     for entry in chain.stale():
-        raise BrokenChain(f"{entry.run_id}: does not follow from the night before; run it again first")
+        raise BrokenChain(f"{entry.run_id}: does not follow from the previous run; run it again first")
     logs: dict[TopicPartition, PartitionParts] = {}
     for entry in chain.current.values():
         for part in log_parts(lake, entry.run_id):
@@ -63,8 +63,8 @@ def log_parts(lake: ObjectStore, run_id: str) -> Iterator[LogPart]:
         done = folder.done(step)
         if done is None:
             raise BrokenRun(
-                f"{run_id}: its accepted log is not whole: its step {step} is not done, or is gone; "
-                "run its night again, at least until materialise"
+                f"{run_id}: its accepted log is incomplete: its step {step} is not done, or was removed; "
+                "run its date again, at least until materialise"
             )
         yield from _parts_of(folder, done)
 

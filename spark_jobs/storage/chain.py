@@ -1,8 +1,8 @@
-"""The chain of final runs: which run speaks for a date, and which state the next one starts from.
+"""The chain of final runs: the current run of each date, and the state that the next run starts from.
 
 Entries are numbered and never change. A run becomes final in one step: the exclusive creation of the next
-entry. Whoever comes second finds the number taken. An entry names its predecessor's digest, so the order
-cannot be rewritten unnoticed. No clock's time stands here.
+entry. The second of two concurrent writers finds the number taken. An entry names its predecessor's digest,
+so the order cannot be rewritten unnoticed. No clock's time stands here.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ READERS = 16
 
 
 class EntryKind(StrEnum):
-    """A run that became final, or one that was taken back."""
+    """A run that became final, or was rolled back."""
 
     RUN = "run"
     ROLLBACK = "rollback"
@@ -69,7 +69,7 @@ class ChainEntry:
 
 @dataclass(frozen=True)
 class Chain:
-    """All final runs of a lake, oldest first, as they stood when they were read."""
+    """All final runs of a lake, oldest first, when they were read."""
 
     entries: tuple[ChainEntry, ...] = ()
 
@@ -80,7 +80,7 @@ class Chain:
 
     @cached_property
     def current(self) -> dict[date, ChainEntry]:
-        """The run that speaks for each date, by ascending date: the newest, unless it was rolled back."""
+        """The current run of each date, ascending: the newest that was not rolled back."""
         found: dict[date, ChainEntry] = {}
         for entry in self.entries:
             if entry.kind is EntryKind.RUN:
@@ -90,15 +90,15 @@ class Chain:
         return dict(sorted(found.items()))
 
     def run_of(self, day: date) -> ChainEntry | None:
-        """The run that speaks for `day`."""
+        """The current run of `day`."""
         return self.current.get(day)
 
     def before(self, day: date) -> tuple[ChainEntry, ...]:
-        """The runs that speak for earlier dates, ascending: what they took, `day` does not take again."""
+        """The current runs of earlier dates, ascending: `day` does not take their objects again."""
         return tuple(entry for found, entry in self.current.items() if found < day)
 
     def after(self, day: date) -> tuple[ChainEntry, ...]:
-        """The runs that speak for later dates, ascending."""
+        """The current runs of later dates, ascending."""
         return tuple(entry for found, entry in self.current.items() if found > day)
 
     def state_before(self, day: date) -> str:
@@ -120,7 +120,7 @@ class Chain:
         return last is not None and last.kind is EntryKind.ROLLBACK and last.config != config
 
     def check_turn(self, day: date) -> None:
-        """Raises `OutOfTurn` where a night cannot simply run: it has none yet, but later dates have."""
+        """Raises `OutOfTurn` if the date has no run but later dates have."""
         if self.run_of(day) is None and self.after(day):
             later = self.after(day)[0].run_id
             raise OutOfTurn(
@@ -137,7 +137,7 @@ class Chain:
             raise OutOfTurn(f"{day}: run {later} of a later date builds upon it; take that one back first")
 
     def is_final(self, run_id: str, last_step: Step) -> bool:
-        """Whether this very run speaks for its date and went at least as far as `last_step`."""
+        """Whether this run is the current one of its date and includes `last_step`."""
         return any(
             entry.run_id == run_id and STEPS.index(entry.last_step) >= STEPS.index(last_step)
             for entry in self.current.values()
@@ -201,7 +201,7 @@ def make_final(
 
 
 def take_back(lake: ObjectStore, chain: Chain, run_id: str) -> None:
-    """Enters that a run does not speak for its date any more; a run that is not final needs no entry.
+    """Appends the rollback of a run; a run that is not final needs no entry.
 
     Raises `OutOfTurn` if later dates have started from its state.
     """
@@ -211,7 +211,7 @@ def take_back(lake: ObjectStore, chain: Chain, run_id: str) -> None:
     chain.check_last(standing.day)
     entry = replace(standing, **_place_after(chain), kind=EntryKind.ROLLBACK, replaces="")
     if not lake.put_if_absent(chain_key(entry.number), entry.to_bytes()):
-        raise ChainConflict(f"{run_id}: another run became final first; look at the chain again")
+        raise ChainConflict(f"{run_id}: another run became final first; read the chain again")
 
 
 def _append(lake: ObjectStore, chain: Chain, entry: ChainEntry) -> ChainEntry:

@@ -16,7 +16,7 @@ class Hasher(Protocol):
         """Of everything so far."""
 
     def copy(self) -> "Hasher":
-        """One that goes on from here by itself."""
+        """One that continues from here by itself."""
 
 
 def new_hasher(algorithm: str) -> Hasher:

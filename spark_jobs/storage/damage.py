@@ -30,7 +30,9 @@ def unsealed(data: bytes, *, source: str, remedy: str = RESTORE) -> bytes:
     if start < 0:
         return data
     if sealed(data[:start]) != data:
-        raise Damaged(f"{source}: damaged, its lines have another SHA-256 than its last one says; {remedy}")
+        raise Damaged(
+            f"{source}: damaged, the SHA-256 of its lines differs from the one in its last line; {remedy}"
+        )
     return data[:start]
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with stored bytes, told apart by whether trying again can help."""
+"""Errors of stored data, transient or permanent."""
 
 from typing import ClassVar
 
@@ -54,7 +54,7 @@ class ChainConflict(StorageError):
 
 
 class OutOfTurn(StorageError):
-    """A night that lies before final ones."""
+    """The run date is before those of final runs."""
 
 
 class TopicRecreated(StorageError):
@@ -70,11 +70,11 @@ class BrokenChain(StorageError):
 
 
 class BrokenRun(StorageError):
-    """A run folder does not hold what its own records say."""
+    """A run folder does not match its own records."""
 
 
 class BrokenState(StorageError):
-    """A state file that is not what its name says, or of a version that this one cannot read."""
+    """A state file that does not match its digest, or of an unknown version."""
 
 
 class Damaged(StorageError):
@@ -94,7 +94,7 @@ class CatalogDiffers(StorageError):
 
 
 class PublishFailed(StorageError):
-    """The catalog did not take a commit, or did not say so."""
+    """The catalog rejected a commit, or did not confirm it."""
 
     transient: ClassVar[bool] = True
 

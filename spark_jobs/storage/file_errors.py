@@ -24,7 +24,7 @@ ERRORS: dict[int | None, tuple[type[StorageError], str]] = {
     errno.EDQUOT: (StoreFull, "the disk quota is used up: free some and run again"),
     errno.EFBIG: (StoreFull, "the file is larger than this system allows: raise the limit and run again"),
     errno.ENAMETOOLONG: (UnsafeKey, "the name is too long for this file system"),
-    errno.ELOOP: (UnsafeKey, "a symbolic link stands where a file should be"),
+    errno.ELOOP: (UnsafeKey, "a symbolic link, expected a file"),
     errno.EIO: (StoreUnavailable, "the device failed to answer"),
     errno.ESTALE: (StoreUnavailable, "the network file system lost the file handle"),
     errno.ETIMEDOUT: (StoreUnavailable, "the file system did not answer in time"),

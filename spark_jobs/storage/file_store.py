@@ -23,7 +23,7 @@ SCRATCH = ".scratch"
 CHUNK_BYTES = 4 * 2**20
 SYNC_THREADS = 8
 ABANDONED_SECONDS = 86_400
-"""A scratch file that nobody touched for a day belongs to a dead process."""
+"""A scratch file that is a day old belongs to a dead process."""
 
 
 class FileStore:
@@ -171,7 +171,7 @@ class FileStore:
 
 
 def _walk(directory: Path, prefix: str) -> Iterator[ObjectStat]:
-    """In key order: a directory sorts as its name with a slash, because that is how its keys go on."""
+    """In key order: a directory sorts as its name with a slash, because that is how its keys continue."""
     try:
         with os.scandir(directory) as entries:
             found = sorted((_sort_name(entry), entry) for entry in entries if prefix or entry.name != SCRATCH)

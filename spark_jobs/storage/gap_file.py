@@ -1,8 +1,8 @@
 """The gaps that a partition of a broker's log has, and the batches that are held behind them.
 
 A state names such a file by its SHA-256. It is canonical: magic "GAPS", version int16, then JSON with the
-gaps by offset and the names of files of carried rows, one for each stretch of offsets, so that a run rewrites
-only the stretches that it touches.
+gaps by offset and the names of files of inherited rows, one for each stretch of offsets, so that a run
+rewrites only the stretches that it touches.
 """
 
 import json
@@ -12,8 +12,14 @@ from datetime import date
 from struct import Struct
 
 from spark_jobs.config.canonical import canonical_json
-from spark_jobs.storage.carried_rows import CarriedObject, CarriedRows, by_stretch, get_carried, put_carried
 from spark_jobs.storage.errors import BrokenState
+from spark_jobs.storage.inherited_rows import (
+    InheritedObject,
+    InheritedRows,
+    by_stretch,
+    get_inherited,
+    put_inherited,
+)
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import get_content, put_content
@@ -49,7 +55,7 @@ class KnownGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFile:
-    """A file of carried rows: its name and how many rows it has."""
+    """A file of inherited rows: its name and how many rows it has."""
 
     digest: str
     rows: int
@@ -74,11 +80,11 @@ class PartitionGaps:
     def held_batches(self) -> int:
         return sum(file.rows for file in self.held)
 
-    def held_rows(self, lake: ObjectStore) -> Iterator[CarriedRows]:
+    def held_rows(self, lake: ObjectStore) -> Iterator[InheritedRows]:
         """The held batches by offset, a stretch at a time."""
-        return (get_carried(lake, file.digest) for file in self.held)
+        return (get_inherited(lake, file.digest) for file in self.held)
 
-    def held_objects(self, lake: ObjectStore) -> tuple[CarriedObject, ...]:
+    def held_objects(self, lake: ObjectStore) -> tuple[InheritedObject, ...]:
         """The objects that hold the batches, each once, by their first batch."""
         return tuple(dict.fromkeys(each for held in self.held_rows(lake) for each in held.objects))
 
@@ -109,8 +115,8 @@ def get_gaps(lake: ObjectStore, digest: str) -> PartitionGaps:
     )
 
 
-def put_held(lake: ObjectStore, parts: Iterable[CarriedRows]) -> tuple[HeldFile, ...]:
+def put_held(lake: ObjectStore, parts: Iterable[InheritedRows]) -> tuple[HeldFile, ...]:
     """Keeps batches, which come by offset, in one file for each stretch of offsets."""
     return tuple(
-        HeldFile(digest=put_carried(lake, kept), rows=len(kept.rows)) for _, kept in by_stretch(parts)
+        HeldFile(digest=put_inherited(lake, kept), rows=len(kept.rows)) for _, kept in by_stretch(parts)
     )

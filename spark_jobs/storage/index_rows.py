@@ -51,7 +51,7 @@ def is_problem(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def batches_of(rows: pa.RecordBatch) -> BatchColumns:
-    """The columns that the admission rules look at."""
+    """The columns that the admission rules use."""
     return batch_columns(values(rows, name) for name in BatchColumns._fields)
 
 

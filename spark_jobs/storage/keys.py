@@ -7,7 +7,7 @@ from spark_jobs.storage.errors import UnsafeKey
 MAX_KEY_BYTES = 1024
 """What S3 takes; file systems take more in total."""
 MOST_SHOWN = 10_000
-"""Characters of one line of a message; longer ones are cut, and say so."""
+"""Most characters of one line of a message; longer lines are truncated and marked."""
 _CLIMBING = frozenset(("", ".", ".."))
 _CONTROL, _SURROGATE = re.compile(r"[\x00-\x1f\x7f]"), re.compile(r"[\ud800-\udfff]")
 

@@ -1,11 +1,11 @@
-"""Where things stand in a lake.
+"""The layout of a lake.
 
 lake.json                  the lake's id and the location that it was made at
 objects/ab/ab12…           staged bytes, named by their SHA-256
-staging/2024-05-01/        a night being staged: its journal, and its manifest once that is fixed
+staging/2024-05-01/        a run being staged: its journal, and its manifest once that is fixed
 runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
 chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
-state/ab/ab12…             what partitions hand from night to night, named by its SHA-256
+state/ab/ab12…             what partitions hand from run to run, named by its SHA-256
 ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
 locks/0000000001.json      who works on the lake
 dashboard/index.html       the site that shows the runs; made of the above, so it can be made again
@@ -31,7 +31,7 @@ STATE = "state/"
 
 
 def object_key(sha256: str) -> str:
-    """A staged object; equal bytes are kept once, whatever they are called and how often they come."""
+    """A staged object; equal bytes are stored once."""
     return join_key("objects", sha256[:2], sha256)
 
 
@@ -48,7 +48,7 @@ def step_key(run_id: str, step: Step, *parts: str) -> str:
 
 
 def state_key(sha256: str) -> str:
-    """A partition's state, or rows that it carries on."""
+    """A partition's state, or its inherited rows."""
     return join_key("state", sha256[:2], sha256)
 
 

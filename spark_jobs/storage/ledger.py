@@ -1,7 +1,7 @@
-"""The book of runs, for people: when each worked, how long, how it ended.
+"""The ledger of runs, for people: when each ran, how long, and its status.
 
-Times stand here and nowhere else. Nothing depends on the ledger: whether a run is final is what the chain
-says, and a ledger that was lost costs only the times.
+Only the ledger has wall-clock times. Nothing depends on it: the chain decides whether a run is final, and a
+lost ledger loses only the times.
 """
 
 import json
@@ -28,7 +28,7 @@ def utc_now() -> datetime:
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
@@ -53,7 +53,7 @@ class StepLine:
 class LedgerLine:
     """One run; `attempts` counts how often it was started, going on after a step that was done aside.
 
-    `reason` says why it replaced another one; empty for a night that simply ran.
+    `reason` is that of a backfill; empty for a normal run.
     """
 
     run_id: str
@@ -71,7 +71,7 @@ class LedgerLine:
 
     @property
     def is_held(self) -> bool:
-        """Whether partitions are held though the run went on: a critical expectation failed for them."""
+        """Whether partitions are held in a published run because a critical expectation failed for them."""
         return any(step.step is Step.AUDIT and step.counts.get("critical") for step in self.steps)
 
 
@@ -83,7 +83,7 @@ class Ledger:
     clock: Clock = utc_now
 
     def started(self, inputs: RunInputs, *, reason: str = "") -> None:
-        """A run begins, begins again, or goes on after it did what it was asked for before."""
+        """Records that a run starts, restarts, or continues with later steps."""
         before = self.read(inputs.run_id)
         if before is not None and before.status is RunStatus.DONE:
             kept = reason or before.reason
@@ -131,7 +131,7 @@ class Ledger:
         self._end(run_id, RunStatus.DONE, "")
 
     def rolled_back(self, run_id: str) -> None:
-        """A run that never became final is not wanted; of those that did, the chain says so."""
+        """Records that an unfinished run was rolled back; for final runs the chain does."""
         line = self.read(run_id)
         if line is not None:
             self._write(replace(line, status=RunStatus.ROLLED_BACK, message=""))

@@ -1,4 +1,5 @@
-"""One run of a lake at a time: whoever comes second says so; the lock of a dead run is taken over.
+"""One run of a lake at a time: a second one fails with the holder's name; the lock of a dead run is taken
+over.
 
 Locks are numbered, and the highest number counts. A lock is taken by the exclusive creation of the next
 number, so of several that find the last one released or dead exactly one wins. A holder is dead for sure if
@@ -93,7 +94,7 @@ def _acquire(lake: ObjectStore, purpose: str, lease_s: float) -> Holder:
         standing = _newest(lake)
         if standing is not None and not _is_free(lake, standing, lease_s):
             raise LakeBusy(
-                f"{lake.url}: {standing} works on this lake; wait until it has ended, then run again"
+                f"{lake.url}: {standing} holds the lock of this lake; wait until it has ended, then run again"
             )
         holder = Holder(
             number=standing.number + 1 if standing else 1,
@@ -136,7 +137,7 @@ def _is_free(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
 
 
 def _is_over(lake: ObjectStore, holder: Holder) -> bool:
-    """Whether the holder works no more: it said so, is dead, or was this process and could not say so."""
+    """Whether the lock is free: released, held by a dead process, or left by this process."""
     is_left = holder.process == this_process() and holder.token not in _HELD
     return is_left or _is_released(lake, holder) or holder.process.is_dead_for_sure()
 
@@ -159,7 +160,7 @@ def _keep_beating(lock: LakeLock, stop: threading.Event, lease_s: float) -> None
         try:
             lock.beat(count)
         except StorageError:
-            continue  # a store that is gone for longer costs the lock, and `check` says so
+            continue  # a store that is unavailable for longer loses the lock, and `check` raises
 
 
 def _newest(lake: ObjectStore) -> Holder | None:

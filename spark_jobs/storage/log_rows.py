@@ -1,4 +1,4 @@
-"""The index of one copy of a broker's log, in which batches at offsets that cannot be theirs are problems.
+"""The index of one copy of a broker's log; batches at impossible offsets are marked as problems.
 
 Nearly always all is well, and one look at each chunk says so. Otherwise the copy's offsets are read once
 more, segment by segment, before anything is handed out that they could concern.
@@ -37,7 +37,7 @@ class _Misplaced:
     numbers: npt.NDArray[np.int64]
     sentences: tuple[str, ...]
 
-    def told(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    def reported(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch:
         """The rows, of which the first is number `start`, with those of them among the problems."""
         first, stop = np.searchsorted(self.numbers, (start, start + rows.num_rows)).tolist()
         if first == stop:
@@ -63,17 +63,17 @@ def iter_log(
         yield from iter_index(lake, copy.keys, columns=columns)
         return
     watch, is_well, found = OrderWatch(_segment_columns(copy)), True, _NONE
-    waiting, start = None, 0
+    pending, start = None, 0
     for rows in iter_index(lake, copy.keys, columns=columns):
         if is_well and not watch.is_in_order(_order_columns(rows), is_problem(rows)):
             is_well, found = False, _misplaced(lake, copy)
-        if waiting is not None:
+        if pending is not None:
             # Only now: it is the batch behind that tells.
-            yield found.told(waiting, start)
-            start += waiting.num_rows
-        waiting = rows
-    if waiting is not None:
-        yield found.told(waiting, start)
+            yield found.reported(pending, start)
+            start += pending.num_rows
+        pending = rows
+    if pending is not None:
+        yield found.reported(pending, start)
 
 
 def _segment_columns(copy: IndexedCopy) -> SegmentColumns:

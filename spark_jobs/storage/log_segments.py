@@ -1,4 +1,4 @@
-"""The segments behind a copy of a broker's log, as their names tell: where each begins, where it ends."""
+"""The segments of a copy of a broker's log: start and end offset of each, from the file names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from spark_jobs.storage.manifest import ManifestEntry, ObjectRole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlace:
-    """A segment: all its offsets should lie in `start` to `end` (excluded).
+    """A segment: all its offsets should be in `start` to `end` (excluded).
 
     `is_dense` if its topic is not compacted and nothing follows: then none of its offsets is missing, and its
     batches alone say where it ends.

@@ -79,7 +79,7 @@ class ManifestEntry:
     `order` is the arrival order within a topic-partition, and no two objects of a manifest have the same; it
     counts from 0, unless a backfill lets unchanged partitions keep the numbers that they had. `path` is
     relative to the source's root. `day` is the date its directory spells, empty without such a layout.
-    `version` is the store's own (ETag; size, time and inode). `referenced` bytes lie at the source, others in
+    `version` is the store's own (ETag; size, time and inode). `referenced` bytes are at the source, others in
     the lake. `checksum` instead of `sha256` is the store's own digest of a referenced object that was not
     read (`storage.checksums`). `seen`: a final run of an earlier date had the same path with the same bytes.
     `rewritten`: it had other bytes there, though objects of this source are taken once. `topic_id` is what
@@ -130,12 +130,12 @@ class ManifestEntry:
 
     @property
     def directory(self) -> str:
-        """The directory it stands in: which copy of a partition, or which log directory, it belongs to."""
+        """Its directory: the copy of a partition, or the log directory, that it belongs to."""
         return self.path.rpartition("/")[0]
 
     @property
     def copy_directory(self) -> str:
-        """What tells the copies of a partition's log apart: a segment on its way in is one of its own."""
+        """Identifies a copy of a partition's log: a swap segment is a copy of its own."""
         return f"{self.directory}/{self.role}" if self.role is ObjectRole.SWAP else self.directory
 
     @property
@@ -170,12 +170,12 @@ class BareSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Something of an earlier run's quarantine that is taken up again, as a person decided.
+    """A replay of an earlier run's quarantined batch, as decided by a person.
 
     `origin` is that run; `source`, `path` and `position` are where the batch lay then, `arrival` its place
     among those of its partition. `sha256` and `size` name the copy of its bytes in the lake. Where the batch
-    keeps its offsets, `carried` names a file with its row, and `offsets` are the records that are wanted, all
-    of them if there is none. `why` is the sentence of whoever decided.
+    keeps its offsets, `inherited` names a file with its row, and `offsets` are the records that are wanted,
+    all of them if there is none. `why` is the sentence of whoever decided.
     """
 
     decision: str
@@ -190,7 +190,7 @@ class Replay:
     arrival: int
     size: int
     sha256: str
-    carried: str = ""
+    inherited: str = ""
     records: int = 0
     offsets: tuple[int, ...] = ()
     transactional_id: str | None = None
@@ -204,10 +204,10 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A log that an earlier run gave a captured partition, from the offset on where this night begins.
+    """A log that an earlier run gave a captured partition, from the offset on where this run begins.
 
     `segments` are what it wrote on the same date, base offset and digest each, and `epochs` its leader
-    epochs, epoch and start offset each. As far as this night writes the same segments, it writes them under
+    epochs, epoch and start offset each. As far as this run writes the same segments, it writes them under
     the same epochs. From the first one that differs on the old log is cut off: `leader_epoch` begins.
     """
 
@@ -220,7 +220,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything that a run reads, in arrival order, what it had to leave out, and what it takes up again.
+    """Everything that a run reads, in arrival order, the objects set aside, and the replays.
 
     `truncations` are the captured partitions whose log it may have to rewrite, `bare_sources` those without
     an object that could be taken.
@@ -253,12 +253,12 @@ class Manifest:
         return sum(entry.size - entry.inherited_bytes for entry in self.entries if not entry.inherited)
 
     def to_bytes(self) -> bytes:
-        """JSON lines: a heading, the entries in order, what was set aside, what is taken up again, a seal."""
+        """JSON lines: a heading, the entries in order, objects set aside, replays, a checksum."""
         return sealed(b"".join(canonical_json(line) + b"\n" for line in _lines(self)))
 
 
 _KINDS = {"order", "reason", "decision", "segments", "bare"}
-"""Fields by which lines are told apart."""
+"""Fields that identify the kind of a line."""
 
 
 def read_manifest(data: bytes, *, source: str) -> Manifest:

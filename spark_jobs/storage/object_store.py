@@ -35,7 +35,7 @@ class ObjectStore(Protocol):
         """The object's address, for messages and for other readers."""
 
     def local_path(self, key: str) -> Path | None:
-        """Where the object lies in the file system, if it does: there it can be mapped instead of read."""
+        """The object's path in the file system, if it has one: then it can be mapped instead of read."""
 
     def list(self, prefix: str = "") -> Iterator[ObjectStat]:
         """Every object below the directory `prefix`, in the order of their keys' bytes, page by page."""
@@ -61,7 +61,7 @@ class ObjectStore(Protocol):
     def viewed(
         self, key: str, start: int, length: int, *, version: str = ""
     ) -> AbstractContextManager[bytes | memoryview]:
-        """The same range for a look at it, without a copy where it lies in the file system.
+        """The same range for a look at it, without a copy where it is in the file system.
 
         It is the `version` asked for before and after the look; what is kept of it has to be copied.
         """

@@ -66,7 +66,7 @@ class ParquetOutput(ScratchFile):
             if file.size > before:
                 begin_sync(self._path)
 
-    def forget(self) -> None:
+    def prune(self) -> None:
         """Drop everything that was written so far."""
         if self._output is not None:
             (file, writer), self._output = self._output, None
@@ -77,12 +77,12 @@ class ParquetOutput(ScratchFile):
         """Put the file at `path` below the key `folder`; one without rows is a file too."""
         with self._opened() as (file, _):
             pass
-        self.forget()
+        self.prune()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=file.size, digest=file.sha256)
 
     def _close(self) -> None:
-        self.forget()
+        self.prune()
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[HashedFile, ArrowWriter]]:
@@ -123,7 +123,7 @@ def iter_row_range(
         groups, start = _groups_of(file, first, stop)
         for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False):
             if start >= stop:
-                return  # a group may go on behind the rows, and Arrow does not check a negative length
+                return  # a group may continue behind the rows, and Arrow does not check a negative length
             part = batch.slice(max(first - start, 0), stop - max(first, start))
             start += batch.num_rows
             if part.num_rows:

@@ -1,4 +1,4 @@
-"""Segments that `admit` has planned: whoever reads their batches to decode them writes them as well."""
+"""Segments that `admit` has planned; the tasks that decode their batches write them as well."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from spark_jobs.storage.run_folder import OutputFile, RunFolder
 from spark_jobs.tables.admit import PLANNED_SEGMENTS
 
 LOG = "log/"
-"""Where files of accepted logs lie below the folder of their step."""
+"""Where files of accepted logs are below the folder of their step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def put_segments(folder: RunFolder, planned: Iterable[tuple[TopicPartition, Segm
 
 
 def read_segments(folder: RunFolder) -> Mapping[TopicPartition, Segments]:
-    """The segments of every captured partition that has any tonight."""
+    """The segments of every captured partition in this run."""
     found: dict[TopicPartition, Segments] = {}
     for row in read_table(folder.lake, folder.key(Step.ADMIT, PLANNED_SEGMENTS.file)).to_pylist():
         partition = TopicPartition(row.pop("topic"), row.pop("partition"))

@@ -1,4 +1,4 @@
-"""Which process this is, such that another can tell whether it still lives; and processes that live apart."""
+"""The identity of a process, so that another one can check whether it is alive; and detached processes."""
 
 import os
 import socket

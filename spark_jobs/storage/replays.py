@@ -1,7 +1,7 @@
-"""Decisions to take something of a quarantine up again: kept in the lake, inputs of the next night.
+"""Decisions to replay quarantined rows: stored in the lake, inputs of the next run.
 
-A decision names the run whose quarantine it is from. It counts for the first night after that run's date, and
-only as long as that run speaks for its date: a run in its place has judged everything anew itself.
+A decision names the run whose quarantine it is from. It counts for the first run after that run's date, and
+only while that run is the current one of its date: a run in its place has judged everything anew itself.
 """
 
 import json
@@ -27,7 +27,7 @@ DATE_LENGTH = len("2024-05-01")
 class ReplayWay(StrEnum):
     """How something comes in again.
 
-    `arrive`: a batch that was never taken arrives anew, before everything else of the night. `decode`: a
+    `arrive`: a batch that was never taken arrives anew, before everything else of the run. `decode`: a
     batch that was taken keeps its offsets; records of it that were not published are decoded again.
     """
 
@@ -51,7 +51,7 @@ def object_path(origin: str, partition: TopicPartition, place: tuple[str, str, i
 
 
 def put_decision(lake: ObjectStore, replay: Replay) -> None:
-    """Writes a decision down; the first one of its name stands."""
+    """Stores a decision; the first one of its name wins."""
     lake.put_if_absent(replay_key(replay.decision), canonical_json(asdict(replay)))
 
 
@@ -74,7 +74,7 @@ def origin_day(replay: Replay) -> date:
 
 
 def stands(replay: Replay, chain: Chain) -> bool:
-    """Whether the run that it is from still speaks for its date."""
+    """Whether its run is still the current one of its date."""
     entry = chain.run_of(origin_day(replay))
     return entry is not None and entry.run_id == replay.origin
 
@@ -87,7 +87,7 @@ def due_replays(lake: ObjectStore, chain: Chain, taken: Collection[str], day: da
 
 
 def with_replays(manifest: Manifest, replays: tuple[Replay, ...]) -> Manifest:
-    """The night with `replays`: batches that arrive anew stand before all others of their partition."""
+    """The manifest with `replays`: replayed batches come before all others of their partition."""
     arriving = [_entry(each) for each in replays if each.way == ReplayWay.ARRIVE]
     ordered = sorted([*arriving, *manifest.entries], key=lambda entry: (entry.topic, entry.partition))
     entries = tuple(replace(entry, order=order) for order, entry in enumerate(ordered))

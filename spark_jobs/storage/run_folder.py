@@ -2,7 +2,7 @@
 
 A run's name follows from its inputs, so the same inputs find the same folder, and find there what is done.
 A step is done when its `_done.json` stands; what an interrupted step left behind is cleared before it starts
-again. Nothing in a run folder holds a clock's time: times stand in the ledger.
+again. Nothing in a run folder holds a clock's time: times are in the ledger.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """A finished step: its outputs, its counts, and the digest of the state that it hands to the next night.
+    """A finished step: its outputs, its counts, and the digest of the state that it hands to the next run.
 
     `after` is the digest of the step before it: a step whose predecessor was done anew is not done any more.
     """
@@ -94,7 +94,7 @@ class RunFolder:
     def create(self) -> None:
         """Writes down the inputs; the same run again finds them there."""
         if not self.lake.put_if_absent(run_key(self.run_id, INPUTS), canonical_json(_plain(self.inputs))):
-            raise BrokenRun(f"{self.run_id}: its folder holds other inputs than its name says")
+            raise BrokenRun(f"{self.run_id}: its folder's inputs do not match its name")
 
     def key(self, step: Step, *parts: str) -> str:
         """Key in the lake of something that `step` writes."""
@@ -123,7 +123,7 @@ class RunFolder:
         counts: Mapping[str, int] | None = None,
         state: str = "",
     ) -> StepDone:
-        """Marks `step` as done. Whoever wrote an output says its digest; nothing is read again here."""
+        """Marks `step` as done; digests come from the writers, nothing is read again here."""
         done = StepDone(
             step=step,
             after=self._digest_before(step),
@@ -175,7 +175,7 @@ class RunFolder:
         return done if self._stands(done) or self.is_expired else None
 
     def marked(self, step: Step) -> StepDone | None:
-        """The step as its mark has it, whatever became of its outputs since; None without one."""
+        """The step as recorded when it was done, without checking its outputs; None without one."""
         if self.lake.stat(self.key(step, DONE)) is None:
             return None
         with understood(self.lake.url_of(self.key(step, DONE)), "remove it, and the step is done again"):
@@ -193,12 +193,12 @@ class RunFolder:
 
 
 def combine_states(states: Mapping[Step, str]) -> str:
-    """The digest of a run's whole state-out: the parts that its steps hand on, by step."""
+    """The digest of a run's state-out: the states of its steps, by step."""
     return digest_of({step.value: state for step, state in states.items() if state})
 
 
 EMPTY_STATE = combine_states({})
-"""The state before the first night."""
+"""The state before the first run."""
 
 
 def read_inputs(lake: ObjectStore, run_id: str) -> RunInputs:

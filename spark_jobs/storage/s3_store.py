@@ -46,7 +46,7 @@ CONTENT_TYPES = {
     "svg": "image/svg+xml",
     "json": "application/json",
 }
-"""What a browser is told of an object, by its ending, so that pages in a bucket open as pages."""
+"""The content type of an object, by its suffix, so that browsers show pages in a bucket."""
 NO_TYPE = "binary/octet-stream"
 
 
@@ -180,7 +180,7 @@ class S3Store:
 
     def _as_stat(self, key: str, size: int, etag: str | None, modified: datetime | None = None) -> ObjectStat:
         if etag is None:
-            advice = "expected an ETag, which tells a replaced object from the one that was listed"
+            advice = "expected an ETag, which identifies the version that was listed"
             raise StorageError(
                 f"{printable(f's3://{self._bucket}/{key}')}: {advice}, but the server sent none; "
                 "use a server, or a proxy before it, that passes ETags on"

@@ -1,4 +1,4 @@
-"""Reads staged objects, wherever their bytes lie; travels to Spark's workers as it is."""
+"""Reads staged objects from the lake or their source; picklable for Spark workers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from spark_jobs.storage.stores import open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """Where an object's bytes lie, and the version that they must still be; empty where none can change."""
+    """The location of an object's bytes and the version that they must have; empty if immutable."""
 
     store: ObjectStore
     key: str

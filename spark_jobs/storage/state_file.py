@@ -1,10 +1,10 @@
-"""What a partition hands from night to night, as canonical bytes: equal states are equal files.
+"""The state of a partition between runs, as canonical bytes: equal states are equal files.
 
 A file is named by its SHA-256 and never changes. All numbers are big-endian:
 
     magic "ONCE", version int16
     log_start_offset, end_offset, published_offset int64
-    parked, gaps: 32 bytes each, the SHA-256 of a file of carried rows and of one of gaps, zeros for none
+    parked, gaps: 32 bytes each, the SHA-256 of a file of inherited rows and of one of gaps, zeros for none
     leader epochs, producers, open transactions: int32 each, how many rows of each follow, in this order
 
 Version 2 says of each transaction which offsets are missing inside. Version 3 has the topic id, 16 bytes,
@@ -93,7 +93,7 @@ class PartitionState:
 
     `published_offset` is up to where records were published. `producers` are rows of `PRODUCER`, one for
     each, in any order; those of a file are canonical. `open_transactions`, rows of `TRANSACTION` by first
-    offset, are those that no marker of the partition has closed. `parked` names a file of carried rows,
+    offset, are those that no marker of the partition has closed. `parked` names a file of inherited rows,
     `gaps` one of missing offsets and the batches held behind them; empty without any. `topic_id` is the
     topic's, as `partition.metadata` spells it; empty if unknown.
     """
@@ -180,7 +180,7 @@ def _read_rows(data: bytes, version: int, source: str, *, with_producers: bool) 
         published_offset=published,
         leader_epochs=tuple(EpochEntry(epoch=int(e), start_offset=int(o)) for e, o in epochs),
         producers=_unpacked(producers, PRODUCER) if with_producers else _no_producers(),
-        open_transactions=_carried_on(without_gaps(_unpacked(transactions, TRANSACTION), transactions)),
+        open_transactions=_inherited(without_gaps(_unpacked(transactions, TRANSACTION), transactions)),
         parked="" if parked == _NOTHING else parked.hex(),
         gaps="" if gaps == _NOTHING else gaps.hex(),
         topic_id=topic_id,
@@ -259,8 +259,8 @@ def without_gaps(rows: Rows, stored: Rows) -> Rows:
     return rows
 
 
-def _carried_on(transactions: Rows) -> Rows:
-    """What a night finds open began before it, and has no marker yet."""
+def _inherited(transactions: Rows) -> Rows:
+    """What a run finds open began before it, and has no marker yet."""
     transactions["began_before"] = 1
     for name in ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp"):
         transactions[name] = NO_MARKER

@@ -1,4 +1,4 @@
-"""The table of state files that a step hands on, and where the next night finds it."""
+"""The table of a step's state files, and where the next run finds it."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from spark_jobs.storage.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.tables.states import STATES
 
 STATE_STEPS = (Step.RESOLVE, Step.ADMIT)
-"""The steps that hand on partition states, the one whose word counts first."""
+"""The steps that write partition states, the authoritative one first."""
 
 States = Mapping[TopicPartition, str]
 """Digest of each partition's state file."""
@@ -45,7 +45,7 @@ def digest_of_states(states: States) -> str:
 
 
 def states_before(lake: ObjectStore, chain: Chain, state_in: str) -> tuple[str, dict[TopicPartition, str]]:
-    """The run that ended in `state_in` and the states that it handed on; nothing on a first night."""
+    """The run that ended in `state_in` and its states; none for a first run."""
     if state_in == EMPTY_STATE:
         return "", {}
     entry = chain.run_with_state(state_in)

@@ -21,5 +21,5 @@ def open_lake(settings: Settings) -> ObjectStore:
 
 
 def open_source(settings: Settings, source: Source) -> ObjectStore:
-    """Where a source's objects lie."""
+    """The store of a source."""
     return open_store(source.root, settings.s3)

@@ -11,13 +11,13 @@ from spark_jobs.tables.contract import Column, Contract, one_of, with_labels
 from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
 
 MARKER_OBJECT = -(2**31)
-"""`object_order` of a marker that stands in no object: the coordinator's log gave it."""
+"""`object_order` of a marker that comes from the coordinator's log and is in no object."""
 
 BATCHES = Contract(
     name="batches",
     file="batches/{partition}.parquet",
     meaning=(
-        "Every batch of the run, and every one that waited for it, with exactly one verdict; accepted ones "
+        "Every batch of the run, and every inherited parked one, with exactly one verdict; accepted ones "
         "ascend by offset."
     ),
     columns=(
@@ -36,9 +36,7 @@ BATCHES = Contract(
         Column(
             "txn_first_offset", pa.int64(), "first offset of the transaction that the batch belongs to", True
         ),
-        Column(
-            "reason", pa.string(), "the verdict as a sentence; null when the batch was simply taken", True
-        ),
+        Column("reason", pa.string(), "the verdict's reason; null when the batch was simply accepted", True),
     ),
     key=("topic", "partition", "copy", "object_order", "position"),
 )
@@ -61,8 +59,8 @@ GROUP_MEANINGS = {
     VerdictGroup.ACCEPTED: "batches taken",
     VerdictGroup.DUPLICATE: "batches that were there already",
     VerdictGroup.REJECTED: "batches refused",
-    VerdictGroup.CORRUPT: "stretches of bytes that are no batch",
-    VerdictGroup.HELD: "batches that wait",
+    VerdictGroup.CORRUPT: "stretches of bytes that are not a valid batch",
+    VerdictGroup.HELD: "parked batches",
 }
 
 KIND_OF = {AppendOrigin.CLIENT: "capture", AppendOrigin.REPLICATION: "broker-log"}
@@ -71,29 +69,34 @@ KIND_OF = {AppendOrigin.CLIENT: "capture", AppendOrigin.REPLICATION: "broker-log
 ADMITTED_PARTITIONS = Contract(
     name="admitted_partitions",
     file="partitions.parquet",
-    meaning="One row per partition with objects tonight; `rows` is the sum of the five groups of verdicts.",
+    meaning="One row per partition with objects in this run; `rows` is the sum of the five groups of "
+    "verdicts.",
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
         Column("kind", pa.string(), " or ".join(KIND_OF.values())),
         Column("batches", pa.string(), "file with the verdicts, below the folder of the step admit"),
-        Column("rows", pa.int64(), "batches of the night, those that waited for it, and given markers"),
-        Column("carried", pa.int64(), "batches that came in an earlier night and waited"),
+        Column(
+            "rows",
+            pa.int64(),
+            "batches of the run, inherited parked ones, and markers from the coordinator's log",
+        ),
+        Column("inherited", pa.int64(), "parked batches that were inherited from earlier runs"),
         Column("markers", pa.int64(), "markers that the coordinator's log gave, since the capture has none"),
         *(Column(group.value, pa.int64(), meaning) for group, meaning in GROUP_MEANINGS.items()),
-        Column("start_offset", pa.int64(), "log end before the night"),
-        Column("end_offset", pa.int64(), "log end after the night"),
+        Column("start_offset", pa.int64(), "log end offset before the run"),
+        Column("end_offset", pa.int64(), "log end offset after the run"),
         Column("log_start_offset", pa.int64(), "first offset that the log still promises"),
         Column(
             "first_unstable_offset", pa.int64(), "where the oldest transaction without marker begins", True
         ),
         Column("leader_epoch", pa.int32(), "newest leader epoch"),
-        Column("producers", pa.int64(), "producers that the partition knows after the night"),
+        Column("producers", pa.int64(), "producers in the partition's state after the run"),
         Column("gaps", pa.int64(), "ranges of offsets that no copy has, and that nothing explains"),
         Column("cleaned_offset", pa.int64(), "below it a broker's cleaner was, so holes are explained"),
         Column("critical", pa.int64(), "plain batches inside open transactions: no broker loads such a log"),
         Column("transactions", pa.string(), "file with its transactions; null if it had none", True),
-        Column("state", pa.string(), "SHA-256 of its state file after the night"),
+        Column("state", pa.string(), "SHA-256 of its state file after the run"),
     ),
     key=("topic", "partition"),
 )
@@ -102,7 +105,7 @@ ADMITTED_PARTITIONS = Contract(
 PARTITION_TRANSACTIONS = Contract(
     name="partition_transactions",
     file="transactions/{task:05d}.parquet",
-    meaning="Every transaction that a partition closed tonight or has open at the night's end.",
+    meaning="Every transaction that a partition closed in this run or has open at its end.",
     columns=(
         Column("topic", pa.string(), "topic of the partition"),
         Column("partition", pa.int32(), "the partition"),
@@ -115,7 +118,7 @@ PARTITION_TRANSACTIONS = Contract(
         Column("records", pa.int64(), "records in them"),
         Column("first_timestamp", pa.int64(), "smallest max timestamp of its batches, ms since 1970"),
         Column("last_timestamp", pa.int64(), "largest max timestamp of its batches, ms since 1970"),
-        Column("began_before", pa.bool_(), "whether an earlier night saw its first batch"),
+        Column("began_before", pa.bool_(), "whether its first batch is in an earlier run"),
         Column("marker_type", pa.int8(), "1 commit, 0 abort; null while no marker has closed it", True),
         Column("marker_offset", pa.int64(), "offset of the marker", True),
         Column("marker_epoch", pa.int16(), "producer epoch of the marker", True),
@@ -136,7 +139,7 @@ class GapStatus(StrEnum):
     FILLED = "filled"
     """A later copy brought the offsets: they were taken."""
     PUBLISHED_PAST = "published_past"
-    """The partition was published without the offsets, as the topic's settings say."""
+    """The partition was published without the offsets, as configured for the topic."""
     DELETED = "deleted"
     """The broker's log began behind the offsets before any copy had them: retention or DeleteRecords."""
     LATE = "late"
@@ -163,7 +166,7 @@ GAPS = Contract(
         Column("held_batches", pa.int64(), "batches held behind an open gap, up to the next one"),
         Column("held_records", pa.int64(), "records that these batches claim"),
         Column("before", pa.string(), "object that ends before the gap; null if none is known", True),
-        Column("after", pa.string(), "object that goes on behind the gap, or that has its offsets", True),
+        Column("after", pa.string(), "object that continues after the gap, or that has its offsets", True),
     ),
     key=("topic", "partition", "first_offset", "status", "after"),
 )
@@ -172,7 +175,7 @@ GAPS = Contract(
 PLANNED_SEGMENTS = Contract(
     name="planned_segments",
     file="segments.parquet",
-    meaning="The segments that a night adds to accepted logs; `materialise` writes them.",
+    meaning="The segments that a run adds to accepted logs; `materialise` writes them.",
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
@@ -183,7 +186,7 @@ PLANNED_SEGMENTS = Contract(
             "digest", pa.string(), "SHA-256 over offsets, sizes and checksums of its batches, and the epoch"
         ),
         Column("first_row", pa.int64(), "its first batch among the partition's verdicts"),
-        Column("stop_row", pa.int64(), "the row after its last one; refused batches may lie between"),
+        Column("stop_row", pa.int64(), "the row after its last one; rejected batches may be in between"),
     ),
     key=("topic", "partition", "base_offset"),
 )

@@ -35,7 +35,7 @@ def one_of(values: Iterable[str]) -> str:
 
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
-"""A text of which there are few, as numbers that stand for them."""
+"""A dictionary-encoded text with few distinct values."""
 
 
 def with_labels(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

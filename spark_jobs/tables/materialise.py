@@ -67,7 +67,7 @@ JUDGED_BATCHES = replace(
     columns=(
         *BATCHES.columns,
         Column(
-            "path", pa.string(), "object that it lies in; null for a marker that the coordinator gave", True
+            "path", pa.string(), "object that holds it; null for a marker from the coordinator's log", True
         ),
         Column("outcome", pa.string(), "outcome of its transaction; null outside of any", True),
     ),
@@ -76,7 +76,7 @@ JUDGED_BATCHES = replace(
 
 PRODUCERS = Contract(
     name="producers",
-    meaning="The producers of every partition that had news, as they stand after the night.",
+    meaning="The producers of every partition with new batches, after the run.",
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
@@ -108,7 +108,7 @@ QUARANTINE = Contract(
         Column("topic", pa.string(), "topic of the batch"),
         Column("partition", pa.int32(), "partition of the batch"),
         Column("source", pa.string(), "name of the source that the batch came from"),
-        Column("path", pa.string(), "object that it lies in, below the source's root"),
+        Column("path", pa.string(), "path of its object below the source's root"),
         Column("position", pa.int64(), "byte at which it starts in its object"),
         Column("size", pa.int64(), "bytes of the batch, or of the stretch that is no batch"),
         Column("kind", pa.string(), "rejected, corrupt, held (until its transaction is decided) or unfit"),
@@ -135,7 +135,7 @@ UNREADABLE = Contract(
     columns=(
         Column("topic", pa.string(), "topic of the batch"),
         Column("partition", pa.int32(), "partition of the batch"),
-        Column("held", pa.string(), "file of carried rows that the batch waited in; empty for tonight's"),
+        Column("held", pa.string(), "file of inherited rows that held the batch; empty for this run's own"),
         Column("object_order", pa.int32(), "its object within the run's manifest, or within that file"),
         Column("position", pa.int64(), "byte at which the batch starts in its object"),
         Column("offset", pa.int64(), "first offset of the batch"),
@@ -148,7 +148,7 @@ UNREADABLE = Contract(
 
 
 RECORDS_FOLDER, REPLAYED_FOLDER = "records/", "replayed/"
-"""Where files of topics' tables stand: the night's own records, and those of earlier nights' quarantine."""
+"""Folders of files of topics' tables: the run's own records, and replayed ones."""
 
 TABLE_FILES = Contract(
     name="table_files",
@@ -160,9 +160,7 @@ TABLE_FILES = Contract(
         Column(
             "topic", pa.string(), "topic whose records the table holds; null for Onceover's own tables", True
         ),
-        Column(
-            "file", pa.string(), "path below the step's folder; null says that the table has no news", True
-        ),
+        Column("file", pa.string(), "path below the step's folder; null if the table has no new rows", True),
         Column("rows", pa.int64(), "rows in the file"),
         Column("bytes", pa.int64(), "size of the file"),
     ),

@@ -25,7 +25,7 @@ RUNS = Contract(
         Column("manifest", pa.string(), "SHA-256 of what was staged"),
         Column("config", pa.string(), "SHA-256 of the settings that decide what a run yields"),
         Column("state_in", pa.string(), "SHA-256 of the state that the run started from"),
-        Column("state_out", pa.string(), "SHA-256 of the state that the next night starts from"),
+        Column("state_out", pa.string(), "SHA-256 of the state that the next run starts from"),
         Column(
             "counts",
             pa.list_(pa.field("element", COUNT_TYPE, nullable=False)),

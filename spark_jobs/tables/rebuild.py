@@ -19,7 +19,7 @@ class StateOrigin(StrEnum):
 STATE_ORIGINS = Contract(
     name="state_origins",
     file="origins.parquet",
-    meaning="How the producer state of every partition with news tonight came about.",
+    meaning="The origin of the producer state of every partition with objects in this run.",
     columns=(
         Column("topic", pa.string(), "topic of the state"),
         Column("partition", pa.int32(), "partition of the state"),
@@ -31,7 +31,7 @@ STATE_ORIGINS = Contract(
         Column("tail_last_offset", pa.int64(), "last offset that was replayed after the snapshot", True),
         Column("skipped", pa.list_(pa.string()), "snapshots that could not be read, with the reason"),
         Column("producers", pa.int64(), "producers that the state knows"),
-        Column("expired", pa.int64(), "producers forgotten, because they were idle for too long"),
+        Column("expired", pa.int64(), "producers expired after `producer_id_expiration_ms`"),
         Column("state", pa.string(), "SHA-256 of the state file"),
         Column("message", pa.string(), "what a person should know about it", True),
     ),
@@ -49,13 +49,13 @@ TIMELINES = Contract(
     columns=(
         Column("producer_id", pa.int64(), "its producer"),
         Column("transactional_id", pa.string(), "its owner"),
-        Column("coordinator_partition", pa.int32(), "partition of __transaction_state that tells of it"),
+        Column("coordinator_partition", pa.int32(), "partition of __transaction_state with its records"),
         Column("is_unreadable", pa.bool_(), "the owner's last record cannot be read"),
-        Column("is_news", pa.bool_(), "whether tonight's records tell of it"),
+        Column("is_news", pa.bool_(), "whether it has records in this run"),
         Column(
             "state", pa.int8(), "its status as stored; null if the row is only about the producer id", True
         ),
-        Column("producer_epoch", pa.int16(), "epoch of its data, if a record tells", True),
+        Column("producer_epoch", pa.int16(), "epoch of its data, if a record has it", True),
         Column("marker_epoch", pa.int16(), "epoch of its markers, once decided", True),
         Column("transaction_timeout_ms", pa.int32(), "its timeout", True),
         Column("start_timestamp_ms", pa.int64(), "when it began, ms since 1970", True),
@@ -65,7 +65,7 @@ TIMELINES = Contract(
         Column("partitions", pa.list_(pa.int32()), "numbers of these partitions, in the same order", True),
         Column("client_transaction_version", pa.int16(), "2 if its client speaks TV2", True),
         Column("is_epoch_bumped", pa.bool_(), "whether no other transaction has its marker epoch", True),
-        Column("is_cut", pa.bool_(), "whether the log goes on without its end", True),
+        Column("is_cut", pa.bool_(), "whether the log continues without its end", True),
         Column("has_known_past", pa.bool_(), "whether the state before it is known", True),
         Column("first_record_offset", pa.int64(), "offset of its first record still there", True),
         Column("last_record_offset", pa.int64(), "offset of its last record", True),

@@ -10,15 +10,18 @@ _NAMES = pa.list_(pa.string())
 TRANSACTIONS = Contract(
     name="transactions",
     file="transactions/{task:05d}.parquet",
-    meaning="Every transaction with news tonight, and every one that is still undecided.",
+    meaning="Every transaction with new records in this run, and every undecided one.",
     columns=(
         Column(
-            "transactional_id", pa.string(), "its owner; null where the coordinator's log tells none", True
+            "transactional_id",
+            pa.string(),
+            "transactional id; null where the coordinator's log has none",
+            True,
         ),
         Column("producer_id", pa.int64(), "its producer"),
         Column("producer_epoch", pa.int16(), "epoch of its data"),
         Column("outcome", pa.string(), one_of(Outcome)),
-        Column("evidence", _NAMES, "what says so, the strongest first"),
+        Column("evidence", _NAMES, "evidence, the strongest first"),
         Column("sentence", pa.string(), "outcome and evidence in words"),
         Column("published", pa.bool_(), "whether this run publishes its records"),
         Column("state", pa.string(), "where the coordinator has it, such as PrepareCommit", True),
@@ -72,10 +75,17 @@ OUTCOMES = Contract(
         Column("producer_id", pa.int64(), "its producer"),
         Column("producer_epoch", pa.int16(), "newest epoch of its data"),
         Column(
-            "transactional_id", pa.string(), "its owner; null where the coordinator's log tells none", True
+            "transactional_id",
+            pa.string(),
+            "transactional id; null where the coordinator's log has none",
+            True,
         ),
         Column("outcome", pa.string(), one_of(Outcome)),
-        Column("timed_out", pa.bool_(), "aborted by its timeout at the run's time, not by anybody's word"),
+        Column(
+            "timed_out",
+            pa.bool_(),
+            "aborted because its timeout had passed at the run's time, not by a marker or the coordinator",
+        ),
         Column("marker_offset", pa.int64(), "offset of the marker that closed it here", True),
         Column("batches", pa.int64(), "its batches on the partition"),
         Column("records", pa.int64(), "records in them"),
@@ -91,31 +101,33 @@ RESOLVED_PARTITIONS = Contract(
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),
-        Column("first_offset", pa.int64(), "first offset that the run publishes; may lie inside a batch"),
+        Column("first_offset", pa.int64(), "first offset that the run publishes; may be inside a batch"),
         Column("end_offset", pa.int64(), "offset after the last one that the run publishes"),
-        Column("batches", pa.string(), "file with the night's batches below the folder of admit", True),
+        Column("batches", pa.string(), "file with the run's batches below the folder of admit", True),
         Column("outcomes", pa.string(), "file of the table `outcomes` below the folder of resolve", True),
-        Column("held", pa.list_(pa.string()), "SHA-256 of files with batches that earlier nights held back"),
+        Column("held", pa.list_(pa.string()), "SHA-256 of files with batches that earlier runs held"),
         Column("late", pa.list_(pa.int64()), "transactions below the first offset to publish all the same"),
         Column("log_start_offset", pa.int64(), "first offset that the log still promises"),
         Column("log_end_offset", pa.int64(), "offset after the last batch"),
         Column("first_unstable_offset", pa.int64(), "start of the oldest transaction without a marker", True),
-        Column("last_stable_offset", pa.int64(), "as a broker says if everything is replicated"),
+        Column("last_stable_offset", pa.int64(), "as a broker reports it if everything is replicated"),
         Column(
             "high_watermark", pa.int64(), "as checkpointed by the broker; null without a checkpoint", True
         ),
         Column("replicated_stable_offset", pa.int64(), "last stable offset under that high watermark", True),
         Column(
-            "decided_offset", pa.int64(), "start of the oldest undecided transaction that others wait for"
+            "decided_offset",
+            pa.int64(),
+            "first offset of the oldest undecided transaction that holds others back",
         ),
         Column("lag", pa.int64(), "offsets between the last stable offset and the log's end"),
-        Column("undecided", pa.int64(), "transactions that nobody has decided"),
-        Column("held_batches", pa.int64(), "batches left for a later night"),
+        Column("undecided", pa.int64(), "undecided transactions"),
+        Column("held_batches", pa.int64(), "batches held for a later run"),
         Column("unsettled", pa.int64(), "transactions that something is still to come of"),
         Column("marked_until", pa.int64(), "time of the newest marker, ms since 1970", True),
         Column("marked_offset", pa.int64(), "offset of the newest marker", True),
         Column("has_markers", pa.bool_(), "false for captures of producers alone, without a coordinator"),
-        Column("waiting", pa.string(), "SHA-256 of the file that says what waits"),
+        Column("held_state", pa.string(), "SHA-256 of the file with the held transactions"),
     ),
     key=("topic", "partition"),
 )
@@ -124,7 +136,7 @@ RESOLVED_PARTITIONS = Contract(
 CONSUMER_OFFSETS = Contract(
     name="consumer_offsets",
     file="consumer_offsets/{partition:05d}.parquet",
-    meaning="The committed offset of each group and partition, and those that wait for their transaction.",
+    meaning="The committed offset of each group and partition, and pending transactional offsets.",
     columns=(
         Column("group", pa.string(), "the consumer group"),
         Column("topic", pa.string(), "topic that the group reads"),
@@ -136,7 +148,7 @@ CONSUMER_OFFSETS = Contract(
         Column(
             "expire_timestamp", pa.int64(), "when it expires; none by the broker's own rule", is_time=True
         ),
-        Column("pending", pa.bool_(), "waits for the end of its transaction, so it does not count yet"),
+        Column("pending", pa.bool_(), "pending until its transaction ends"),
         Column("producer_id", pa.int64(), "producer of the transaction; -1 outside of any"),
         Column("record_offset", pa.int64(), "offset of the record in __consumer_offsets"),
         Column("offsets_partition", pa.int32(), "partition of __consumer_offsets that holds the record"),

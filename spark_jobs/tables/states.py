@@ -22,10 +22,10 @@ STATES = Contract(
 class FoldKind(StrEnum):
     """What a file holds."""
 
-    WAITING = "waiting"
+    HELD_STATE = "held_state"
     """Of a partition: how far it is published, transactions that are not settled, batches held back."""
     TIMELINES = "timelines"
-    """Of a partition of `__transaction_state`: where every transactional id stands."""
+    """Of a partition of `__transaction_state`: the state of every transactional id."""
     GROUP_OFFSETS = "group_offsets"
     """Of a partition of `__consumer_offsets`: committed and pending offsets."""
 
@@ -33,7 +33,7 @@ class FoldKind(StrEnum):
 FOLDS = Contract(
     name="folds",
     file="folds.parquet",
-    meaning="The file that speaks for each folded partition; one without news keeps its digest.",
+    meaning="The current file of each folded partition; an unchanged one keeps its digest.",
     columns=(
         Column("kind", pa.string(), "what the file holds"),
         Column("topic", pa.string(), "topic of the partition"),
@@ -44,12 +44,12 @@ FOLDS = Contract(
 )
 
 
-CARRIED_OBJECTS = Contract(
-    name="carried_objects",
-    file="carried_objects.parquet",
-    meaning="Objects that earlier nights staged and this one needs again, for batches that wait in them.",
+INHERITED_OBJECTS = Contract(
+    name="inherited_objects",
+    file="inherited_objects.parquet",
+    meaning="Objects that earlier runs staged and this one needs again, for parked batches in them.",
     columns=(
-        Column("object_order", pa.int32(), "negative, so before every object of the night; by arrival"),
+        Column("object_order", pa.int32(), "negative, so before every object of the run; by arrival"),
         Column("topic", pa.string(), "topic of the batches"),
         Column("partition", pa.int32(), "partition of the batches"),
         Column("source", pa.string(), "name of the source"),
@@ -58,7 +58,7 @@ CARRIED_OBJECTS = Contract(
         Column("size", pa.int64(), "bytes of the object"),
         Column("sha256", pa.string(), "content of the object"),
         Column("version", pa.string(), "version at the source; empty for a copied object"),
-        Column("referenced", pa.bool_(), "whether the bytes lie at the source instead of in the lake"),
+        Column("referenced", pa.bool_(), "whether the bytes are read from the source instead of the lake"),
     ),
     key=("object_order",),
 )

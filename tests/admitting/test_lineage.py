@@ -21,7 +21,7 @@ def _epochs(lineage: Lineage, end_offset: int) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in lineage.finish(end_offset)]
 
 
-def test_a_night_that_nobody_has_run_before_goes_on_under_its_epoch() -> None:
+def test_a_run_that_nobody_has_run_before_goes_on_under_its_epoch() -> None:
     lineage = Lineage(STATE, None)
     assert (lineage.epoch_at(10), lineage.settle(10, "a")) == (0, 0)
     assert _epochs(lineage, 20) == [(0, 0)]
@@ -59,14 +59,14 @@ def test_a_log_that_was_rewritten_once_keeps_the_epoch_of_its_rewriting() -> Non
     assert _epochs(lineage, 20) == [(0, 0), (1, 15)]
 
 
-def test_an_epoch_that_the_night_starts_with_is_new_already() -> None:
+def test_an_epoch_that_the_run_starts_with_is_new_already() -> None:
     rewritten = PartitionState(end_offset=10, leader_epochs=(EpochEntry(epoch=1, start_offset=8),))
     lineage = Lineage(rewritten, _old((10, "a")))
     assert (lineage.epoch_at(10), lineage.settle(10, "x")) == (1, 1)
     assert _epochs(lineage, 20) == [(1, 8)]
 
 
-def test_a_first_night_that_is_rewritten_has_the_new_epoch_alone() -> None:
+def test_a_first_run_that_is_rewritten_has_the_new_epoch_alone() -> None:
     first = PartitionState(leader_epochs=(EpochEntry(epoch=0, start_offset=0),))
     lineage = Lineage(first, _old((0, "a")))
     assert lineage.settle(0, "x") == 1

@@ -161,7 +161,7 @@ def test_keys_that_fit_neither_count_of_a_grown_topic_are_misplaced() -> None:
     assert 0 < judged.misplaced.sum() <= len(strange)
 
 
-def test_producers_with_partitioners_of_their_own_are_told_apart() -> None:
+def test_producers_with_partitioners_of_their_own_are_reported_apart() -> None:
     java, native = _by(Partitioner.MURMUR2, 6, KEYS[:200], 1), _by(Partitioner.CONSISTENT, 6, KEYS[200:], 2)
     keys = _hashed([*java, *native])
     fits = find_fits(keys, 6, ALLOWED)

@@ -33,15 +33,15 @@ def _breaks(
     return count_state_breaks(lake, PartitionInputs(partition=TopicPartition("orders", 0), states=states))
 
 
-def test_a_night_that_goes_on_from_what_was_handed_on_breaks_nothing(lake: FileStore) -> None:
+def test_a_run_that_goes_on_from_what_was_handed_on_breaks_nothing(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, BEFORE, AFTER) == 0
 
 
-def test_producers_may_be_forgotten_between_nights(lake: FileStore) -> None:
+def test_producers_may_be_forgotten_between_runs(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, replace(BEFORE, producers=np.empty(0, dtype=PRODUCER)), AFTER) == 0
 
 
-def test_nothing_else_may_change_between_nights(lake: FileStore) -> None:
+def test_nothing_else_may_change_between_runs(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, replace(BEFORE, end_offset=9), AFTER) == 1
     assert _breaks(lake, BEFORE, replace(BEFORE, parked="ab" * 32), AFTER) == 1
 
@@ -91,7 +91,7 @@ def test_what_was_published_is_not_published_again(lake: FileStore, first: int, 
 
 
 @pytest.mark.parametrize(("start", "breaks"), [(4, 0), (7, 0), (2, 1)])
-def test_a_brokers_log_may_begin_later_than_the_night_before_but_not_sooner(
+def test_a_brokers_log_may_begin_later_than_the_run_before_but_not_sooner(
     lake: FileStore, start: int, breaks: int
 ) -> None:
     handed_on, taken_up = replace(BEFORE, log_start_offset=4), replace(BEFORE, log_start_offset=start)

@@ -11,7 +11,7 @@ from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import put_table
 from spark_jobs.tables.audit import PARTITION_FACTS, TOPIC_VOLUMES
-from tests.expectations.nights import GOOD_PARTITION, table, volumes
+from tests.expectations.runs import GOOD_PARTITION, table, volumes
 
 FIRST = date(2024, 5, 1)
 
@@ -38,7 +38,7 @@ def _records(tables: tuple[pa.Table, ...]) -> list[int]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> FileStore:
-    """Forty runs, a night each, of as many records as their number; the 35th has no audit."""
+    """Forty runs, a run each, of as many records as their number; the 35th has no audit."""
     lake = FileStore(str(tmp_path))
     for number in range(40):
         if number != 35:
@@ -48,7 +48,7 @@ def lake(tmp_path: Path) -> FileStore:
     return lake
 
 
-def test_a_night_adds_up_its_partitions_by_topic() -> None:
+def test_a_run_adds_up_its_partitions_by_topic() -> None:
     rows = [GOOD_PARTITION | {"topic": topic, "partition": n} for topic, n in (("b", 0), ("a", 0), ("b", 1))]
     found = topic_volumes(table(PARTITION_FACTS, *rows)).to_pylist()
     assert [(row["topic"], row["batches"], row["duplicate"], row["records"]) for row in found] == [
@@ -57,7 +57,7 @@ def test_a_night_adds_up_its_partitions_by_topic() -> None:
     ]
 
 
-def test_what_is_usual_is_told_by_the_last_28_runs_before_the_day(lake: FileStore) -> None:
+def test_what_is_usual_is_reported_by_the_last_28_runs_before_the_day(lake: FileStore) -> None:
     chain = Chain(tuple(_entry(number, FIRST + timedelta(days=number)) for number in range(40)))
     found = earlier_volumes(lake, chain, FIRST + timedelta(days=34), runs=28)
     assert _records(found) == list(range(6, 34))
@@ -74,5 +74,5 @@ def test_a_replaced_run_does_not_count(lake: FileStore) -> None:
     assert _records(earlier_volumes(lake, chain, FIRST + timedelta(days=1), runs=28)) == [1]
 
 
-def test_there_is_nothing_before_the_first_night(lake: FileStore) -> None:
+def test_there_is_nothing_before_the_first_run(lake: FileStore) -> None:
     assert earlier_volumes(lake, Chain(), FIRST, runs=28) == ()

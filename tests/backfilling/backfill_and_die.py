@@ -21,7 +21,7 @@ from spark_jobs.flow import Step, steps_until
 from spark_jobs.storage import stores
 from tests.backfilling.lakes import backfill
 from tests.steps.admit_and_die import DyingStore
-from tests.steps.nights import Place
+from tests.steps.runs import Place
 
 
 def die_after_commits(count: int) -> None:

@@ -1,4 +1,4 @@
-"""Lakes with some nights behind them, run in this process, and what stands in them afterwards."""
+"""Lakes with some runs behind them, run in this process, and what is in them afterwards."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from spark_jobs.backfilling.outlook import BackfillPlan
 from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.flow import Step
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.storage.chain import Chain, read_chain
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from tests.in_process import InProcess
-from tests.steps.admitted import AdmittedNight
-from tests.steps.nights import Place, day
+from tests.steps.admitted import AdmittedRun
+from tests.steps.runs import Place, day
 
-QUIET = Narrator(Console(quiet=True))
+QUIET = RunProgress(Console(quiet=True))
 
 
 def request(first: int, last: int | None = None, **choice: Any) -> BackfillRequest:
@@ -29,9 +29,9 @@ def request(first: int, last: int | None = None, **choice: Any) -> BackfillReque
     return BackfillRequest(first=day(first), last=day(last or first), **choice)
 
 
-def night(place: Place, number: int, until: Step = Step.ADMIT) -> RunOutcome:
-    """A night as it comes."""
-    return run_night(place.settings, day(number), until=until, spark=InProcess(), narrator=QUIET)
+def run_day(place: Place, number: int, until: Step = Step.ADMIT) -> RunOutcome:
+    """A run as it comes."""
+    return execute_run(place.settings, day(number), until=until, spark=InProcess(), progress=QUIET)
 
 
 def backfill(
@@ -39,7 +39,7 @@ def backfill(
 ) -> list[date]:
     """A whole backfill; the days that ran."""
     asked = request(first, last, **choice)
-    runs = run_backfill(place.settings, asked, spark=InProcess(), narrator=QUIET, until=until)
+    runs = run_backfill(place.settings, asked, spark=InProcess(), progress=QUIET, until=until)
     return [date.fromisoformat(outcome.run_id[:10]) for outcome in runs]
 
 
@@ -56,11 +56,11 @@ def chain_of(place: Place) -> Chain:
     return read_chain(place.lake)
 
 
-def speaking(place: Place, number: int) -> AdmittedNight:
+def speaking(place: Place, number: int) -> AdmittedRun:
     """The run that speaks for the day."""
     entry = chain_of(place).run_of(day(number))
     assert entry is not None
-    return AdmittedNight(place, entry.run_id)
+    return AdmittedRun(place, entry.run_id)
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -77,11 +77,11 @@ def log_directory(place: Place, target: Path) -> dict[TopicPartition, Path]:
     """The accepted log of every partition, written out as a broker's directory."""
     found = {}
     for entry in chain_of(place).current.values():
-        of_night = AdmittedNight(place, entry.run_id)
-        for partition in of_night.partitions():
+        of_run = AdmittedRun(place, entry.run_id)
+        for partition in of_run.partitions():
             found[partition] = target / str(partition)
             found[partition].mkdir(parents=True, exist_ok=True)
-            for name, data in of_night.log(partition).items():
+            for name, data in of_run.log(partition).items():
                 (found[partition] / name).write_bytes(data)
     return found
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.relocate import relocate
-from tests.backfilling.lakes import backfill, chain_of, night, plan, speaking, whys
+from tests.backfilling.lakes import backfill, chain_of, plan, run_day, speaking, whys
 from tests.steps.admitted import ORDERS
 from tests.steps.batches import batch
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 CONFIG = CAPTURE.replace("capture", "broker-log")
 SEGMENT = "orders-0/00000000000000000000.log"
-NIGHTS = (1, 2, 3)
+RUN_DATES = (1, 2, 3)
 
 
 def _log(end_offset: int) -> bytes:
@@ -21,24 +21,24 @@ def _log(end_offset: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def three_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every night the log was copied whole, with two more batches."""
+def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every run the log was copied whole, with two more batches."""
     place = place_at(tmp_path_factory.mktemp("lake"), CONFIG)
-    for number in NIGHTS:
+    for number in RUN_DATES:
         place.arrive(f"dt=2024-05-0{number}/broker-1/{SEGMENT}", _log(2 * number))
-        night(place, number)
+        run_day(place, number)
     return place.directory
 
 
 @pytest.fixture
-def lake(three_nights: Path, tmp_path: Path) -> Place:
-    place = place_at(shutil.copytree(three_nights, tmp_path / "place"), CONFIG)
+def lake(three_runs: Path, tmp_path: Path) -> Place:
+    place = place_at(shutil.copytree(three_runs, tmp_path / "place"), CONFIG)
     relocate(place.settings)
     return place
 
 
 def _ends(place: Place) -> list[int]:
-    return [speaking(place, number).state().end_offset for number in NIGHTS]
+    return [speaking(place, number).state().end_offset for number in RUN_DATES]
 
 
 def test_another_copy_of_what_is_known_changes_its_own_day_only(lake: Place) -> None:
@@ -69,4 +69,4 @@ def test_what_is_as_it_was_before_is_the_run_that_it_was_before(lake: Place) -> 
 def test_leader_epochs_of_a_brokers_log_stay_its_own(lake: Place) -> None:
     lake.arrive(f"dt=2024-05-02/broker-1/{SEGMENT}", _log(3))
     backfill(lake, 2)
-    assert [len(speaking(lake, number).state().leader_epochs) for number in NIGHTS] == [1, 1, 1]
+    assert [len(speaking(lake, number).state().leader_epochs) for number in RUN_DATES] == [1, 1, 1]

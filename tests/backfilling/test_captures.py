@@ -12,7 +12,7 @@ from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.partition_log import PartitionLog
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.relocate import relocate
-from spark_jobs.run import run_night
+from spark_jobs.run import execute_run
 from spark_jobs.steps.stage.truncations import truncations
 from spark_jobs.storage.chain import take_back
 from spark_jobs.storage.ledger import RunStatus, list_runs
@@ -21,9 +21,9 @@ from tests.backfilling.lakes import (
     backfill,
     chain_of,
     log_directory,
-    night,
     plan,
     request,
+    run_day,
     run_tree,
     speaking,
     tree,
@@ -31,15 +31,15 @@ from tests.backfilling.lakes import (
 )
 from tests.in_process import InProcess
 from tests.steps.batches import NOON, batch
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
-NIGHTS = (1, 2, 3, 4)
+RUN_DATES = (1, 2, 3, 4)
 
 
 def _arrive(place: Place, left_out: tuple[str, ...] = ()) -> None:
-    """Four nights of two topics; a producer each."""
-    for number in NIGHTS:
+    """Four runs of two topics; a producer each."""
+    for number in RUN_DATES:
         for topic, pid in (("orders", 1), ("clicks", 7)):
             path = f"dt=2024-05-0{number}/{topic}-0/a"
             if path not in left_out:
@@ -47,19 +47,19 @@ def _arrive(place: Place, left_out: tuple[str, ...] = ()) -> None:
 
 
 @pytest.fixture(scope="module")
-def four_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with four final nights."""
+def four_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with four final runs."""
     place = place_at(tmp_path_factory.mktemp("lake"))
     _arrive(place)
-    for number in NIGHTS:
-        night(place, number)
+    for number in RUN_DATES:
+        run_day(place, number)
     return place.directory
 
 
 @pytest.fixture
-def lake(four_nights: Path, tmp_path: Path) -> Place:
-    """A copy of the four nights; to a store its objects are other versions with the same bytes."""
-    place = place_at(shutil.copytree(four_nights, tmp_path / "place"))
+def lake(four_runs: Path, tmp_path: Path) -> Place:
+    """A copy of the four runs; to a store its objects are other versions with the same bytes."""
+    place = place_at(shutil.copytree(four_runs, tmp_path / "place"))
     relocate(place.settings)
     return place
 
@@ -89,21 +89,21 @@ def test_a_day_that_changes_and_all_after_it_run_again_from_the_state_before(lak
     assert [entry.replaces for entry in chain_of(lake).entries[-3:]] == before[1:]
     assert chain_of(lake).stale() == ()
     assert speaking(lake, 2).verdicts() == ["accepted"] * 3
-    assert whys(plan(lake, 1, 4)) == {number: [] for number in NIGHTS}
+    assert whys(plan(lake, 1, 4)) == {number: [] for number in RUN_DATES}
 
 
 def test_the_rewritten_log_has_a_new_leader_epoch_from_the_day_on(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     backfill(lake, 2)
-    assert [_epochs(lake, number) for number in NIGHTS] == [[(0, 0)], *[[(0, 0), (1, 2)]] * 3]
+    assert [_epochs(lake, number) for number in RUN_DATES] == [[(0, 0)], *[[(0, 0), (1, 2)]] * 3]
     assert speaking(lake, 2).partitions()[ORDERS]["leader_epoch"] == 1
 
 
 def test_a_partition_without_news_keeps_its_epoch_and_its_bytes(lake: Place) -> None:
-    before = {number: speaking(lake, number) for number in NIGHTS}
+    before = {number: speaking(lake, number) for number in RUN_DATES}
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     backfill(lake, 2)
-    for number in NIGHTS:
+    for number in RUN_DATES:
         after, files = speaking(lake, number), _files_of(lake, before[number].run_id, CLICKS)
         assert after.states()[CLICKS] == before[number].states()[CLICKS]
         assert _files_of(lake, after.run_id, CLICKS) == files
@@ -152,7 +152,7 @@ def test_two_backfills_make_two_epochs_and_one_of_another_topic_makes_none(lake:
     assert (_epochs(lake, 4), _epochs(lake, 4, CLICKS)) == ([(0, 0), (1, 2), (2, 5)], [(0, 0), (1, 2)])
 
 
-def test_a_log_that_becomes_shorter_lets_the_next_night_begin_a_new_epoch(lake: Place) -> None:
+def test_a_log_that_becomes_shorter_lets_the_next_run_begin_a_new_epoch(lake: Place) -> None:
     Path(lake.settings.sources[0].root, "dt=2024-05-03/orders-0/a").unlink()
     assert backfill(lake, 3, drop_vanished=True) == [day(3), day(4)]
     assert ORDERS not in speaking(lake, 3).partitions()
@@ -160,32 +160,32 @@ def test_a_log_that_becomes_shorter_lets_the_next_night_begin_a_new_epoch(lake: 
     assert [_epochs(lake, number) for number in (3, 4)] == [[(0, 0)], [(0, 0), (1, 4)]]
 
 
-def test_offsets_that_were_given_and_taken_back_get_a_new_epoch_in_a_night_to_come(lake: Place) -> None:
+def test_offsets_that_were_given_and_taken_back_get_a_new_epoch_in_a_run_to_come(lake: Place) -> None:
     Path(lake.settings.sources[0].root, "dt=2024-05-04/orders-0/a").unlink()
     assert backfill(lake, 4, drop_vanished=True) == [day(4)]
     lake.arrive("dt=2024-05-05/orders-0/a", batch(0, pid=9))
-    night(lake, 5)
+    run_day(lake, 5)
     assert (speaking(lake, 5).offsets(), _epochs(lake, 5)) == ([6], [(0, 0), (1, 6)])
 
 
-def test_chosen_topics_leave_late_objects_of_others_to_the_next_night(lake: Place) -> None:
+def test_chosen_topics_leave_late_objects_of_others_to_the_next_run(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     lake.arrive("dt=2024-05-02/clicks-0/late", batch(0, pid=9))
     backfill(lake, 2, topics=("ord*",))
     assert speaking(lake, 2).verdicts(CLICKS) == ["accepted", "accepted"]
     assert _epochs(lake, 4, CLICKS) == [(0, 0)]
-    night(lake, 5)
+    run_day(lake, 5)
     assert speaking(lake, 5).verdicts(CLICKS) == ["accepted"]
 
 
-def test_an_object_that_a_later_night_had_taken_moves_and_is_taken_once(tmp_path: Path) -> None:
+def test_an_object_that_a_later_run_had_taken_moves_and_is_taken_once(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     late = "dt=2024-05-02/orders-0/a"
     _arrive(place, left_out=(late,))
     for number in (1, 2, 3):
         if number == 3:
             place.arrive(late, batch(4) + batch(5))
-        night(place, number)
+        run_day(place, number)
     assert speaking(place, 3).verdicts() == ["accepted"] * 4
     assert backfill(place, 2) == [day(2), day(3)]
     assert [speaking(place, number).verdicts() for number in (2, 3)] == [["accepted"] * 2] * 2
@@ -193,12 +193,12 @@ def test_an_object_that_a_later_night_had_taken_moves_and_is_taken_once(tmp_path
 
 def test_a_day_that_never_ran_is_put_in_and_later_days_give_its_objects_back(tmp_path: Path) -> None:
     place, straight = place_at(tmp_path / "gap"), place_at(tmp_path / "straight")
-    for each, numbers in ((place, (1, 3, 4)), (straight, NIGHTS)):
+    for each, numbers in ((place, (1, 3, 4)), (straight, RUN_DATES)):
         _arrive(each)
         for number in numbers:
-            night(each, number)
+            run_day(each, number)
     assert backfill(place, 2) == [day(2), day(3), day(4)]
-    for number in NIGHTS:
+    for number in RUN_DATES:
         assert speaking(place, number).verdicts() == speaking(straight, number).verdicts()
         assert speaking(place, number).offsets() == speaking(straight, number).offsets()
     assert _epochs(place, 4) == [(0, 0), (1, 2)]
@@ -231,12 +231,23 @@ def test_a_backfill_that_has_nothing_to_do_changes_nothing(lake: Place) -> None:
 def test_a_finished_day_asked_for_again_step_by_step_is_left_as_it_is(lake: Place) -> None:
     lake.arrive("dt=2024-05-04/orders-0/late", batch(0, pid=9))
     asked, spark = request(4), InProcess()
-    for step, goes_on in ((Step.STAGE, True), (Step.INDEX, True), (Step.REBUILD, True), (Step.ADMIT, False)):
-        outcome = run_night(
-            lake.settings, day(4), until=step, spark=spark, narrator=QUIET, goes_on=goes_on, backfill=asked
+    for step, more_steps_follow in (
+        (Step.STAGE, True),
+        (Step.INDEX, True),
+        (Step.REBUILD, True),
+        (Step.ADMIT, False),
+    ):
+        outcome = execute_run(
+            lake.settings,
+            day(4),
+            until=step,
+            spark=spark,
+            progress=QUIET,
+            more_steps_follow=more_steps_follow,
+            backfill=asked,
         )
     assert outcome.is_final
-    again = run_night(lake.settings, day(4), until=Step.ADMIT, spark=spark, narrator=QUIET, backfill=asked)
+    again = execute_run(lake.settings, day(4), until=Step.ADMIT, spark=spark, progress=QUIET, backfill=asked)
     assert (again.run_id, again.worked) == (outcome.run_id, False)
 
 
@@ -246,7 +257,7 @@ def test_an_interrupted_backfill_goes_on_with_the_day_that_it_was_at(lake: Place
     for until in (Step.ADMIT, Step.INDEX):
         found = next_day(lake.settings, asked)
         assert found is not None
-        run_backfill_day(lake.settings, found, asked, spark=InProcess(), narrator=QUIET, until=until)
+        run_backfill_day(lake.settings, found, asked, spark=InProcess(), progress=QUIET, until=until)
     assert next_day(lake.settings, asked) == day(3)
     (half,) = [line for line in list_runs(lake.lake) if line.status is RunStatus.DONE]
     assert backfill(lake, 2) == [day(3), day(4)]
@@ -260,7 +271,7 @@ def test_with_patience_a_batch_that_comes_late_to_its_own_day_lets_others_in_the
     place.arrive("dt=2024-05-02/orders-0/a", batch(2))
     place.arrive("dt=2024-05-03/orders-0/a", batch(3))
     for number in (1, 2, 3):
-        night(place, number)
+        run_day(place, number)
     assert speaking(place, 3).state().end_offset == 1
     place.arrive("dt=2024-05-02/orders-0/b", batch(1))
     assert backfill(place, 2) == [day(2), day(3)]
@@ -274,21 +285,21 @@ def test_a_changed_configuration_rewrites_only_what_comes_out_otherwise(lake: Pl
     assert _epochs(changed, 4) == [(0, 0)]
 
 
-def test_a_night_that_was_taken_back_and_comes_out_otherwise_has_a_new_epoch(lake: Place) -> None:
+def test_a_run_that_was_taken_back_and_comes_out_otherwise_has_a_new_epoch(lake: Place) -> None:
     take_back(lake.lake, chain_of(lake), speaking(lake, 4).run_id)
     changed = place_at(lake.directory, CAPTURE + "kafka: {producer_id_expiration_ms: 86400001}\n")
     changed.arrive("dt=2024-05-04/orders-0/late", batch(0, pid=9))
-    night(changed, 4)
+    run_day(changed, 4)
     assert (_epochs(changed, 4), _epochs(changed, 4, CLICKS)) == ([(0, 0), (1, 6)], [(0, 0)])
 
 
-def test_a_night_that_was_taken_back_and_is_the_same_is_the_same_run(tmp_path: Path) -> None:
+def test_a_run_that_was_taken_back_and_is_the_same_is_the_same_run(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     place.arrive("dt=2024-05-01/orders-0/a", batch(0))
-    run_id = night(place, 1).run_id
+    run_id = run_day(place, 1).run_id
     take_back(place.lake, chain_of(place), run_id)
     place.arrive("dt=2024-05-01/orders-0/late", batch(0, pid=9))
-    assert night(place, 1).run_id == run_id
+    assert run_day(place, 1).run_id == run_id
 
 
 def test_a_day_whose_run_has_expired_is_rewritten_from_where_it_differs_as_before(lake: Place) -> None:

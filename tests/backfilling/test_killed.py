@@ -10,9 +10,9 @@ import pytest
 from spark_jobs.flow import Step
 from spark_jobs.relocate import relocate
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.backfilling.lakes import backfill, chain_of, night, tables
+from tests.backfilling.lakes import backfill, chain_of, run_day, tables
 from tests.steps.batches import batch
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 DEATHS = (
     ("^staging/", 1, "before"),
@@ -32,15 +32,15 @@ CONFIG = "onceover.yaml"
 SHARED = CAPTURE.replace("root: capture", "root: ../capture")
 
 
-def _lake(directory: Path, until: Step, nights: int) -> Place:
-    """Some nights, and an object that came late to the second; neighbours share their source."""
+def _lake(directory: Path, until: Step, runs: int) -> Place:
+    """Some runs, and an object that came late to the second; neighbours share their source."""
     directory.mkdir(parents=True)
     (directory / CONFIG).write_text(SHARED)
     place = place_at(directory, SHARED)
-    for number in range(1, nights + 1):
+    for number in range(1, runs + 1):
         place.arrive(f"dt=2024-05-0{number}/orders-0/a", batch(number))
         place.arrive(f"dt=2024-05-0{number}/clicks-0/a", batch(number, pid=7))
-        night(place, number, until)
+        run_day(place, number, until)
     place.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     return place
 

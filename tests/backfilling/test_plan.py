@@ -12,14 +12,14 @@ from spark_jobs.storage.manifest import Replay
 from spark_jobs.storage.replays import put_decision
 from spark_jobs.storage.run_folder import RunFolder, read_inputs
 from tests.backfilling.lakes import backfill, chain_of, plan, request, tree, whys
-from tests.steps.nights import BROKER_LOG, CAPTURE, UNDATED, Place, day, place_at
+from tests.steps.runs import BROKER_LOG, CAPTURE, UNDATED, Place, day, place_at
 
 SEGMENT = "orders-0/00000000000000000000.log"
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Place:
-    """Three final nights with an object of two topics each."""
+    """Three final runs with an object of two topics each."""
     place = place_at(tmp_path)
     for number in (1, 2, 3):
         for topic in ("orders", "clicks"):
@@ -40,7 +40,7 @@ def test_days_that_hold_what_their_sources_hold_have_nothing_to_do(lake: Place) 
     assert next_day(lake.settings, request(1, 3)) is None
 
 
-def test_an_object_that_came_after_its_night_is_new_and_later_days_may_follow(lake: Place) -> None:
+def test_an_object_that_came_after_its_run_is_new_and_later_days_may_follow(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/b")
     assert whys(plan(lake, 2)) == {2: ["new"], 3: ["if state"]}
     assert _objects(lake, 2) == [("gateway/dt=2024-05-02/orders-0/b",)]
@@ -54,7 +54,7 @@ def test_a_condition_names_the_day_that_it_depends_on(lake: Place) -> None:
     assert not last.changes
 
 
-def test_an_object_that_a_later_night_took_is_late_and_that_night_has_to_do_without(lake: Place) -> None:
+def test_an_object_that_a_later_run_took_is_late_and_that_run_has_to_do_without(lake: Place) -> None:
     lake.arrive("dt=2024-05-01/orders-0/b")
     lake.finish(4)
     assert whys(plan(lake, 1)) == {1: ["late"], 2: ["if state"], 3: ["if state"], 4: ["moved"]}
@@ -76,7 +76,7 @@ def test_a_touched_object_with_the_same_bytes_has_not_changed(lake: Place) -> No
     assert whys(plan(lake, 1))[1] == []
 
 
-def test_an_object_that_its_source_has_lost_stays_in_its_night(lake: Place) -> None:
+def test_an_object_that_its_source_has_lost_stays_in_its_run(lake: Place) -> None:
     Path(lake.settings.sources[0].root, "dt=2024-05-01/orders-0/a").unlink()
     (found,) = plan(lake, 1).days
     assert (found.reasons, found.missed) == ((), 1)
@@ -128,7 +128,7 @@ def test_a_day_without_a_run_is_put_in_if_it_has_something_to_take(lake: Place) 
     assert whys(plan(lake, 4, 6)) == {4: ["no run yet", "late"], 5: [], 6: ["moved"]}
 
 
-def test_days_after_the_newest_night_are_no_backfill(lake: Place) -> None:
+def test_days_after_the_newest_run_are_no_backfill(lake: Place) -> None:
     lake.arrive("dt=2024-05-04/orders-0/a")
     assert whys(plan(lake, 3, 9)) == {3: []}
     assert plan(lake, 4, 9).days == ()
@@ -136,7 +136,7 @@ def test_days_after_the_newest_night_are_no_backfill(lake: Place) -> None:
 
 def test_years_without_a_run_are_hardly_meant(lake: Place) -> None:
     asked = request(1)
-    with pytest.raises(UnfitRequest, match="ask for fewer"):
+    with pytest.raises(UnfitRequest, match="request fewer"):
         plan_backfill(lake.settings, type(asked)(first=day(1).replace(year=1970), last=asked.last))
 
 
@@ -145,7 +145,7 @@ def test_days_asked_for_run_again_under_another_configuration_others_only_if_the
     assert whys(plan(changed, 2)) == {2: ["config"], 3: ["if state"]}
 
 
-def test_a_night_that_does_not_follow_from_the_one_before_comes_first_whatever_is_asked(lake: Place) -> None:
+def test_a_run_that_does_not_follow_from_the_one_before_comes_first_whatever_is_asked(lake: Place) -> None:
     lake.arrive("dt=2024-05-01/orders-0/b")
     lake.finish(1, backfill=True, state="other")
     assert whys(plan(lake, 3)) == {2: ["state"], 3: ["if state"]}
@@ -160,7 +160,7 @@ def test_objects_that_arrive_meanwhile_do_not_turn_a_backfill_back_but_come_in_w
     assert next_day(lake.settings, request(1, 3), after=day(1)) == day(2)
 
 
-def test_without_dates_an_object_stays_with_the_night_that_took_it(tmp_path: Path) -> None:
+def test_without_dates_an_object_stays_with_the_run_that_took_it(tmp_path: Path) -> None:
     place = place_at(tmp_path, UNDATED)
     place.arrive("orders-0/a")
     place.finish(1)
@@ -172,7 +172,7 @@ def test_without_dates_an_object_stays_with_the_night_that_took_it(tmp_path: Pat
     assert whys(plan(place, 1, 2)) == {1: ["changed"], 2: ["if state"]}
 
 
-def test_a_log_directory_that_is_copied_over_itself_keeps_what_its_nights_had(tmp_path: Path) -> None:
+def test_a_log_directory_that_is_copied_over_itself_keeps_what_its_runs_had(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     place.arrive(SEGMENT, b"one")
     place.finish(1)
@@ -182,9 +182,9 @@ def test_a_log_directory_that_is_copied_over_itself_keeps_what_its_nights_had(tm
     assert whys(plan(place, 1, 2)) == {1: [], 2: []}
 
 
-def test_a_night_of_a_source_that_is_gone_from_the_configuration_cannot_be_run_again(lake: Place) -> None:
+def test_a_run_of_a_source_that_is_gone_from_the_configuration_cannot_be_run_again(lake: Place) -> None:
     renamed = place_at(lake.directory, CAPTURE.replace("gateway", "gate"))
-    with pytest.raises(UnfitRequest, match="'gateway', which the configuration does not have any more"):
+    with pytest.raises(UnfitRequest, match="'gateway', which is no longer configured"):
         plan(renamed, 1)
 
 

@@ -7,13 +7,13 @@ import pytest
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.backfilling.lakes import backfill, chain_of, night, run_tree, tables, whys
+from tests.backfilling.lakes import backfill, chain_of, run_day, run_tree, tables, whys
 from tests.backfilling.lakes import plan as plan_of
 from tests.steps.batches import batch, marker
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 CONFIG = CAPTURE + "    markers: true\n"
-NIGHTS = (1, 2, 3)
+RUN_DATES = (1, 2, 3)
 RIGHT = {
     "dt=2024-05-01/orders-0/a": batch(0) + batch(1),
     "dt=2024-05-01/clicks-0/a": batch(0, pid=7),
@@ -24,7 +24,7 @@ RIGHT = {
     "dt=2024-05-03/payments-0/a": marker(ControlType.COMMIT, pid=5) + marker(ControlType.ABORT, pid=6),
     "dt=2024-05-03/clicks-0/a": batch(1, pid=7),
 }
-"""Transactions of the second night end in the third."""
+"""Transactions of the second run end in the third."""
 CHANGED, LATE = "dt=2024-05-02/orders-0/a", "dt=2024-05-02/orders-0/b"
 WRONG = {**RIGHT, CHANGED: batch(2) + batch(0, pid=5, txn=True)}
 del WRONG[LATE]
@@ -33,12 +33,12 @@ WRONG[VANISHED] = batch(0, pid=3)
 
 
 def _lake(directory: Path, objects: dict[str, bytes]) -> Place:
-    """A lake with all nights published."""
+    """A lake with all runs published."""
     place = place_at(directory, CONFIG)
     for path, data in objects.items():
         place.arrive(path, data)
-    for number in NIGHTS:
-        night(place, number, Step.PUBLISH)
+    for number in RUN_DATES:
+        run_day(place, number, Step.PUBLISH)
     return place
 
 

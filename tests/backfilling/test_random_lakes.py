@@ -8,13 +8,13 @@ import pytest
 
 from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.topic_partition import TopicPartition
-from tests.backfilling.lakes import backfill, chain_of, log_directory, night, speaking
+from tests.backfilling.lakes import backfill, chain_of, log_directory, run_day, speaking
 from tests.steps.batches import NOON, batch
-from tests.steps.nights import Place, day, place_at
+from tests.steps.runs import Place, day, place_at
 
-NIGHTS = (1, 2, 3)
+RUN_DATES = (1, 2, 3)
 PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0))
-TOLD = ("verdict", "offset", "producer_id", "base_sequence", "position", "expected_sequence")
+REPORTED = ("verdict", "offset", "producer_id", "base_sequence", "position", "expected_sequence")
 
 
 def _batches(chance: random.Random) -> bytes:
@@ -24,33 +24,33 @@ def _batches(chance: random.Random) -> bytes:
 
 
 def _objects(chance: random.Random) -> dict[str, bytes]:
-    """Up to three objects a night of each partition."""
+    """Up to three objects a run of each partition."""
     return {
         f"dt=2024-05-0{number}/{partition}/{name}": _batches(chance)
-        for number in NIGHTS
+        for number in RUN_DATES
         for partition in PARTITIONS
         for name in chance.sample("abc", chance.randrange(4))
     }
 
 
 def _run_wrongly(place: Place, objects: dict[str, bytes], chance: random.Random) -> None:
-    """Some objects come a night or more late, some with bytes that are replaced in the end."""
+    """Some objects come a run or more late, some with bytes that are replaced in the end."""
     Path(place.settings.sources[0].root).mkdir(parents=True)
     arrival = {path: int(path[12]) + chance.choice((0, 0, 0, 1, 3)) for path in objects}
-    for number in NIGHTS:
+    for number in RUN_DATES:
         for path in (path for path, when in arrival.items() if when == number):
             place.arrive(path, objects[path] if chance.random() < 0.8 else _batches(chance))
-        night(place, number)
+        run_day(place, number)
     for path, data in objects.items():
         place.arrive(path, data)
 
 
-def _told(place: Place, number: int) -> dict[TopicPartition, Any]:
-    """Verdicts of a night and what it left, without leader epochs."""
+def _reported(place: Place, number: int) -> dict[TopicPartition, Any]:
+    """Verdicts of a run and what it left, without leader epochs."""
     run = speaking(place, number)
     return {
         partition: (
-            [tuple(row[name] for name in TOLD) for row in run.batches(partition)],
+            [tuple(row[name] for name in REPORTED) for row in run.batches(partition)],
             run.state(partition).end_offset,
             run.state(partition).producers.tobytes(),
         )
@@ -76,12 +76,14 @@ def test_a_backfill_makes_up_for_everything(seed: int, tmp_path: Path) -> None:
     _run_wrongly(wrong, objects, chance)
     for path, data in objects.items():
         right.arrive(path, data)
-    for number in NIGHTS:
-        night(right, number)
+    for number in RUN_DATES:
+        run_day(right, number)
 
     backfill(wrong, 1, 3)
 
-    assert [_told(wrong, number) for number in NIGHTS] == [_told(right, number) for number in NIGHTS]
+    assert [_reported(wrong, number) for number in RUN_DATES] == [
+        _reported(right, number) for number in RUN_DATES
+    ]
     assert chain_of(wrong).stale() == ()
     assert backfill(wrong, 1, 3) == []
     assert max(chain_of(wrong).current) == day(3)

@@ -48,6 +48,6 @@ def test_a_request_that_ends_before_it_begins_is_refused() -> None:
         BackfillRequest(first=LAST, last=FIRST)
 
 
-def test_the_ledger_is_told_days_choice_and_reason() -> None:
+def test_the_ledger_is_reported_days_choice_and_reason() -> None:
     request = BackfillRequest(first=FIRST, last=FIRST, topics=("orders",), reason="a gateway was late")
-    assert request.told == "backfill of 2024-05-01 (orders): a gateway was late"
+    assert request.reported == "backfill of 2024-05-01 (orders): a gateway was late"

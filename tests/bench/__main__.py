@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.spark_session import Spark
-from tests.bench.room import FULL, HOME, QUICK, Room, Row, Volume, save, saved
+from tests.bench.room import FULL, HOME, QUICK, ParkedArrays, Row, Volume, save, saved
 
 SECTIONS = (
     "floor",
@@ -36,7 +36,7 @@ SECTIONS = (
 """In the order in which they run, rivals last, for their memory stays; each is a module here."""
 
 
-def run_section(room: Room, section: str) -> Sequence[Row]:
+def run_section(room: ParkedArrays, section: str) -> Sequence[Row]:
     """Measure one section and keep its rows."""
     module = import_module(f"tests.bench.{section}")
     rows: Sequence[Row] = module.measure(room)
@@ -44,7 +44,7 @@ def run_section(room: Room, section: str) -> Sequence[Row]:
     return rows
 
 
-def run_sections(room: Room, sections: Sequence[str]) -> None:
+def run_sections(room: ParkedArrays, sections: Sequence[str]) -> None:
     """One after the other; what cannot be had on this machine says so in its rows."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=room.console) as progress:
@@ -53,7 +53,7 @@ def run_sections(room: Room, sections: Sequence[str]) -> None:
             progress.update(task, description=section)
             began = time.monotonic()
             run_section(room, section)
-            room.tell(f"{section} took {time.monotonic() - began:.0f} s")
+            room.on_progress(f"{section} took {time.monotonic() - began:.0f} s")
             progress.advance(task)
 
 
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small volumes, measured once")
     parser.add_argument("--only", metavar="A,B", help=f"some of: {', '.join(SECTIONS)}")
-    parser.add_argument("--records", type=int, help="of the night that everything is compared on")
+    parser.add_argument("--records", type=int, help="of the run that everything is compared on")
     parser.add_argument("--codecs", metavar="A,B", help="some of: none, gzip, snappy, lz4, zstd")
     parser.add_argument("--times", type=int, help="how often; the best counts")
     parser.add_argument("--home", type=Path, default=HOME, help="where data and results are kept")
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # A session of as many slots as there are cores, whatever a configuration would say.
     spark = Spark(f"local[{os.cpu_count()}]", {"spark.driver.memory": "2g"})
     try:
-        run_sections(Room(home=chosen.home, volume=volume_of(chosen), spark=spark), chosen.sections)
+        run_sections(ParkedArrays(home=chosen.home, volume=volume_of(chosen), spark=spark), chosen.sections)
     finally:
         spark.stop()
     for table in page.tables(saved(chosen.home)):

@@ -1,4 +1,4 @@
-"""One commit of many files: how long a table takes to hold a night of up to 100,000 of them.
+"""One commit of many files: how long a table takes to hold a run of up to 100,000 of them.
 
 The files are real but small, links to one; catalog and metadata are those of a lake on this machine.
 """
@@ -21,7 +21,7 @@ from spark_jobs.storage.iceberg.commits import publish_table
 from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.tables.materialise import records_contract
 from tests.bench.measure import own_cpu_seconds, own_peak_megabytes
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
 
 DAY = date(2024, 5, 1)
 LINKS = 30_000
@@ -29,12 +29,12 @@ LINKS = 30_000
 CONFIG = "lake: lake\nsources: [{name: none, kind: capture, root: nothing}]"
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """A commit of each size, in a fresh lake."""
     return [room.best(partial(_commit, room, files), 1) for files in room.volume.files]
 
 
-def _commit(room: Room, files: int) -> Row:
+def _commit(room: ParkedArrays, files: int) -> Row:
     with tempfile.TemporaryDirectory(dir=room.home) as folder:
         settings = parse_settings(CONFIG, name="bench.yaml", base=Path(folder))
         target = _target(Path(folder, "lake", "files"), files)

@@ -18,8 +18,8 @@ from spark_jobs.materialising.decoding import PIECE_BYTES
 from spark_jobs.protocol.control_record import ControlType
 from tests.bench.floor import read_windows
 from tests.bench.mix_data import objects_of, partition_of
-from tests.bench.onceover import capture_night, start_up
-from tests.bench.room import Room, Row
+from tests.bench.onceover import capture_run, start_up
+from tests.bench.room import ParkedArrays, Row
 
 QUERY = """
 COPY (
@@ -30,14 +30,14 @@ COPY (
 """
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """The time of the query alone; decoding is given away, and our own session is up."""
     start_up(room)
     decoded_records(room)
-    return [room.best_in_turn(partial(_row, room), partial(capture_night, room, room.volume.compared))]
+    return [room.best_in_turn(partial(_row, room), partial(capture_run, room, room.volume.compared))]
 
 
-def _row(room: Room) -> Row:
+def _row(room: ParkedArrays) -> Row:
     decoded = decoded_records(room)
     with tempfile.TemporaryDirectory(dir=room.home) as folder, duckdb.connect() as connection:
         connection.execute(f"SET threads = {os.cpu_count()}")
@@ -56,12 +56,12 @@ def _row(room: Room) -> Row:
     )
 
 
-def decoded_records(room: Room) -> Path:
-    """Every record of the night with its producer, and the aborted transactions; kept."""
+def decoded_records(room: ParkedArrays) -> Path:
+    """Every record of the run with its producer, and the aborted transactions; kept."""
     capture = room.capture(room.volume.compared)
     folder = capture.parent / "decoded"
     if not (folder / "aborted" / "aborted.parquet").exists():
-        room.tell("decoding for those who cannot")
+        room.on_progress("decoding for those who cannot")
         (folder / "aborted").mkdir(parents=True, exist_ok=True)
         aborted = [
             _decode(path, folder / f"{number:04d}.parquet") for number, path in enumerate(objects_of(capture))

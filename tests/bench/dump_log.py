@@ -1,4 +1,4 @@
-"""`inspect` beside Kafka's own `kafka-dump-log`, on the segments that Onceover accepted from the night.
+"""`inspect` beside Kafka's own `kafka-dump-log`, on the segments that Onceover accepted from the run.
 
 Wall clock of whole programs, the output of both thrown away. Rates after the start are compared: a program is
 timed on a little and on much, and only what it takes for the difference counts. The little is next to nothing
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.inspect_data import Data, write_segments
 from tests.bench.onceover import accepted_log
-from tests.bench.room import ROOT, Room, Row
+from tests.bench.room import ROOT, ParkedArrays, Row
 from tests.broker.judge import JudgeUnavailableError, kafka_jars
 
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
@@ -66,13 +66,13 @@ class Program:
         return max(least[self.all] - least[self.start], 1e-3)
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """Headers and records of all segments, headers of one-record batches."""
     jars = find_jars(room)
     return [row for case in cases(room) for row in measure_case(room, case, jars)]
 
 
-def measure_case(room: Room, case: Case, jars: Path | None) -> list[Row]:
+def measure_case(room: ParkedArrays, case: Case, jars: Path | None) -> list[Row]:
     """A row for each way; all programs take turns, each has its best times."""
     ours = {title: inspect_program(case.ours, options) for title, options in case.ways.items()}
     kafka = dump_log_program(jars, case.kafka, case.dump_log) if jars else None
@@ -85,7 +85,7 @@ def measure_case(room: Room, case: Case, jars: Path | None) -> list[Row]:
     ]
 
 
-def cases(room: Room) -> Iterator[Case]:
+def cases(room: ParkedArrays) -> Iterator[Case]:
     """As much data for each program as takes it some seconds."""
     small = tuple(write_segments(room.home / "inspect", SMALL))
     logs = {codec.name.lower(): accepted_log(room, codec) for codec in room.volume.codecs}
@@ -115,7 +115,7 @@ def cases(room: Room) -> Iterator[Case]:
         )
 
 
-def _one_record_batches(room: Room) -> Paths:
+def _one_record_batches(room: ParkedArrays) -> Paths:
     megabytes = max(int(128 * room.volume.growth), 3)
     return tuple(write_segments(room.home / "inspect", Data(records_per_batch=1, megabytes=megabytes)))
 
@@ -128,12 +128,12 @@ def _size(paths: Paths) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-def find_jars(room: Room) -> Path | None:
+def find_jars(room: ParkedArrays) -> Path | None:
     """Kafka's jars, or None with a sentence on why there is nothing to compare with."""
     try:
         return kafka_jars() if shutil.which("java") else None
     except JudgeUnavailableError as problem:
-        room.tell(f"kafka-dump-log is left out: {problem}")
+        room.on_progress(f"kafka-dump-log is left out: {problem}")
         return None
 
 
@@ -149,15 +149,15 @@ def dump_log_program(jars: Path, reading: Reading, options: Sequence[str]) -> Pr
     )
 
 
-def _least_seconds(commands: Sequence[Command], room: Room) -> dict[Command, float]:
+def _least_seconds(commands: Sequence[Command], room: ParkedArrays) -> dict[Command, float]:
     """Of each command the best of some times; they take turns."""
     rounds = [_one_round(commands, room) for _ in range(room.volume.times)]
     return {command: min(found[command] for found in rounds) for command in commands}
 
 
-def _one_round(commands: Sequence[Command], room: Room) -> dict[Command, float]:
+def _one_round(commands: Sequence[Command], room: ParkedArrays) -> dict[Command, float]:
     found = {command: _seconds(command) for command in commands}
-    room.tell("; ".join(f"{seconds:.2f} s" for seconds in found.values()))
+    room.on_progress("; ".join(f"{seconds:.2f} s" for seconds in found.values()))
     return found
 
 

@@ -1,6 +1,6 @@
 """The floor: one process per core that reads, checks, decompresses, decodes and writes the same Parquet.
 
-No verdicts and no Spark: which batches to write it knows beforehand, from how the night was made. Nothing is
+No verdicts and no Spark: which batches to write it knows beforehand, from how the run was made. Nothing is
 synchronised to disk, hashed or entered in a catalog, either.
 """
 
@@ -32,8 +32,8 @@ from spark_jobs.spark_jvm import KEEP_MEMORY
 from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
-from tests.bench.nights import DAY
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
+from tests.bench.runs import DAY
 
 WINDOW_BYTES = 16 * 2**20
 SCHEMA = as_written(RECORDS.schema)
@@ -150,12 +150,12 @@ def _rows(headers: HeaderColumns) -> BatchRows:
     )
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """Every codec."""
     return [room.best(partial(_row, room, codec)) for codec in room.volume.codecs]
 
 
-def _row(room: Room, codec: Codec) -> Row:
+def _row(room: ParkedArrays, codec: Codec) -> Row:
     capture = room.capture(codec)
     with tempfile.TemporaryDirectory(dir=room.home) as output:
         found = run_floor(capture, Path(output))

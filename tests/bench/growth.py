@@ -1,4 +1,4 @@
-"""How time and memory grow: nights of 1, 4 and 16 times as much of one thing, in one warm session."""
+"""How time and memory grow: runs of 1, 4 and 16 times as much of one thing, in one warm session."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.record_batch import Codec
-from tests.bench.night_data import Night, write_night
-from tests.bench.nights import BROKER_LOG, CAPTURE, run_measured
 from tests.bench.resolve_data import Transactions, write_transactions
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
+from tests.bench.run_data import Run, write_run
+from tests.bench.runs import BROKER_LOG, CAPTURE, run_measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,32 +22,32 @@ class Axis:
     least: int
     until: Step
     config: str
-    write: Callable[[Room, Path, int], Path]
+    write: Callable[[ParkedArrays, Path, int], Path]
     """(room, folder, how much) → the source's root."""
 
 
-def measure(room: Room) -> Sequence[Row]:
-    """Every axis, the small nights first, so that the most memory so far is that of the night."""
+def measure(room: ParkedArrays) -> Sequence[Row]:
+    """Every axis, the small runs first, so that the most memory so far is that of the run."""
     return [row for axis in AXES for row in measure_axis(room, axis)]
 
 
-def measure_axis(room: Room, axis: Axis) -> list[Row]:
-    """A row per night; the first is run once more before, for whatever comes up only once.
+def measure_axis(room: ParkedArrays, axis: Axis) -> list[Row]:
+    """A row per run; the first is run once more before, for whatever comes up only once.
 
-    The largest nights take minutes and run once, which can only make growth look worse than it is.
+    The largest runs take minutes and run once, which can only make growth look worse than it is.
     """
     largest = room.volume.factors[-1]
     most = max(int(axis.most * room.volume.growth), axis.least * largest)
     amounts = [most * factor // largest for factor in room.volume.factors]
-    _night(room, axis, amounts[0])
+    _run(room, axis, amounts[0])
     times = max(room.volume.times - 1, 1)
     return [
-        room.best(partial(_night, room, axis, amount), room.volume.slow_times if amount == most else times)
+        room.best(partial(_run, room, axis, amount), room.volume.slow_times if amount == most else times)
         for amount in amounts
     ]
 
 
-def _night(room: Room, axis: Axis, amount: int) -> Row:
+def _run(room: ParkedArrays, axis: Axis, amount: int) -> Row:
     source = axis.write(room, room.home / "growth" / axis.name / str(amount), amount)
     found = run_measured(
         source, room.spark, until=axis.until, config=axis.config, scratch=room.home / "lakes"
@@ -61,34 +61,34 @@ def _night(room: Room, axis: Axis, amount: int) -> Row:
     )
 
 
-def _records(room: Room, _: Path, amount: int) -> Path:
+def _records(room: ParkedArrays, _: Path, amount: int) -> Path:
     return room.capture(Codec.LZ4, amount)
 
 
-def _batches(_: Room, folder: Path, amount: int) -> Path:
-    write_night(folder, Night(batches=amount))
+def _batches(_: ParkedArrays, folder: Path, amount: int) -> Path:
+    write_run(folder, Run(batches=amount))
     return folder
 
 
-def _producers(_: Room, folder: Path, amount: int) -> Path:
-    write_night(folder, Night(batches=4 * amount, partitions=1, producers=amount))
+def _producers(_: ParkedArrays, folder: Path, amount: int) -> Path:
+    write_run(folder, Run(batches=4 * amount, partitions=1, producers=amount))
     return folder
 
 
-def _transactions(_: Room, folder: Path, amount: int) -> Path:
+def _transactions(_: ParkedArrays, folder: Path, amount: int) -> Path:
     write_transactions(folder, Transactions(transactions=amount, batches=10))
     return folder
 
 
-def _partitions(_: Room, folder: Path, amount: int) -> Path:
-    write_night(folder, Night(batches=10 * amount, partitions=amount, producers=5, objects_per_partition=1))
+def _partitions(_: ParkedArrays, folder: Path, amount: int) -> Path:
+    write_run(folder, Run(batches=10 * amount, partitions=amount, producers=5, objects_per_partition=1))
     return folder
 
 
-def _files(_: Room, folder: Path, amount: int) -> Path:
+def _files(_: ParkedArrays, folder: Path, amount: int) -> Path:
     per_partition = amount // 8
-    night = Night(batches=10 * 8 * per_partition, producers=5, objects_per_partition=per_partition)
-    write_night(folder, night)
+    run = Run(batches=10 * 8 * per_partition, producers=5, objects_per_partition=per_partition)
+    write_run(folder, run)
     return folder
 
 

@@ -25,7 +25,7 @@ from spark_jobs.protocol.producer_state import ProducerStates
 from spark_jobs.protocol.record_batch import Codec
 from spark_jobs.protocol.segment import read_batch_records, scan
 from tests.bench.kernel_data import batches_of_producers, log, rows_of_producers
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
 
 MILLION = 1e6
 GIGABYTE = 1e9
@@ -195,7 +195,7 @@ def _goal(rate: Rate) -> str:
     return f"within {rate.goal}x" if rate.library else f">= {rate.goal:g}"
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """The rates as rows of the benchmark."""
     share = room.volume.growth
     volume = (

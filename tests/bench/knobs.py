@@ -1,4 +1,4 @@
-"""What a knob does: cores, file size, range size; each alone, on the night that everything is compared on."""
+"""What a knob does: cores, file size, range size; each alone, on the run that everything is compared on."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench.mix_data import objects_of
-from tests.bench.nights import CAPTURE, run_measured
-from tests.bench.room import ROOT, Room, Row
+from tests.bench.room import ROOT, ParkedArrays, Row
+from tests.bench.runs import CAPTURE, run_measured
 
 LIMITS = {
     "file_bytes": ("32MiB", "128MiB", "256MiB", "1GiB"),
@@ -17,7 +17,7 @@ LIMITS = {
 }
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """The codec is a knob too; `onceover` has measured that."""
     capture = room.capture(room.volume.compared)
     times = max(room.volume.times - 1, 1)
@@ -28,7 +28,7 @@ def measure(room: Room) -> Sequence[Row]:
     ]
 
 
-def _limit(room: Room, capture: Path, name: str, value: str) -> Row:
+def _limit(room: ParkedArrays, capture: Path, name: str, value: str) -> Row:
     config = f"{CAPTURE}limits: {{{{{name}: {value}}}}}\n"
     found = run_measured(capture, room.spark, config=config, scratch=room.home / "lakes")
     return Row(
@@ -43,7 +43,7 @@ def _limit(room: Room, capture: Path, name: str, value: str) -> Row:
 
 
 def _cores(capture: Path, slots: int) -> Row:
-    command = [sys.executable, "-m", "tests.bench.one_night", str(capture), str(slots), "1"]
+    command = [sys.executable, "-m", "tests.bench.one_run", str(capture), str(slots), "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     seconds, records = done.stdout.split()[-2:]
     return Row(title="cores", data=str(slots), seconds=float(seconds), records=int(records))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.onceover import accepted_log, committed_records
-from tests.bench.room import ROOT, Room, Row
+from tests.bench.room import ROOT, ParkedArrays, Row
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
 from tests.maven import GOAL
@@ -25,12 +25,12 @@ SEGMENT_BYTES = 2**30
 CONSUMER_TITLE, SPARK_TITLE = "Kafka ConsumerPerformance", "Spark Kafka source"
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """Both readers on one broker."""
     try:
         kafka_jars()
     except JudgeUnavailableError as problem:
-        room.tell(f"left out: {problem}")
+        room.on_progress(f"left out: {problem}")
         return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, SPARK_TITLE)]
     data = room.volume.compared.name.lower()
     log = accepted_log(room, room.volume.compared)

@@ -30,10 +30,10 @@ class Usage:
 
 def descendants() -> Iterator[Usage]:
     """Every process below this one."""
-    waiting = [os.getpid()]
-    while waiting:
-        below = _children(waiting.pop())
-        waiting += below
+    held_state = [os.getpid()]
+    while held_state:
+        below = _children(held_state.pop())
+        held_state += below
         yield from (found for pid in below if (found := usage_of(pid)))
 
 
@@ -43,10 +43,10 @@ def _children(pid: int) -> list[int]:
         threads = list((PROC / str(pid) / "task").iterdir())
     except OSError:  # it has ended, and has none
         return []
-    return [int(child) for thread in threads for child in _told_by(thread)]
+    return [int(child) for thread in threads for child in _reported_by(thread)]
 
 
-def _told_by(thread: Path) -> list[str]:
+def _reported_by(thread: Path) -> list[str]:
     """What one thread has started; one that has ended meanwhile does not hide what others have."""
     try:
         return (thread / "children").read_text().split()

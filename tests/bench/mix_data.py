@@ -1,4 +1,4 @@
-"""The night that everything is compared on: a capture of transactions, with aborts and duplicates.
+"""The run that everything is compared on: a capture of transactions, with aborts and duplicates.
 
 Batches of 16 to 64 KB (uncompressed) with values of 200 bytes, one transaction in ten aborted, one batch in
 twenty sent twice, markers in the capture, an epoch per transaction. The same bytes every time; the codecs
@@ -25,7 +25,7 @@ from spark_jobs.protocol.coordinator_log import (
 )
 from spark_jobs.protocol.record_batch import CRC_OFFSET, CRC_START, Codec, assign_offset
 from spark_jobs.protocol.records import Record
-from tests.bench.night_data import NOON
+from tests.bench.run_data import NOON
 
 VALUE_SIZE = 200
 FEWEST, MOST = 76, 304

@@ -7,33 +7,33 @@ from pathlib import Path
 
 from spark_jobs.protocol.record_batch import Codec
 from tests.bench.mix_data import objects_of
-from tests.bench.nights import BROKER_LOG, CAPTURE, NightMeasured, run_measured
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
+from tests.bench.runs import BROKER_LOG, CAPTURE, RunMeasured, run_measured
 
 WARM_RECORDS = 24_000
 COMMITTED = "committed"
 
 
-def measure(room: Room) -> Sequence[Row]:
-    """The night as a capture in every codec, and as a copy of the broker's log that it becomes."""
+def measure(room: ParkedArrays) -> Sequence[Row]:
+    """The run as a capture in every codec, and as a copy of the broker's log that it becomes."""
     return [
         start_up(room),
-        *(room.best(partial(capture_night, room, codec)) for codec in room.volume.codecs),
-        room.best(partial(broker_log_night, room, room.volume.compared)),
+        *(room.best(partial(capture_run, room, codec)) for codec in room.volume.codecs),
+        room.best(partial(broker_log_run, room, room.volume.compared)),
     ]
 
 
-def start_up(room: Room) -> Row:
-    """The first night of a process: Spark, libraries, compiled code, and a night that is next to nothing."""
+def start_up(room: ParkedArrays) -> Row:
+    """The first run of a process: Spark, libraries, compiled code, and a run that is next to nothing."""
     capture = room.capture(Codec.LZ4, WARM_RECORDS)
     began = time.perf_counter()
     run_measured(capture, room.spark, scratch=room.home / "lakes")
     first = time.perf_counter() - began
     again = run_measured(capture, room.spark, scratch=room.home / "lakes")
-    return Row(title="start-up", seconds=first - again.seconds, numbers={"empty night s": again.seconds})
+    return Row(title="start-up", seconds=first - again.seconds, numbers={"empty run s": again.seconds})
 
 
-def capture_night(room: Room, codec: Codec) -> Row:
+def capture_run(room: ParkedArrays, codec: Codec) -> Row:
     """From what producers sent; the accepted log is written too, as always for captures."""
     capture, log = room.capture(codec), accepted_log_place(room, codec)
     keep = None if log.exists() else log
@@ -43,31 +43,31 @@ def capture_night(room: Room, codec: Codec) -> Row:
     return row
 
 
-def broker_log_night(room: Room, codec: Codec) -> Row:
+def broker_log_run(room: ParkedArrays, codec: Codec) -> Row:
     """From a copy of a broker's log directory: no duplicates any more, and no log to write."""
     log = accepted_log(room, codec)
     found = run_measured(log, room.spark, config=BROKER_LOG, scratch=room.home / "lakes")
     return _row("onceover, broker-log", codec, found, sorted(log.glob("*/*.log")))
 
 
-def accepted_log(room: Room, codec: Codec) -> Path:
-    """A broker's log directory of the night, made by a run of it if it is not there."""
+def accepted_log(room: ParkedArrays, codec: Codec) -> Path:
+    """A broker's log directory of the run, made by a run of it if it is not there."""
     log = accepted_log_place(room, codec)
     if not log.exists():
-        capture_night(room, codec)
+        capture_run(room, codec)
     return log
 
 
-def committed_records(room: Room, codec: Codec) -> int:
-    """How many records of the night a consumer gets."""
+def committed_records(room: ParkedArrays, codec: Codec) -> int:
+    """How many records of the run a consumer gets."""
     return int(accepted_log(room, codec).with_name(COMMITTED).read_text())
 
 
-def accepted_log_place(room: Room, codec: Codec) -> Path:
+def accepted_log_place(room: ParkedArrays, codec: Codec) -> Path:
     return room.capture(codec).parent / "log"
 
 
-def _row(title: str, codec: Codec, found: NightMeasured, files: Sequence[Path]) -> Row:
+def _row(title: str, codec: Codec, found: RunMeasured, files: Sequence[Path]) -> Row:
     return Row(
         title=title,
         data=codec.name.lower(),

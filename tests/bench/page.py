@@ -40,12 +40,12 @@ def rows_of(kept: Kept, section: str, title: str = "") -> list[Row]:
 def headline(kept: Kept) -> Iterator[Line]:
     """Every row of the comparison that was measured."""
     floors = {row.data: row for row in rows_of(kept, "floor")}
-    nights = {row.data: row for row in rows_of(kept, "onceover", "onceover")}
+    runs = {row.data: row for row in rows_of(kept, "onceover", "onceover")}
     yield from (
         Line(measured=f"the floor, {data}", found=_rate(row), ratio=1.0, goal="1.0")
         for data, row in floors.items()
     )
-    for data, row in nights.items():
+    for data, row in runs.items():
         if data in floors:
             ratio = row.seconds / floors[data].seconds
             yield _at_most(f"Onceover, index to publish, {data}", _rate(row), ratio, 1.5)
@@ -55,17 +55,17 @@ def headline(kept: Kept) -> Iterator[Line]:
             ratio = row.seconds / floors[data].seconds
             yield _at_most(f"Onceover, from a broker's log, {data}", _rate(row), ratio, 1.5)
     for row in rows_of(kept, "onceover", "start-up"):
-        yield Line(measured="start-up of the first night, apart", found=f"{row.seconds:.1f} s")
-    yield from _rivals(kept, nights, logs)
+        yield Line(measured="start-up of the first run, apart", found=f"{row.seconds:.1f} s")
+    yield from _rivals(kept, runs, logs)
     yield from _whole_runs(kept)
     yield from _dump_log(kept)
     yield from _verdicts(kept)
     yield from _bounds(kept)
 
 
-def _rivals(kept: Kept, nights: Mapping[str, Row], logs: Mapping[str, Row]) -> Iterator[Line]:
+def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Iterator[Line]:
     """Others by the time of Onceover on the same files: a live broker's are its log."""
-    for section, usual, ours in (("plain_spark", 5, nights), ("duck", 2, nights), ("live_broker", 1, logs)):
+    for section, usual, ours in (("plain_spark", 5, runs), ("duck", 2, runs), ("live_broker", 1, logs)):
         for row in rows_of(kept, section):
             goal = 5 if row.title == "Spark Kafka source" else usual
             if row.note:
@@ -107,14 +107,14 @@ def _verdicts(kept: Kept) -> Iterator[Line]:
 
 
 def _bounds(kept: Kept) -> Iterator[Line]:
-    nights = [row for row in rows_of(kept, "onceover") if row.bytes]
-    for row in nights:
+    runs = [row for row in rows_of(kept, "onceover") if row.bytes]
+    for row in runs:
         ratio = row.numbers["read bytes"] / row.bytes
         # Once each by `stage` for its digest, `index` for checksums and `materialise`.
         yield _at_most(f"bytes read by bytes of input, {row.title}, {row.data}", "", ratio, 3.1)
-    if nights:
-        worker = max(row.numbers["worker MB"] for row in nights)
-        moved = max(row.numbers["moved bytes"] / row.bytes for row in nights)
+    if runs:
+        worker = max(row.numbers["worker MB"] for row in runs)
+        moved = max(row.numbers["moved bytes"] / row.bytes for row in runs)
         yield Line(
             measured="most memory of a worker", found=f"{worker:,.0f} MB", goal="2 GB", met=worker <= 2048
         )
@@ -144,12 +144,12 @@ GROWTH_HEADINGS = (
     "driver MB",
     "JVM MB",
 )
-SCALE_HEADINGS = ("night", "size", "rate per core", "core hours", "cores for 1 h", "cores for 4 h")
+SCALE_HEADINGS = ("run", "size", "rate per core", "core hours", "cores for 1 h", "cores for 4 h")
 KNOB_HEADINGS = ("knob", "value", "s", "M records/s", "worker MB")
 
 
 def growth_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
-    """Time per unit by that of the smallest night: 1 is linear, less is better."""
+    """Time per unit by that of the smallest run: 1 is linear, less is better."""
     first: dict[str, Row] = {}
     for row in (*rows_of(kept, "growth"), *rows_of(kept, "commits")):
         start = first.setdefault(row.title, row)
@@ -174,7 +174,7 @@ def knob_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
 
 
 def step_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
-    """Where a night's time goes."""
+    """Where a run's time goes."""
     for row in rows_of(kept, "onceover"):
         steps = [row.numbers.get(f"{step} s", 0.0) for step in STEPS]
         if any(steps):
@@ -182,7 +182,7 @@ def step_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
 
 
 def scale_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
-    """What nights of 1 and 100 TB need at the rates measured here, per core."""
+    """What runs of 1 and 100 TB need at the rates measured here, per core."""
     cores = os.cpu_count() or 1
     for row in rows_of(kept, "onceover"):
         if not row.bytes:
@@ -206,9 +206,9 @@ STEPS = ("index", "rebuild", "admit", "resolve", "materialise", "audit", "publis
 def tables(kept: Kept) -> Iterator[Table]:
     """What a terminal shows."""
     yield _table("Compared", HEADINGS, [line.cells for line in headline(kept)])
-    yield _table("Steps, in seconds", ("night", *STEPS, "all"), list(step_cells(kept)))
+    yield _table("Steps, in seconds", ("run", *STEPS, "all"), list(step_cells(kept)))
     yield _table("Growth", GROWTH_HEADINGS, list(growth_cells(kept)))
-    yield _table("Larger nights", SCALE_HEADINGS, list(scale_cells(kept)))
+    yield _table("Larger runs", SCALE_HEADINGS, list(scale_cells(kept)))
     yield _table("Knobs", KNOB_HEADINGS, list(knob_cells(kept)))
 
 
@@ -228,10 +228,10 @@ def blocks(kept: Kept) -> dict[str, str]:
     """What pages show, by the name of the place."""
     return {
         "compared": markdown(HEADINGS, [line.cells for line in headline(kept)]),
-        "steps": markdown(("night", *STEPS, "all"), list(step_cells(kept))),
+        "steps": markdown(("run", *STEPS, "all"), list(step_cells(kept))),
         "growth": markdown(GROWTH_HEADINGS, list(growth_cells(kept))),
         "knobs": markdown(KNOB_HEADINGS, list(knob_cells(kept))),
-        "nights": markdown(SCALE_HEADINGS, list(scale_cells(kept))),
+        "runs": markdown(SCALE_HEADINGS, list(scale_cells(kept))),
         "when": _when(kept),
     }
 

@@ -11,17 +11,17 @@ from pyspark import cloudpickle
 from pyspark.sql import functions
 
 from tests.bench import log_source
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
 
 TRANSACTION = ["partition", "producer_id", "producer_epoch"]
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """In the same session as everything else."""
     return [room.best(lambda: _row(room), room.volume.slow_times)]
 
 
-def _row(room: Room) -> Row:
+def _row(room: ParkedArrays) -> Row:
     capture = room.capture(room.volume.compared)
     with tempfile.TemporaryDirectory(dir=room.home) as folder:
         output = Path(folder, "records")
@@ -34,7 +34,7 @@ def _row(room: Room) -> Row:
     )
 
 
-def _write(room: Room, capture: Path, output: Path) -> None:
+def _write(room: ParkedArrays, capture: Path, output: Path) -> None:
     ship: Callable[[ModuleType], None] = vars(cloudpickle)["register_pickle_by_value"]
     ship(log_source)  # workers do not know the tests
     session = room.spark.session

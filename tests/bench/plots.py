@@ -53,12 +53,12 @@ def _bar(y: int, length: float, color: str) -> str:
 
 
 def growth_chart(rows: Sequence[Row]) -> str:
-    """Time by amount, both by those of the smallest night; the dotted line is linear."""
+    """Time by amount, both by those of the smallest run; the dotted line is linear."""
     lines = {
         title: [row for row in rows if row.title == title]
         for title in dict.fromkeys(row.title for row in rows)
     }
-    title = "Time as one thing grows (1 = the smallest night)"
+    title = "Time as one thing grows (1 = the smallest run)"
     parts = [_text(MARGIN, 24, title, weight="bold"), _line([(1, 1), (16, 16)], MUTED, dotted=True)]
     for factor in (1, 4, 16):
         x, y = _place(factor, factor)
@@ -66,10 +66,10 @@ def growth_chart(rows: Sequence[Row]) -> str:
             _text(x, MARGIN + SIDE + 18, f"{factor}x", anchor="middle", color=MUTED),
             _text(MARGIN - 8, y + 4, f"{factor}x", anchor="end", color=MUTED),
         ]
-    for color, (name, nights) in zip(LINES, lines.items(), strict=False):
-        first = nights[0]
+    for color, (name, runs) in zip(LINES, lines.items(), strict=False):
+        first = runs[0]
         points = [
-            (row.numbers["amount"] / first.numbers["amount"], row.seconds / first.seconds) for row in nights
+            (row.numbers["amount"] / first.numbers["amount"], row.seconds / first.seconds) for row in runs
         ]
         place = list(lines).index(name)
         parts += [
@@ -77,7 +77,7 @@ def growth_chart(rows: Sequence[Row]) -> str:
             _text(
                 MARGIN + SIDE + 30,
                 70 + 22 * place,
-                f"{name}, to {nights[-1].numbers['amount']:,.0f}",
+                f"{name}, to {runs[-1].numbers['amount']:,.0f}",
                 color=color,
             ),
         ]

@@ -1,4 +1,4 @@
-"""Synthetic nights of transactions: a broker's log directory whose batches have one empty record each.
+"""Synthetic runs of transactions: a broker's log directory whose batches have one empty record each.
 
 Half of the producers speak TV2, half use one epoch for all their transactions. Each transaction writes to two
 partitions; in every round each producer runs one. Everything is made in arrays, by the round.
@@ -23,7 +23,7 @@ from spark_jobs.protocol.coordinator_log import (
     write_value,
 )
 from spark_jobs.protocol.records import Record
-from tests.bench.night_data import NOON, seal
+from tests.bench.run_data import NOON, seal
 
 PARTITIONS = 8
 COORDINATORS = 8
@@ -66,16 +66,16 @@ class Transactions:
         return max(self.transactions // self.producers, 1)
 
 
-def write_transactions(root: Path, night: Transactions) -> int:
-    """Writes the log directory below `root`, unless it stands there; how many batches it holds."""
+def write_transactions(root: Path, run: Transactions) -> int:
+    """Writes the log directory below `root`, unless it is there; how many batches it holds."""
     done = root / "_written"
     if not done.exists():
         for partition in range(PARTITIONS):
-            _write(root / f"orders-{partition}", _partition(night, partition))
+            _write(root / f"orders-{partition}", _partition(run, partition))
         for partition in range(COORDINATORS):
-            _write(root / f"__transaction_state-{partition}", _coordinator(night, partition))
+            _write(root / f"__transaction_state-{partition}", _coordinator(run, partition))
         done.touch()
-    return night.rounds * night.producers * night.batches + 2 * night.heavy
+    return run.rounds * run.producers * run.batches + 2 * run.heavy
 
 
 def _write(directory: Path, rounds: Iterator[bytes]) -> None:
@@ -84,24 +84,24 @@ def _write(directory: Path, rounds: Iterator[bytes]) -> None:
         file.writelines(rounds)
 
 
-def _partition(night: Transactions, partition: int) -> Iterator[bytes]:
+def _partition(run: Transactions, partition: int) -> Iterator[bytes]:
     """The log of one partition: those who write there, batch by batch, then their markers."""
-    numbers = np.arange(night.producers)
+    numbers = np.arange(run.producers)
     own = numbers[(numbers % PARTITIONS == partition) | ((numbers + 1) % PARTITIONS == partition)]
     data, marker = _data_template(), _marker_template()
-    per_partition = night.batches // 2
+    per_partition = run.batches // 2
     offset = 0
-    if partition in {night.heavy_producer % PARTITIONS, (night.heavy_producer + 1) % PARTITIONS}:
-        yield from _heavy_partition(night)
-        offset = 2 * night.heavy
-    for turn in range(night.rounds):
+    if partition in {run.heavy_producer % PARTITIONS, (run.heavy_producer + 1) % PARTITIONS}:
+        yield from _heavy_partition(run)
+        offset = 2 * run.heavy
+    for turn in range(run.rounds):
         start = NOON + turn * ROUND_MS
         senders = np.tile(own, per_partition)
         rows = _rows(data, senders, turn, offset)
         _put_times(rows, start + np.repeat(np.arange(per_partition), len(own)) * 100)
         yield _sealed(rows)
         offset += len(rows)
-        if turn + 1 < night.rounds:
+        if turn + 1 < run.rounds:
             rows = _rows(marker, own, turn, offset, ended=True)
             _put_times(rows, np.full(len(own), start + DECIDED_MS + 1))
             _put_kind(rows, own, turn)
@@ -109,17 +109,17 @@ def _partition(night: Transactions, partition: int) -> Iterator[bytes]:
             offset += len(rows)
 
 
-def _turns(night: Transactions) -> Iterator[Numbers]:
+def _turns(run: Transactions) -> Iterator[Numbers]:
     """The rounds of the heavy producer, which are over before the others' begin."""
-    for start in range(0, night.heavy, HEAVY_AT_A_TIME):
-        yield np.arange(start, min(start + HEAVY_AT_A_TIME, night.heavy)) - night.heavy
+    for start in range(0, run.heavy, HEAVY_AT_A_TIME):
+        yield np.arange(start, min(start + HEAVY_AT_A_TIME, run.heavy)) - run.heavy
 
 
-def _heavy_partition(night: Transactions) -> Iterator[bytes]:
+def _heavy_partition(run: Transactions) -> Iterator[bytes]:
     """A batch and a marker for each transaction of the heavy producer."""
     offset = 0
-    for turns in _turns(night):
-        own = np.full(len(turns), night.heavy_producer)
+    for turns in _turns(run):
+        own = np.full(len(turns), run.heavy_producer)
         data = _rows(_data_template(), own, turns, offset, step=2)
         _put_times(data, NOON + turns * ROUND_MS)
         markers = _rows(_marker_template(), own, turns, offset + 1, ended=True, step=2)
@@ -200,17 +200,17 @@ def _marker_template() -> bytes:
     )
 
 
-def _coordinator(night: Transactions, partition: int) -> Iterator[bytes]:
+def _coordinator(run: Transactions, partition: int) -> Iterator[bytes]:
     """Three records per transaction: it begins, is decided, is complete."""
-    own = np.arange(partition, night.producers, COORDINATORS)
+    own = np.arange(partition, run.producers, COORDINATORS)
     states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
     templates = [_entry_template(state) for state in states]
     offset = 0
-    if partition == night.heavy_producer % COORDINATORS:
-        yield from _heavy_coordinator(night, dict(zip(states, templates, strict=True)))
-        offset = 3 * night.heavy
-    for turn in range(night.rounds):
-        is_last = turn + 1 == night.rounds
+    if partition == run.heavy_producer % COORDINATORS:
+        yield from _heavy_coordinator(run, dict(zip(states, templates, strict=True)))
+        offset = 3 * run.heavy
+    for turn in range(run.rounds):
+        is_last = turn + 1 == run.rounds
         for template, state in zip(templates[: 1 if is_last else 3], states, strict=False):
             rows = np.tile(np.frombuffer(template, dtype=np.uint8), (len(own), 1))
             _put(rows, _OFFSET, (offset + np.arange(len(own))).astype(">i8"))
@@ -219,11 +219,11 @@ def _coordinator(night: Transactions, partition: int) -> Iterator[bytes]:
             offset += len(own)
 
 
-def _heavy_coordinator(night: Transactions, templates: Mapping[TransactionState, bytes]) -> Iterator[bytes]:
+def _heavy_coordinator(run: Transactions, templates: Mapping[TransactionState, bytes]) -> Iterator[bytes]:
     """Three records for each transaction of the heavy producer."""
     offset = 0
-    for turns in _turns(night):
-        own = np.full(len(turns), night.heavy_producer)
+    for turns in _turns(run):
+        own = np.full(len(turns), run.heavy_producer)
         batches = []
         for place, (state, template) in enumerate(templates.items()):
             rows = np.tile(np.frombuffer(template, dtype=np.uint8), (len(own), 1))

@@ -17,7 +17,7 @@ from tests.bench.mix_data import Mix, write_mix
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "bench"
 OURS = "Onceover s"
-"""Among the numbers of a rival: how long our own night took in turn with it."""
+"""Among the numbers of a rival: how long our own run took in turn with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ParkedArrays:
     """Where data and results lie, and the one session of Spark that all share."""
 
     home: Path
@@ -77,13 +77,13 @@ class Room:
     console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def capture(self, codec: Codec, records: int | None = None) -> Path:
-        """The night's capture, written if it is not there."""
+        """The run's capture, written if it is not there."""
         mix = Mix(records=records or self.volume.records, codec=codec)
         if not (self.home / "mix" / mix.name / "_written").exists():
-            self.tell(f"writing {mix.records:,} records, {codec.name.lower()}")
+            self.on_progress(f"writing {mix.records:,} records, {codec.name.lower()}")
         return write_mix(self.home / "mix", mix)
 
-    def tell(self, what: str) -> None:
+    def on_progress(self, what: str) -> None:
         """What is going on."""
         self.console.print(f"  {what}", markup=False)
 
@@ -92,19 +92,19 @@ class Room:
         rows = []
         for number in range(times or self.volume.times):
             rows.append(work())
-            self.tell(f"{rows[-1].title} {rows[-1].data}: {rows[-1].seconds:.2f} s (run {number + 1})")
+            self.on_progress(f"{rows[-1].title} {rows[-1].data}: {rows[-1].seconds:.2f} s (run {number + 1})")
         return min(rows, key=lambda row: row.seconds)
 
     def best_in_turn(self, work: Callable[[], Row], ours: Callable[[], Row]) -> Row:
         """The shortest of several runs, and beside it that of our own: each has the machine as it is then."""
-        nights: list[Row] = []
+        runs: list[Row] = []
 
         def turn() -> Row:
-            nights.append(self.best(ours, 1))
+            runs.append(self.best(ours, 1))
             return work()
 
         row = self.best(turn)
-        return replace(row, numbers={**row.numbers, OURS: min(night.seconds for night in nights)})
+        return replace(row, numbers={**row.numbers, OURS: min(run.seconds for run in runs)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

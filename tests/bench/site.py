@@ -1,4 +1,4 @@
-"""`python -m tests.bench.site`: a year of 500 topics: what a night's report costs, how pages load.
+"""`python -m tests.bench.site`: a year of 500 topics: what a run's report costs, how pages load.
 
 Times of pages are from the address to the drawn page, in a real Chromium, opened as files, cold each time.
 """
@@ -18,7 +18,7 @@ from rich.table import Table
 from spark_jobs.reporting.site import build_site
 from spark_jobs.reporting.site_files import DASHBOARD, topic_code
 from spark_jobs.storage.file_store import FileStore
-from tests.bench.site_data import Year, one_more_night, write_year
+from tests.bench.site_data import Year, one_more_run, write_year
 
 TOPIC = "shop.events.topic-0007"
 VISITS = (
@@ -34,10 +34,10 @@ VISITS = (
 
 
 def measure_reports(lake: FileStore, year: Year) -> dict[str, float]:
-    """Seconds to show the last night of a year, the night after, and nothing new."""
+    """Seconds to show the last run of a year, the next run, and nothing new."""
     first = _seconds(lake)
-    one_more_night(lake, year)
-    return {"the first report": first, "a night's report": _seconds(lake), "without news": _seconds(lake)}
+    one_more_run(lake, year)
+    return {"the first report": first, "a run's report": _seconds(lake), "without news": _seconds(lake)}
 
 
 def _seconds(lake: FileStore) -> float:
@@ -67,11 +67,11 @@ def _load(browser: Browser, url: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--runs", type=int, default=365)
     parser.add_argument("--topics", type=int, default=500)
     parser.add_argument("--times", type=int, default=3, help="how often each page is loaded")
     chosen = parser.parse_args(arguments)
-    year = Year(nights=chosen.nights, topics=chosen.topics)
+    year = Year(runs=chosen.runs, topics=chosen.topics)
     with tempfile.TemporaryDirectory() as place:
         lake = write_year(Path(place), year)
         found = measure_reports(lake, year)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(year: Year, found: dict[str, float]) -> Table:
-    shown = Table(title=f"The site of {year.nights} nights with {year.topics} topics")
+    shown = Table(title=f"The site of {year.runs} runs with {year.topics} topics")
     shown.add_column("what")
     shown.add_column("seconds", justify="right")
     for name, seconds in found.items():

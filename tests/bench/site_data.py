@@ -1,4 +1,4 @@
-"""A year of nights as their runs leave them: one night's tables in full, of others what the site shows."""
+"""A year of runs as their runs leave them: one run's tables in full, of others what the site shows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TOPIC_
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
-from spark_jobs.tables.states import CARRIED_OBJECTS
+from spark_jobs.tables.states import INHERITED_OBJECTS
 
 FIRST = date(2025, 11, 16)
 PARTITIONS_PER_TOPIC = 2
@@ -38,9 +38,9 @@ ROUND = ("accepted",) * 17 + ("duplicate", "out_of_order", "accepted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Year:
-    """How many nights and topics."""
+    """How many runs and topics."""
 
-    nights: int
+    runs: int
     topics: int
 
     @property
@@ -50,21 +50,21 @@ class Year:
 
 
 def write_year(place: Path, year: Year) -> FileStore:
-    """All nights but the last as the site would have them already; the last one is final, but not shown."""
+    """All runs but the last as the site would have them already; the last one is final, but not shown."""
     lake = FileStore(str(place))
-    run_ids = [_night(lake, year, number) for number in range(year.nights)]
+    run_ids = [_run(lake, year, number) for number in range(year.runs)]
     write_tables(lake, run_ids[0], year)
     _show(lake, run_ids[:-1])
     write_tables(lake, run_ids[-1], year)
     return lake
 
 
-def one_more_night(lake: FileStore, year: Year) -> None:
-    """The night after, with its tables."""
-    write_tables(lake, _night(lake, year, year.nights), year)
+def one_more_run(lake: FileStore, year: Year) -> None:
+    """The next run, with its tables."""
+    write_tables(lake, _run(lake, year, year.runs), year)
 
 
-def _night(lake: FileStore, year: Year, number: int) -> str:
+def _run(lake: FileStore, year: Year, number: int) -> str:
     """A final run by ledger and chain, and its volumes."""
     chain, day = read_chain(lake), FIRST + timedelta(days=number)
     inputs = RunInputs(day=day, manifest=f"{number:064}", config="c", state_in=chain.state_before(day))
@@ -108,7 +108,7 @@ def write_tables(lake: FileStore, run_id: str, year: Year) -> None:
     """Everything in the run's folder that the site reads."""
     day = date.fromisoformat(run_id[:10])
     lake.put(step_key(run_id, Step.STAGE, MANIFEST), Manifest(day=day, entries=()).to_bytes())
-    _put(lake, run_id, Step.REBUILD, "carried_objects", contract=CARRIED_OBJECTS, rows=[_object()])
+    _put(lake, run_id, Step.REBUILD, "inherited_objects", contract=INHERITED_OBJECTS, rows=[_object()])
     for step, name, contract in (
         (Step.REBUILD, "origins", STATE_ORIGINS),
         (Step.ADMIT, "partitions", ADMITTED_PARTITIONS),
@@ -168,7 +168,7 @@ def _nothing(kind: pa.DataType) -> Any:
 
 
 def _show(lake: FileStore, run_ids: list[str]) -> None:
-    """The first night's files under the name of every other, and a memory that knows them."""
+    """The first run's files under the name of every other, and a memory that knows them."""
     site, lines = SiteFiles(lake), {line.run_id: line for line in list_runs(lake)}
     template = list(run_data(lines[run_ids[0]], RunTables(lake, run_ids[0]), has_docs=False))
     for run_id in run_ids:
@@ -179,5 +179,5 @@ def _show(lake: FileStore, run_ids: list[str]) -> None:
 
 
 def _renamed(files: list[NamedData], old: str, new: str) -> Iterator[NamedData]:
-    """Batches are many and only looked at for one night: they stay away."""
+    """Batches are many and only looked at for one run: they stay away."""
     return ((name.replace(old, new), value) for name, value in files if "/batches/" not in name)

@@ -16,38 +16,38 @@ from tests.bench.live_broker import consumer_row
 from tests.bench.mix_data import objects_of
 from tests.bench.page import blocks, fill, headline
 from tests.bench.plots import write_plots
-from tests.bench.room import TINY, Results, Room, Row, save, saved
+from tests.bench.room import TINY, ParkedArrays, Results, Row, save, saved
 from tests.in_process import InProcess
 
 GIVEN_AWAY = {"DuckDB, decoded records", "plain PySpark"}
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
-    return Room(home=tmp_path_factory.mktemp("bench"), volume=TINY, spark=InProcess())
+def room(tmp_path_factory: pytest.TempPathFactory) -> ParkedArrays:
+    return ParkedArrays(home=tmp_path_factory.mktemp("bench"), volume=TINY, spark=InProcess())
 
 
 @pytest.fixture(scope="module")
-def published(room: Room) -> Row:
-    return onceover.capture_night(room, Codec.LZ4)
+def published(room: ParkedArrays) -> Row:
+    return onceover.capture_run(room, Codec.LZ4)
 
 
 def test_the_floor_writes_the_very_records_that_onceover_publishes(
-    room: Room, published: Row, tmp_path: Path
+    room: ParkedArrays, published: Row, tmp_path: Path
 ) -> None:
     found = run_floor(room.capture(Codec.LZ4), tmp_path, 1)
     assert found.records == published.records
     assert sum(pq.read_metadata(path).num_rows for path in tmp_path.iterdir()) == published.records
 
 
-def test_a_night_has_aborted_transactions_and_duplicates(room: Room, published: Row) -> None:
-    log = onceover.broker_log_night(room, Codec.LZ4)
+def test_a_run_has_aborted_transactions_and_duplicates(room: ParkedArrays, published: Row) -> None:
+    log = onceover.broker_log_run(room, Codec.LZ4)
     assert log.records == published.records
     assert 0.9 < log.bytes / published.bytes < 0.99
 
 
 def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_on_s3(
-    room: Room, published: Row
+    room: ParkedArrays, published: Row
 ) -> None:
     rows = {row.title.removeprefix("whole run, "): row for row in whole_runs.measure(room)}
     again = rows.pop("files, broker-log, next copy")
@@ -59,7 +59,7 @@ def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_
     assert all("network bytes" in row.numbers for row in on_s3)
 
 
-def test_others_come_to_the_same_records(room: Room, published: Row, spark: Spark) -> None:
+def test_others_come_to_the_same_records(room: ParkedArrays, published: Row, spark: Spark) -> None:
     rivals = [
         row
         for section in ("duck", "plain_spark")
@@ -69,13 +69,13 @@ def test_others_come_to_the_same_records(room: Room, published: Row, spark: Spar
 
 
 @pytest.mark.parametrize("section", ["verdicts", "commits", "kernels"])
-def test_a_section_measures_something(room: Room, published: Row, section: str) -> None:
+def test_a_section_measures_something(room: ParkedArrays, published: Row, section: str) -> None:
     rows = import_module(f"tests.bench.{section}").measure(room)
     assert rows
     assert all(row.seconds > 0 or row.numbers for row in rows)
 
 
-def test_inspect_is_measured_in_every_case(room: Room, published: Row) -> None:
+def test_inspect_is_measured_in_every_case(room: ParkedArrays, published: Row) -> None:
     from tests.bench.dump_log import cases, measure_case
 
     some = (replace(case, ways=dict([*case.ways.items()][:1])) for case in cases(room))
@@ -96,12 +96,12 @@ def test_inspect_and_kafka_are_compared_by_rates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
-def test_growth_is_measured_along_every_axis(room: Room, axis: growth.Axis) -> None:
+def test_growth_is_measured_along_every_axis(room: ParkedArrays, axis: growth.Axis) -> None:
     found = growth.measure_axis(room, axis)
     assert [row.numbers["amount"] for row in found] == [axis.least]
 
 
-def test_a_knob_is_turned(room: Room, published: Row) -> None:
+def test_a_knob_is_turned(room: ParkedArrays, published: Row) -> None:
     turned = knobs._limit(room, room.capture(Codec.LZ4), "file_bytes", "1MiB")
     assert turned.records == published.records
     assert turned.numbers["files"] > 1
@@ -115,7 +115,7 @@ def test_the_consumers_own_line_tells_how_long_it_has_fetched() -> None:
     assert (found.records, found.seconds) == (1000, 2.0)
 
 
-def test_data_is_written_once(room: Room) -> None:
+def test_data_is_written_once(room: ParkedArrays) -> None:
     before = {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
     assert before
     assert before == {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
@@ -124,9 +124,9 @@ def test_data_is_written_once(room: Room) -> None:
 def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None:
     floor = Row(title="floor", data="lz4", seconds=2.0, records=100)
     numbers = {"read bytes": 190.0, "worker MB": 10.0, "moved bytes": 1.0, "index s": 1.0}
-    night = Row(title="onceover", data="lz4", seconds=2.5, records=100, bytes=100, numbers=numbers)
-    nights = [Row(title="files", seconds=s, numbers={"amount": n}) for s, n in ((1.0, 10.0), (5.0, 40.0))]
-    for section, rows in {"floor": [floor], "onceover": [night], "growth": nights}.items():
+    run = Row(title="onceover", data="lz4", seconds=2.5, records=100, bytes=100, numbers=numbers)
+    runs = [Row(title="files", seconds=s, numbers={"amount": n}) for s, n in ((1.0, 10.0), (5.0, 40.0))]
+    for section, rows in {"floor": [floor], "onceover": [run], "growth": runs}.items():
         save(tmp_path, section, rows)
     kept = saved(tmp_path)
     assert [line.ratio for line in headline(kept)][:2] == [1.0, 1.25]

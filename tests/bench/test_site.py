@@ -8,7 +8,7 @@ from tests.bench.site_data import Year, write_year
 
 
 def test_a_small_year_is_shown_whole(tmp_path: Path) -> None:
-    year = Year(nights=35, topics=3)
+    year = Year(runs=35, topics=3)
     lake = write_year(tmp_path, year)
     measure_reports(lake, year)
     index = from_script(lake.read("dashboard/data/index.js"))

@@ -12,8 +12,8 @@ from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.spark_session import Spark
-from tests.bench.nights import BROKER_LOG, measured_run
 from tests.bench.resolve_data import Transactions, write_transactions
+from tests.bench.runs import BROKER_LOG, measured_run
 
 SHOWN = ("resolve s", "worker MB", "driver MB", "JVM MB")
 

@@ -13,28 +13,28 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.night_data import Night, write_night
-from tests.bench.room import ROOT, Room, Row
+from tests.bench.room import ROOT, ParkedArrays, Row
+from tests.bench.run_data import Run, write_run
 
 WINDOW_BYTES = 4 * 2**20
 ONE_RECORD_BATCHES = 12_000_000
 
 
-def measure(room: Room) -> Sequence[Row]:
-    """The night as a broker's log, uncompressed, and a night of one-record batches."""
+def measure(room: ParkedArrays) -> Sequence[Row]:
+    """The run as a broker's log, uncompressed, and a run of one-record batches."""
     from tests.bench.onceover import accepted_log
 
     codec = room.volume.codecs[0]
     log = accepted_log(room, codec)
     headers = room.home / "headers" / f"{_header_batches(room)}"
-    write_night(headers, Night(batches=_header_batches(room)))
+    write_run(headers, Run(batches=_header_batches(room)))
     return [
         room.best(lambda: _row("verdicts", f"broker-log, {codec.name.lower()}", log, "broker-log")),
         room.best(lambda: _row("verdicts", "1-record batches", headers, "capture")),
     ]
 
 
-def _header_batches(room: Room) -> int:
+def _header_batches(room: ParkedArrays) -> int:
     return max(int(ONE_RECORD_BATCHES * room.volume.growth), 1600)
 
 
@@ -65,7 +65,7 @@ def run_here(source: Path, kind: str) -> dict[str, float]:
     from spark_jobs.flow import Step, steps_until
     from spark_jobs.kernels.warm import warm
     from spark_jobs.run import prepare_step
-    from tests.bench.nights import BROKER_LOG, CAPTURE, run_measured
+    from tests.bench.runs import BROKER_LOG, CAPTURE, run_measured
     from tests.in_process import InProcess
 
     warm()
@@ -75,16 +75,16 @@ def run_here(source: Path, kind: str) -> dict[str, float]:
     loaded = time.perf_counter()
     config = {"broker-log": BROKER_LOG, "capture": CAPTURE}[kind]
     with tempfile.TemporaryDirectory(dir=source.parent) as scratch:
-        night = run_measured(source, InProcess(), until=Step.ADMIT, config=config, scratch=Path(scratch))
+        run = run_measured(source, InProcess(), until=Step.ADMIT, config=config, scratch=Path(scratch))
     files = batch_files(source)
     started = time.perf_counter()
     for window in _windows(files):
         google_crc32c.value(window)
     return {
         "bytes": sum(path.stat().st_size for path in files),
-        "batches": night.counts["admit"]["batches"],
-        "index s": night.steps["index"],
-        "admit s": night.steps["admit"],
+        "batches": run.counts["admit"]["batches"],
+        "index s": run.steps["index"],
+        "admit s": run.steps["admit"],
         "crc s": time.perf_counter() - started,
         "load s": loaded - began,
     }

@@ -16,9 +16,9 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_store
 from tests.bench.mix_data import Mix, coordinator_of, objects_of, write_mix
-from tests.bench.nights import DAY, NightMeasured, measured_run
 from tests.bench.onceover import accepted_log
-from tests.bench.room import Room, Row
+from tests.bench.room import ParkedArrays, Row
+from tests.bench.runs import DAY, RunMeasured, measured_run
 from tests.s3_server import S3Server, running_s3_server
 
 MARKED = "{{name: gateway, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d', markers: true}}"
@@ -29,7 +29,7 @@ CUT_SHORT = "audit: {severities: {most_transactions_are_decided: warning}}\n"
 NEXT_DAY = DAY + timedelta(days=1)
 
 
-def measure(room: Room) -> Sequence[Row]:
+def measure(room: ParkedArrays) -> Sequence[Row]:
     """A capture with and without markers, a broker's log and its next copy, and captures on S3."""
     return [
         room.best(partial(on_files, room, is_marked=True)),
@@ -39,7 +39,7 @@ def measure(room: Room) -> Sequence[Row]:
     ]
 
 
-def capture_of(room: Room, *, is_marked: bool) -> Path:
+def capture_of(room: ParkedArrays, *, is_marked: bool) -> Path:
     mix = Mix(records=room.volume.records, codec=room.volume.compared, markers=is_marked)
     return write_mix(room.home / "mix", mix)
 
@@ -58,7 +58,7 @@ def settings_of(lake: str, sources: Sequence[str], base: Path, more: str = "") -
     return parse_settings(f"lake: '{lake}'\nsources:{listed}\n{more}", name="bench.yaml", base=base)
 
 
-def on_files(room: Room, *, is_marked: bool) -> Row:
+def on_files(room: ParkedArrays, *, is_marked: bool) -> Row:
     """A run in a lake beside its source."""
     capture = capture_of(room, is_marked=is_marked)
     with _lake(room) as lake:
@@ -68,7 +68,7 @@ def on_files(room: Room, *, is_marked: bool) -> Row:
     return _row(f"whole run, files, {name}", room, found, objects_of(capture))
 
 
-def grown_log(room: Room) -> Sequence[Row]:
+def grown_log(room: ParkedArrays) -> Sequence[Row]:
     """A copy of a broker's log, and the next one in which every partition has a hundredth more."""
     log = accepted_log(room, room.volume.compared)
     files = sorted(log.glob("*/*.log"))
@@ -86,7 +86,7 @@ def grown_log(room: Room) -> Sequence[Row]:
     ]
 
 
-def on_s3(room: Room) -> Sequence[Row]:
+def on_s3(room: ParkedArrays) -> Sequence[Row]:
     """The same captures where source and lake are buckets of a server on this machine."""
     try:
         with running_s3_server(room.home / "s3" / os.urandom(4).hex()) as server, _credentials(server):
@@ -98,7 +98,7 @@ def on_s3(room: Room) -> Sequence[Row]:
     return rows
 
 
-def _on_s3(room: Room, server: S3Server, *, is_marked: bool) -> Row:
+def _on_s3(room: ParkedArrays, server: S3Server, *, is_marked: bool) -> Row:
     capture, bucket = capture_of(room, is_marked=is_marked), server.new_bucket()
     root = f"s3://{bucket}"
     for directory in (capture, coordinator_of(capture)):
@@ -122,7 +122,7 @@ def _upload(directory: Path, store: ObjectStore) -> None:
 
 
 @contextmanager
-def _lake(room: Room) -> Iterator[Path]:
+def _lake(room: ParkedArrays) -> Iterator[Path]:
     scratch = room.home / "lakes"
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="whole-", dir=scratch) as directory:
@@ -168,7 +168,7 @@ def _copy(log: Path, copy: Path, *, share: float) -> None:
         (copy / directory.name / active.name).write_bytes(data[: int(len(data) * share)])
 
 
-def _row(title: str, room: Room, found: NightMeasured, files: Sequence[Path]) -> Row:
+def _row(title: str, room: ParkedArrays, found: RunMeasured, files: Sequence[Path]) -> Row:
     return Row(
         title=title,
         data=room.volume.compared.name.lower(),

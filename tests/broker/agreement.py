@@ -1,4 +1,4 @@
-"""A night on a copy of a quiet broker's log, held against what the broker said."""
+"""A run on a copy of a quiet broker's log, held against what the broker said."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from tests.broker.beliefs import (
     differing_transactions,
 )
 from tests.broker.groups import GroupOffsets, differing_groups
-from tests.broker.nights import Lake
 from tests.broker.promises import expect_none
+from tests.broker.runs import Lake
 
 Rows = list[dict[str, Any]]
 

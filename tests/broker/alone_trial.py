@@ -1,7 +1,7 @@
 """Newer clients' requests to a broker and, captured without markers, to Onceover with the coordinator's log.
 
-Hand-made clients do what no real one can: they go on with the epoch of a transaction that they have ended, or
-mix in plain batches. What the broker refused of that a capture cannot tell from what it took.
+Hand-made clients do what no real one can: they continue with the epoch of a transaction that they have
+ended, or mix in plain batches. What the broker refused of that a capture cannot tell from what it took.
 """
 
 from collections import Counter
@@ -15,9 +15,9 @@ from typing import Any
 from spark_jobs.protocol.records import read_records
 from tests.broker.captures import Captured, captured, write_capture
 from tests.broker.lives import lived
-from tests.broker.nights import Lake, alone_lake, today
 from tests.broker.promises import expect_none
 from tests.broker.recorder import record
+from tests.broker.runs import Lake, alone_lake, today
 from tests.broker.session import Recorder
 from tests.materialising.truth import as_truth, truth_of
 
@@ -37,7 +37,7 @@ def alone_trial(place: Path, seed: int, *, events: int = 400) -> dict[str, int]:
         recorder.broker.kill()
     batches = [each for each in captured(recording) if each.error is not None]
     write_capture(batches, place / "capture", Random(seed))
-    lake = alone_lake(place / "nights", place / "capture", recording / "data")
+    lake = alone_lake(place / "runs", place / "capture", recording / "data")
     # By yesterday's end none of the transactions that are still open has timed out.
     lake.run(today() - timedelta(days=1))
     _compare(lake, recording, batches)

@@ -55,19 +55,19 @@ def differing_producers(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str
     for tp, theirs in facts.producers.items():
         ours = {key[2]: _as_described(row) for key, row in newest.items() if key[:2] == tp}
         for producer_id in sorted({*theirs, *ours}):
-            told, believed = theirs.get(producer_id), ours.get(producer_id)
-            if _differ(told, believed):
-                yield f"{tp}: broker {told}, Onceover {believed}"
+            reported, believed = theirs.get(producer_id), ours.get(producer_id)
+            if _differ(reported, believed):
+                yield f"{tp}: broker {reported}, Onceover {believed}"
 
 
-def _differ(told: ActiveProducer | None, believed: ActiveProducer | None) -> bool:
+def _differ(reported: ActiveProducer | None, believed: ActiveProducer | None) -> bool:
     """Who was idle for too long may be there or not: a clock makes a broker forget (facts §2.10).
 
-    A log brings such a producer back, unless a snapshot stands behind its last batch.
+    A log brings such a producer back, unless a snapshot is behind its last batch.
     """
-    if told is None or believed is None:
-        return not all(each is None or _is_idle(each) for each in (told, believed))
-    return told != believed
+    if reported is None or believed is None:
+        return not all(each is None or _is_idle(each) for each in (reported, believed))
+    return reported != believed
 
 
 def _is_idle(producer: ActiveProducer) -> bool:
@@ -90,17 +90,17 @@ def _as_described(row: Row) -> ActiveProducer:
 
 
 def differing_offsets(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
-    """Log end and last stable offset against the table `resolved_partitions` of a night."""
+    """Log end and last stable offset against the table `resolved_partitions` of a run."""
     ours = {(row["topic"], row["partition"]): row for row in rows}
     for tp, end in facts.ends.items():
-        told = end, facts.stable[tp]
+        reported = end, facts.stable[tp]
         believed = ours[tp]["log_end_offset"], ours[tp]["last_stable_offset"]
-        if told != believed:
-            yield f"{tp}: end and last stable offset: broker {told}, Onceover {believed}"
+        if reported != believed:
+            yield f"{tp}: end and last stable offset: broker {reported}, Onceover {believed}"
 
 
 def differing_transactions(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
-    """What is open and what hangs, against the undecided rows of the newest night's `transactions`."""
+    """What is open and what hangs, against the undecided rows of the newest run's `transactions`."""
     theirs = {each.transactional_id: each for each in facts.transactions if each.state == OPEN_STATE}
     ours = {
         row["transactional_id"]: _as_coordinated(row)

@@ -15,9 +15,9 @@ from tests.broker.dump import DUMPED, complaints, dump
 from tests.broker.judge import Broker
 from tests.broker.lives import lived
 from tests.broker.next_batches import expected_errors, send_next
-from tests.broker.nights import Lake, capture_lake, today
 from tests.broker.promises import expect_none
 from tests.broker.recorder import record
+from tests.broker.runs import Lake, capture_lake, today
 from tests.broker.session import PARTITIONS, SEGMENT_BYTES, TOPICS, Recorder
 from tests.broker.truth import read_truth
 from tests.broker.wire import Connection
@@ -36,15 +36,15 @@ def capture_trial(place: Path, seed: int, *, events: int = 400) -> dict[str, int
     expect_none(replayed.differences, "the pure rules replay the recording")
 
     batches = list(captured(recording))
-    lake = capture_lake(place / "nights", place / "capture")
-    outcome = _run_nights(lake, batches, random)
+    lake = capture_lake(place / "runs", place / "capture")
+    outcome = _execute_runs(lake, batches, random)
     expect_none(differing_answers(batches, lake.rows("batches")), "verdicts are the broker's answers")
 
     more = _adopt_and_go_on(place, lake, outcome, batches)
-    write_capture(more, place / "capture", random, night=9)
+    write_capture(more, place / "capture", random, run=9)
     lake.run(today() + timedelta(days=1))
     after = differing_answers([*batches, *more], lake.rows("batches"))
-    expect_none(after, "verdicts are the answers of the broker that went on with the log")
+    expect_none(after, "verdicts are the answers of the broker that continued with the log")
     return {"requests": replayed.requests, "batches": len(batches) + len(more)}
 
 
@@ -58,12 +58,12 @@ def _record(recording: Path, mode: str, seed: int, events: int) -> None:
         recorder.broker.kill()
 
 
-def _run_nights(lake: Lake, batches: Sequence[Captured], random: Random) -> RunOutcome:
-    """Two nights, the capture cut somewhere between them."""
+def _execute_runs(lake: Lake, batches: Sequence[Captured], random: Random) -> RunOutcome:
+    """Two runs, the capture cut somewhere between them."""
     cut, root = random.randrange(len(batches)), lake.settings.sources[0].root
-    write_capture(batches[:cut], Path(root), random, night=1)
+    write_capture(batches[:cut], Path(root), random, run=1)
     lake.run(today() - timedelta(days=1))
-    write_capture(batches[cut:], Path(root), random, night=2)
+    write_capture(batches[cut:], Path(root), random, run=2)
     return lake.run(today())
 
 
@@ -82,7 +82,7 @@ def _adopt_and_go_on(place: Path, lake: Lake, outcome: RunOutcome, batches: list
         strangers = differing_producers(facts, lake.rows("producers"))
         expect_none(strangers, "a broker on our log knows our producers")
         resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")
-        expect_none(differing_offsets(facts, resolved), "a broker on our log stands where we do")
+        expect_none(differing_offsets(facts, resolved), "a broker on our log is where we do")
         more = list(send_next(connection, batches))
         wrong = (each for each in more if each.error != expected_errors(each))
         expect_none(wrong, "a broker on our log knows what comes next")

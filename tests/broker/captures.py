@@ -148,22 +148,22 @@ def _markers(folder: Path, partition: TopicPartition) -> Iterator[Captured]:
                 )
 
 
-def write_capture(batches: Iterable[Captured], root: Path, random: Random, *, night: int = 0) -> None:
+def write_capture(batches: Iterable[Captured], root: Path, random: Random, *, run: int = 0) -> None:
     """Objects of one to many batches, as a gateway that flushes now and then leaves them.
 
     What is damaged has an object of its own: inside another nobody could say where it ends.
     """
-    waiting: dict[TopicPartition, list[bytes]] = defaultdict(list)
+    held_state: dict[TopicPartition, list[bytes]] = defaultdict(list)
     for number, batch in enumerate(batches):
-        held, is_damaged = waiting[batch.partition], batch.label.startswith(DAMAGED)
+        held, is_damaged = held_state[batch.partition], batch.label.startswith(DAMAGED)
         if held and is_damaged:
-            _put(root, batch.partition, f"{night}-{number:08d}-before", held)
+            _put(root, batch.partition, f"{run}-{number:08d}-before", held)
         held.append(batch.records)
         if is_damaged or random.random() < FLUSHED:
-            _put(root, batch.partition, f"{night}-{number:08d}-upto", held)
-    for partition, held in waiting.items():
+            _put(root, batch.partition, f"{run}-{number:08d}-upto", held)
+    for partition, held in held_state.items():
         if held:
-            _put(root, partition, f"{night}-rest", held)
+            _put(root, partition, f"{run}-rest", held)
 
 
 def _put(root: Path, partition: TopicPartition, name: str, batches: list[bytes]) -> None:

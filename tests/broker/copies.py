@@ -12,7 +12,7 @@ METADATA_LOG = "__cluster_metadata-0"
 
 
 def copy_live(data: Path, to: Path, *, names: Callable[[str], bool] = bool) -> Path:
-    """What a backup finds while the broker goes on: files may vanish, appear and grow meanwhile.
+    """What a backup finds while the broker continues: files may vanish, appear and grow meanwhile.
 
     The coordinators' logs come last: then they know of every transaction that the others have data of. With
     `names` only those are copied, over what is there.
@@ -55,7 +55,7 @@ def cut_at_snapshots(copy: Path, to: Path, random: Random) -> dict[str, int]:
 
 
 def cut_behind(copy: Path, to: Path, ends: dict[str, int]) -> dict[str, int]:
-    """A copy in which retention was faster than nights: logs begin at a segment behind these ends.
+    """A copy in which retention was faster than runs: logs begin at a segment behind these ends.
 
     Returns where they begin; a partition without such a segment stays whole.
     """

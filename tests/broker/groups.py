@@ -123,7 +123,7 @@ def _listed(
 
 
 def differing_groups(theirs: GroupOffsets, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The admin API's answers against one night's rows of `consumer_offsets`."""
+    """The admin API's answers against one run's rows of `consumer_offsets`."""
     ours: GroupOffsets = {}
     for row in sorted(rows, key=lambda row: not row["pending"]):
         key = row["group"], row["topic"], row["partition"]

@@ -16,7 +16,7 @@ Published = Sequence[Row]
 
 
 def values_of(published: Published) -> Counter[Sent]:
-    """How often each value stands in each partition."""
+    """How often each value is in each partition."""
     return Counter((row["topic"], row["partition"], row["value"]) for row in published)
 
 
@@ -87,7 +87,7 @@ def differing_outputs(one: Mapping[str, str], other: Mapping[str, str]) -> Itera
 
 
 def differing_tables(one: Published, other: Published) -> Iterator[str]:
-    """The same result when split over nights, or started from a snapshot: the same records."""
+    """The same result when split over runs, or started from a snapshot: the same records."""
     ours, theirs = (Counter(_identity(row) for row in rows) for rows in (one, other))
     yield from (f"only in the first: {key}" for key in ours - theirs)
     yield from (f"only in the second: {key}" for key in theirs - ours)

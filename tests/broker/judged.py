@@ -20,7 +20,7 @@ from spark_jobs.protocol.control_record import read_marker
 from spark_jobs.protocol.coordinator_log import TopicPartitions, TransactionLogValue, TransactionState
 from spark_jobs.protocol.decision import BatchRow, Rules
 from spark_jobs.protocol.errors import CorruptData, TornBatch
-from spark_jobs.protocol.parking import Judged, fold_patiently
+from spark_jobs.protocol.parking import Judged, fold_with_parking
 from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
 from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, RecordBatchHeader, read_header
 from spark_jobs.protocol.records import LogRecord
@@ -87,7 +87,7 @@ class FoldPlay:
         )
         agree("kernel's producers", states, states_of(table))
         if self.rules.origin is AppendOrigin.CLIENT:
-            parked = fold_patiently(ProducerStates(), (), rows, rules=self.rules, most=MANY)
+            parked = fold_with_parking(ProducerStates(), (), rows, rules=self.rules, most=MANY)
             self._judge_all("parking", parked.judged, batches, parked.states)
             agree(
                 "parking kernel",
@@ -143,7 +143,7 @@ class FoldPlay:
         version = self.rules.version_of_markers if header.is_control else self.rules.transaction_version
         origin = AppendOrigin.COORDINATOR if header.is_control else self.rules.origin
         guard = 0
-        self._judge.demand("forget", producer_id=header.producer_id)  # a fold has no coordinator to ask
+        self._judge.demand("prune", producer_id=header.producer_id)  # a fold has no coordinator to ask
         if version is TransactionVersion.TV2 and header.is_transactional and not header.is_control:
             guard = place + 1
             asked = self._verify(header, guard)

@@ -13,5 +13,5 @@ def expect_none(differences: Iterable[object], promise: str) -> None:
     """Raises `BrokenPromise` if there is any difference."""
     found = [str(each) for each in differences]
     if found:
-        told = "\n  ".join(found[:SHOWN])
-        raise BrokenPromise(f"{promise}: {len(found)} differences\n  {told}")
+        reported = "\n  ".join(found[:SHOWN])
+        raise BrokenPromise(f"{promise}: {len(found)} differences\n  {reported}")

@@ -16,8 +16,8 @@ from tests.broker.clients.librdkafka import CALL_SECONDS, settings_of
 from tests.broker.clients.workplace import Workplace
 from tests.broker.copies import copy_live
 from tests.broker.judge import Broker, java_command
-from tests.broker.nights import Lake, log_lake, today
 from tests.broker.promises import expect_none
+from tests.broker.runs import Lake, log_lake, today
 from tests.broker.truth import create_topics, read_truth
 
 TOPICS = {"orders": (1, "CreateTime")}

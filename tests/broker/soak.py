@@ -46,8 +46,8 @@ def _try(name: str, seed: int, totals: Counter[str]) -> None:
         traceback.print_exc()
         counts = {"failed": 1}
     totals.update({f"{name} trials": 1, **counts})
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    print(f"{name} seed {seed}: {told} ({time.monotonic() - started:.0f} s)", flush=True)
+    reported = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    print(f"{name} seed {seed}: {reported} ({time.monotonic() - started:.0f} s)", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -86,7 +86,7 @@ class Upkeep:
         while_it_rests(self.broker.data, COMPACTED, self._copy_early)
         self._upgrade()
         self._work(connection, "new")
-        self._forget_transactional_ids(connection)
+        self._prune_transactional_ids(connection)
         self._delete_records(connection)
         keeper = self.clients.leave_open()
         await_decisions(connection)
@@ -142,7 +142,7 @@ class Upkeep:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def _forget_transactional_ids(self, connection: Connection) -> None:
+    def _prune_transactional_ids(self, connection: Connection) -> None:
         """Until the coordinator has let all of them go."""
         until(lambda: not transactional_ids(connection), "transactional ids expire")
 

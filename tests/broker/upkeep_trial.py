@@ -12,8 +12,8 @@ from tests.broker.admin import ActiveProducer
 from tests.broker.agreement import expect_agreement
 from tests.broker.beliefs import BrokerFacts, differing_records
 from tests.broker.lives import lived
-from tests.broker.nights import log_lake, today
 from tests.broker.promises import expect_none
+from tests.broker.runs import log_lake, today
 from tests.broker.upkeep import Upkeep
 from tests.broker.upkeep_clients import COMPACTED
 from tests.materialising.truth import in_order
@@ -32,7 +32,7 @@ def upkeep_trial(place: Path, seed: int) -> dict[str, int]:
     truth, early = _read(place / "truth.jsonl"), _read(place / "early-truth" / "truth.jsonl")
     for name in ("quiet", "data"):
         _check_copy(life, name, facts, truth)
-    _check_nights(life, early, truth)
+    _check_runs(life, early, truth)
     return {
         "records": len(truth),
         "records before the upkeep": len(early),
@@ -63,24 +63,28 @@ def _as_cleaned(facts: BrokerFacts, rows: Rows) -> BrokerFacts:
         if row["topic"] == COMPACTED
     }
     producers = {
-        tp: {pid: _not_after(told, times.get((*tp, pid))) for pid, told in active.items()}
+        tp: {pid: _not_after(reported, times.get((*tp, pid))) for pid, reported in active.items()}
         for tp, active in facts.producers.items()
     }
     return replace(facts, producers=producers)
 
 
-def _not_after(told: ActiveProducer, timestamp: int | None) -> ActiveProducer:
-    return told if timestamp is None else replace(told, last_timestamp=min(told.last_timestamp, timestamp))
+def _not_after(reported: ActiveProducer, timestamp: int | None) -> ActiveProducer:
+    return (
+        reported
+        if timestamp is None
+        else replace(reported, last_timestamp=min(reported.last_timestamp, timestamp))
+    )
 
 
-def _check_nights(life: Upkeep, early: Rows, truth: Rows) -> None:
-    """A night before the upkeep and one after it: what was there before stays, and what is new is added."""
-    source = life.place / "nights-source"
-    lake = log_lake(life.place / "lake-nights", source)
+def _check_runs(life: Upkeep, early: Rows, truth: Rows) -> None:
+    """A run before the upkeep and one after it: what was there before stays, and what is new is added."""
+    source = life.place / "runs-source"
+    lake = log_lake(life.place / "lake-runs", source)
     for days_ago, name in ((1, "early"), (0, "data")):
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(life.place / name, source)
         lake.run(today() - timedelta(days=days_ago))
     before = {(row["topic"], row["partition"], row["offset"]): row for row in early}
     both = before | {(row["topic"], row["partition"], row["offset"]): row for row in truth}
-    expect_none(differing_records(in_order(both.values()), lake.records()), "two nights hold what was read")
+    expect_none(differing_records(in_order(both.values()), lake.records()), "two runs hold what was read")

@@ -17,8 +17,8 @@ from tests.broker.copies import cut_at_snapshots, cut_behind
 from tests.broker.dump import write_dumps
 from tests.broker.life import Life, Place, place_of
 from tests.broker.lives import lived
-from tests.broker.nights import Lake, log_lake, today
 from tests.broker.promises import expect_none
+from tests.broker.runs import Lake, log_lake, today
 from tests.materialising.truth import in_order
 from tests.recordings.compare_recording import compare_recording
 from tests.recordings.recording import read_recording
@@ -42,9 +42,9 @@ def workload_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS
     _check_promises(published, journal, life.hidden(facts))
     if not broken:
         expect_none(invariants.miscopied(published), "read-process-write once")
-    _check_nights(life, truth, published, broken)
+    _check_runs(life, truth, published, broken)
     _check_early_copies(life, truth, journal, broken)
-    _check_missed_nights(life, facts, truth, broken)
+    _check_missed_runs(life, facts, truth, broken)
     _check_snapshots(life, published, Random(seed))
     _check_dumps(life)
     batches = len(whole.rows("batches"))
@@ -87,23 +87,23 @@ def _check_promises(published: Rows, journal: Sequence[Entry], hidden: set[Sent]
     expect_none(invariants.misordered(published), "offsets and sequences in order")
 
 
-def _check_nights(life: Life, truth: Rows, published: Rows, broken: set[Place]) -> None:
-    """Night by night, as backups found the log, gives the same as one night at the end.
+def _check_runs(life: Life, truth: Rows, published: Rows, broken: set[Place]) -> None:
+    """Run by run, as backups found the log, gives the same as one run at the end.
 
     Only records that a broker let go after it had said committed may be there before.
     """
-    source = life.place / "nights-source"
-    lake = log_lake(life.copy("lake-nights"), source)
+    source = life.place / "runs-source"
+    lake = log_lake(life.copy("lake-runs"), source)
     for days_ago, name in ((2, "live"), (1, "killed"), (0, "data")):
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(life.copy(name), source)
         lake.run(today() - timedelta(days=days_ago))
     records = _without(lake.records(), broken)
-    expect_none(differing_records(_without(truth, broken), records), "three nights hold what a consumer got")
+    expect_none(differing_records(_without(truth, broken), records), "three runs hold what a consumer got")
     differing = invariants.differing_tables(
         _without(published, broken), _without(lake.full_records(), broken)
     )
-    expect_none(differing, "the same over three nights")
+    expect_none(differing, "the same over three runs")
 
 
 def _without(rows: Rows, broken: set[Place]) -> Rows:
@@ -132,8 +132,8 @@ def _check_early_copies(life: Life, truth: Rows, journal: Sequence[Entry], broke
     expect_none(torn, "no torn transaction at the kill where transactions are asked for whole")
 
 
-def _check_missed_nights(life: Life, facts: BrokerFacts, truth: Rows, broken: set[Place]) -> None:
-    """Where retention is faster than nights, what is gone is missing, and nothing else.
+def _check_missed_runs(life: Life, facts: BrokerFacts, truth: Rows, broken: set[Place]) -> None:
+    """Where retention is faster than runs, what is gone is missing, and nothing else.
 
     A transaction that was open before the gap may have been committed in it: then its records come late.
     Where one hangs at the broker and spans the gap, the coordinator's word ends it, and tables reach further.

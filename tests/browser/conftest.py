@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.sample_lake import Shown, copied_lake, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
-from tests.browser.visit import PATIENCE_MS
+from tests.browser.visit import TIMEOUT_MS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -21,7 +21,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no Chromium here; install the package chromium (Debian: apt install chromium)")
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox"], timeout=PATIENCE_MS
+            executable_path=found, args=["--no-sandbox"], timeout=TIMEOUT_MS
         )
         yield launched
         launched.close()

@@ -1,4 +1,4 @@
-"""Lakes whose sites the browser opens: the sample's two nights and one that fails, and one full of malice."""
+"""Lakes whose sites the browser opens: the sample's two runs and one that fails, and one full of malice."""
 
 import json
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.coordinator import TransactionCoordinator
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.reporting.site_files import DASHBOARD
-from spark_jobs.run import run_night
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.run import execute_run
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.steps.report import report
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
 from spark_jobs.storage.stores import open_lake
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import TV2, Cluster, Producer
-from tests.resolving.night_lake import COPY_TIMES, FIRST_DAY, NightLake, end_of_day
+from tests.resolving.run_lake import COPY_TIMES, FIRST_DAY, RunLake, end_of_day
 
 STRICT_AUDIT = """
 audit:
   earliest_timestamp: 2026-06-01
   severities: {timestamps_are_in_range: critical}
 """
-FAILED_NIGHT = NIGHTS[-1] + timedelta(days=1)
+FAILED_RUN_DATE = RUN_DATES[-1] + timedelta(days=1)
 COPIED = """
 lake: lake
 sources: [{name: broker, kind: broker-log, root: broker}]
@@ -51,7 +51,7 @@ HOSTILE_ERROR = (
     "no luck: <script>hacked=1</script><a href='javascript:hacked=1'>here</a>\n]]></pre><b>bold</b>"
 )
 FORGOTTEN_PRODUCER = 777_777
-HOSTILE_NIGHT = FIRST_DAY + timedelta(days=1)
+HOSTILE_RUN_DATE = FIRST_DAY + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +67,17 @@ class Shown:
 
 
 def sample_lake(place: Path) -> Shown:
-    """Two nights that are published, and one that the audit stops."""
+    """Two runs that are published, and one that the audit stops."""
     write_sample(place)
     settings = load_settings(place / CONFIG)
-    run_ids = [_run(settings, night) for night in NIGHTS]
+    run_ids = [_run(settings, run_date) for run_date in RUN_DATES]
     _one_more_batch(place)
     strict = parse_settings((place / CONFIG).read_text() + STRICT_AUDIT, name=CONFIG, base=place)
     try:
-        _run(strict, FAILED_NIGHT)
+        _run(strict, FAILED_RUN_DATE)
     except AuditFailed:
         return Shown(settings=settings, run_ids=tuple(run_ids))
-    raise AssertionError("the third night passed its audit")
+    raise AssertionError("the third run passed its audit")
 
 
 def copied_lake(place: Path) -> Shown:
@@ -109,7 +109,7 @@ def _append(directory: Path, offset: int) -> None:
 
 
 def _one_more_batch(place: Path) -> None:
-    noon = datetime(FAILED_NIGHT.year, FAILED_NIGHT.month, FAILED_NIGHT.day, 12, tzinfo=UTC)
+    noon = datetime(FAILED_RUN_DATE.year, FAILED_RUN_DATE.month, FAILED_RUN_DATE.day, 12, tzinfo=UTC)
     record = Record(key=None, value=json.dumps({"visitor": 1, "page": "home", "visit": 1}).encode())
     data = build_batch(
         records=[record],
@@ -118,30 +118,30 @@ def _one_more_batch(place: Path) -> None:
         producer_epoch=0,
         base_sequence=0,
     )
-    file = place / "gateway" / f"dt={FAILED_NIGHT}" / "visits-0" / "0000.batches"
+    file = place / "gateway" / f"dt={FAILED_RUN_DATE}" / "visits-0" / "0000.batches"
     file.parent.mkdir(parents=True)
     file.write_bytes(data)
 
 
 def hostile_lake(place: Path) -> Shown:
-    """Names, keys, ids and errors that try to become markup or script; its last night failed.
+    """Names, keys, ids and errors that try to become markup or script; its the previous run failed.
 
     No run of today takes a topic of such a name, so the name comes into the tables afterwards.
     """
-    nights, partition = NightLake(place), TopicPartition(PLAIN_TOPIC, 0)
+    run_dates, partition = RunLake(place), TopicPartition(PLAIN_TOPIC, 0)
     coordinator = TransactionCoordinator(max_timeout_ms=2**31 - 1)
     cluster = Cluster(now=end_of_day(0) - 60_000, coordinator=coordinator, logs={partition: []})
     producer = Producer(HOSTILE_ID, TV2)
     cluster.init(producer)
     cluster.produce(producer, partition)
-    nights.copy_logs(cluster.logs, cluster.entries)
+    run_dates.copy_logs(cluster.logs, cluster.entries)
     _keyed_records(place / "broker")
     _forgotten_transaction(place / "broker")
-    run_id = _run(nights.settings, FIRST_DAY)
-    _rename_topic(Path(nights.settings.lake, "runs", run_id))
-    _fail(nights.settings, HOSTILE_NIGHT, HOSTILE_ERROR)
-    report(nights.settings, run_id=run_id)
-    return Shown(settings=nights.settings, run_ids=(run_id,))
+    run_id = _run(run_dates.settings, FIRST_DAY)
+    _rename_topic(Path(run_dates.settings.lake, "runs", run_id))
+    _fail(run_dates.settings, HOSTILE_RUN_DATE, HOSTILE_ERROR)
+    report(run_dates.settings, run_id=run_id)
+    return Shown(settings=run_dates.settings, run_ids=(run_id,))
 
 
 def _keyed_records(broker: Path) -> None:
@@ -189,8 +189,8 @@ def _fail(settings: Settings, day: date, message: str) -> None:
     ledger.failed(inputs.run_id, message)
 
 
-def _run(settings: Settings, night: date) -> str:
-    narrator = Narrator(Console(file=StringIO()))
-    return run_night(
-        settings, night, until=Step.REPORT, spark=InProcess("local[2]", {}), narrator=narrator
+def _run(settings: Settings, run_date: date) -> str:
+    progress = RunProgress(Console(file=StringIO()))
+    return execute_run(
+        settings, run_date, until=Step.REPORT, spark=InProcess("local[2]", {}), progress=progress
     ).run_id

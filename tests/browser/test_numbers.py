@@ -9,24 +9,24 @@ from playwright.sync_api import Browser
 
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.reporting.table_queries import queries
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import topic_tables
 from tests.browser.sample_lake import (
     BUSY_TOPIC,
-    FAILED_NIGHT,
+    FAILED_RUN_DATE,
     FORGOTTEN_PRODUCER,
     IDLE_TOPIC,
     Shown,
 )
 from tests.browser.visit import Visit, visit
 from tests.e2e.tables import Records, own_rows
-from tests.resolving.night_lake import FIRST_DAY
+from tests.resolving.run_lake import FIRST_DAY
 
-LAST = NIGHTS[-1]
+LAST = RUN_DATES[-1]
 
 
-def of_night(sample: Shown, table: str) -> Records:
+def of_run(sample: Shown, table: str) -> Records:
     return [row for row in own_rows(sample.settings, table) if row["run_date"] == LAST]
 
 
@@ -50,10 +50,10 @@ def number(text: str) -> int:
     return int(text.split(maxsplit=1)[0].replace(",", ""))
 
 
-def test_the_overview_tells_of_the_last_published_night(browser: Browser, sample: Shown) -> None:
-    verdicts = Counter(row["verdict"] for row in of_night(sample, "batches"))
-    outcomes = Counter(row["outcome"] for row in of_night(sample, "transactions"))
-    kinds = Counter(row["kind"] for row in of_night(sample, "quarantine"))
+def test_the_overview_tells_of_the_last_published_run(browser: Browser, sample: Shown) -> None:
+    verdicts = Counter(row["verdict"] for row in of_run(sample, "batches"))
+    outcomes = Counter(row["outcome"] for row in of_run(sample, "transactions"))
+    kinds = Counter(row["kind"] for row in of_run(sample, "quarantine"))
     with visit(browser, f"file://{sample.directory}/index.html") as seen:
         assert f"{verdicts['duplicate'] + verdicts['stale_duplicate']} retries" in card(
             seen, "Duplicates caught"
@@ -73,7 +73,7 @@ def test_the_overview_tells_of_the_last_published_night(browser: Browser, sample
 
 
 def test_a_run_counts_records_and_verdicts_as_the_tables_do(browser: Browser, sample: Shown) -> None:
-    batches = of_night(sample, "batches")
+    batches = of_run(sample, "batches")
     with visit(browser, f"file://{sample.directory}/run.html#run={sample.run_ids[-1]}") as seen:
         assert f"{published_records(sample).total():,} records" in seen.text("dl.facts")
         heat = seen.table("Batches by partition and verdict")
@@ -86,23 +86,23 @@ def test_a_run_counts_records_and_verdicts_as_the_tables_do(browser: Browser, sa
     assert sum(number(row["Records"]) for row in heat) == published_records(sample).total()
 
 
-def test_a_topic_shows_both_nights_its_partitions_and_keys(browser: Browser, sample: Shown) -> None:
+def test_a_topic_shows_both_runs_its_partitions_and_keys(browser: Browser, sample: Shown) -> None:
     with visit(browser, f"file://{sample.directory}/topic.html") as seen:
         seen.page.click("text=orders")
         seen.page.wait_for_selector("h1:has-text('orders')")
         partitions = seen.table(f"Partitions on {LAST}")
         keys = seen.table("The most frequent keys")
         seen.page.locator("figure", has_text="Volume").locator("summary").click()
-        volume = seen.table("Volume, records published per night")
+        volume = seen.table("Volume, records published per run")
     assert sum(number(row["Records"]) for row in partitions) == published_records(sample)["orders"]
-    assert [row["Night"] for row in volume] == [str(night) for night in reversed(NIGHTS)]
+    assert [row["Run date"] for row in volume] == [str(run_date) for run_date in reversed(RUN_DATES)]
     assert number(volume[0]["records"]) == published_records(sample)["orders"]
     assert all(row["Key"].startswith("order-") for row in keys)
 
 
 def test_producers_are_held_to_what_they_sent(browser: Browser, sample: Shown) -> None:
     duplicates = Counter(
-        str(row["producer_id"]) for row in of_night(sample, "batches") if row["verdict"] == "duplicate"
+        str(row["producer_id"]) for row in of_run(sample, "batches") if row["verdict"] == "duplicate"
     )
     with visit(browser, f"file://{sample.directory}/producers.html#run={sample.run_ids[-1]}") as seen:
         shown = {row["Producer"]: number(row["duplicate"]) for row in seen.table("Producers by duplicates")}
@@ -115,7 +115,7 @@ def test_producers_are_held_to_what_they_sent(browser: Browser, sample: Shown) -
 
 
 def test_open_transactions_are_listed_with_what_they_hold_back(browser: Browser, sample: Shown) -> None:
-    [row] = [row for row in of_night(sample, "transactions") if row["outcome"] == "ongoing"]
+    [row] = [row for row in of_run(sample, "transactions") if row["outcome"] == "ongoing"]
     with visit(browser, f"file://{sample.directory}/transactions.html#run={sample.run_ids[-1]}") as seen:
         [shown] = seen.table("Open transactions")
         longest = seen.table("Decided transactions")
@@ -134,15 +134,13 @@ def test_a_hanging_transaction_comes_with_the_command_that_ends_it(browser: Brow
     assert command in shown["Why, and how to end it"]
 
 
-def test_a_night_that_the_audit_stopped_says_why_and_publishes_nothing(
-    browser: Browser, sample: Shown
-) -> None:
+def test_a_run_that_the_audit_stopped_says_why_and_publishes_nothing(browser: Browser, sample: Shown) -> None:
     with visit(browser, f"file://{sample.directory}/index.html") as seen:
-        assert f"Last night, {FAILED_NIGHT}" in seen.text(".hero")
+        assert f"Last run, {FAILED_RUN_DATE}" in seen.text(".hero")
         assert "Failed in audit" in seen.text(".hero")
         assert "1 critical expectation failed" in seen.text(".hero pre")
         seen.page.click(".hero a")
-        seen.page.wait_for_selector("h1:has-text('Night of')")
+        seen.page.wait_for_selector("h1:has-text('Run of')")
         stale, failure = seen.table("2 expectations failed")
         steps = {row["Step"]: row["Status"].split()[-1] for row in seen.table("The nine steps")}
     assert "source backup, nothing that no earlier run has read" in stale["Found"]
@@ -151,12 +149,12 @@ def test_a_night_that_the_audit_stopped_says_why_and_publishes_nothing(
     assert list(steps.values()) == [*["done"] * 6, "failed", "reached", "done"]
 
 
-def test_the_strip_names_every_night_with_its_status(browser: Browser, sample: Shown) -> None:
+def test_the_strip_names_every_run_with_its_status(browser: Browser, sample: Shown) -> None:
     with visit(browser, f"file://{sample.directory}/index.html") as seen:
         days = seen.page.locator(".strip li").all_inner_texts()
     assert [day.split("\n")[-1] for day in days] == [
-        *(f"{night}: published" for night in NIGHTS),
-        f"{FAILED_NIGHT}: failed",
+        *(f"{run_date}: published" for run_date in RUN_DATES),
+        f"{FAILED_RUN_DATE}: failed",
     ]
 
 
@@ -216,7 +214,7 @@ def test_another_run_can_be_chosen_and_the_keyboard_stays_where_it_is(
     with visit(browser, f"file://{sample.directory}/{page}.html#run={sample.run_ids[-1]}") as seen:
         seen.page.focus("#chosen-run")
         seen.page.select_option("#chosen-run", sample.run_ids[0])
-        seen.page.wait_for_selector(f"h1:has-text('{NIGHTS[0]}')")
+        seen.page.wait_for_selector(f"h1:has-text('{RUN_DATES[0]}')")
         assert sample.run_ids[0] in seen.page.url
         seen.expect("document.activeElement.id == 'chosen-run'")
 

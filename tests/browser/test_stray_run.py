@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli import app
 from spark_jobs.flow import Step
-from spark_jobs.run import run_night
+from spark_jobs.run import execute_run
 from spark_jobs.steps.report import report
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
@@ -17,7 +17,7 @@ from tests.backfilling.lakes import QUIET
 from tests.browser.visit import visit
 from tests.in_process import InProcess
 from tests.lakes.small_lake import arrive, published_shop, rows, settings_of
-from tests.replaying.nights import run
+from tests.replaying.runs import run
 
 STRAY = date(2062, 5, 3)
 
@@ -31,7 +31,7 @@ def test_a_stray_run_of_a_future_date_can_be_taken_back(
     settings = settings_of(shop)
     before = rows(settings)
     arrive(shop, 3)
-    stray = run_night(settings, STRAY, until=until, spark=InProcess(), narrator=QUIET).run_id
+    stray = execute_run(settings, STRAY, until=until, spark=InProcess(), progress=QUIET).run_id
     done = CliRunner().invoke(app, ["rollback", stray, "--config", str(tmp_path / "onceover.yaml")])
     assert done.exit_code == 0, done.output
     assert ("no table held it" in done.output) == (until is not Step.PUBLISH)

@@ -8,7 +8,7 @@ from typing import Literal
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
 READY = "body[data-ready=true]"
-PATIENCE_MS = 180_000
+TIMEOUT_MS = 180_000
 PAGES = ("index.html", "run.html", "topic.html", "producers.html", "transactions.html", "batches.html")
 Scheme = Literal["light", "dark"]
 
@@ -61,7 +61,7 @@ READ_TABLE = """caption => {
 def visit(browser: Browser, url: str, *, width: int = 1280, scheme: Scheme = "light") -> Iterator[Visit]:
     """Open `url`, and leave it at the end."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(TIMEOUT_MS)
     try:
         seen = Visit(context.new_page())
         page = seen.page

@@ -380,7 +380,7 @@ DATA_DECISIONS = (
     ),
     case("facts §2.9 B: a newer epoch elsewhere", *_B, then(data(epoch=1, seq=2), OUT_OF_ORDER)),
     case("facts §2.9 T: a newer epoch elsewhere", *_T, then(data(epoch=1, seq=2, txn=True), OUT_OF_ORDER)),
-    case("facts §2.9 T: the transaction goes on", *_T, then(data(seq=2, txn=True), ACCEPTED, at=2, txn=0)),
+    case("facts §2.9 T: the transaction continues", *_T, then(data(seq=2, txn=True), ACCEPTED, at=2, txn=0)),
     case(
         "facts §2.9 T: an older epoch", then(data(epoch=1, txn=True), ACCEPTED), then(data(txn=True), FENCED)
     ),

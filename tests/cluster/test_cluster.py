@@ -1,6 +1,6 @@
-"""The sample's nights and a backfill on the cluster: Airflow on Postgres, Spark's workers, buckets.
+"""The sample's runs and a backfill on the cluster: Airflow on Postgres, Spark's workers, buckets.
 
-They leave what the same nights leave on one machine, without Airflow, Spark or buckets.
+They leave what the same runs leave on one machine, without Airflow, Spark or buckets.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from infra.cluster.topology import AIRFLOW_COMMANDS, JOB_CHECKS
-from infra.embedded.__main__ import NIGHTLY, run_night
+from infra.embedded.__main__ import NIGHTLY, execute_run
 from infra.embedded.follow import follow
 from spark_jobs.backfill import run_backfill
 from spark_jobs.backfilling.request import BackfillRequest
@@ -20,10 +20,10 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.metrics.publish import METRICS_KEY
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night as run_plainly
-from spark_jobs.sample.nights import sample_files, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run as run_plainly
+from spark_jobs.sample.files import sample_files, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import table_names
 from spark_jobs.storage.ledger import RunStatus, list_runs
@@ -34,9 +34,9 @@ from tests.in_process import InProcess
 pytestmark = pytest.mark.cluster
 
 LATE, LATE_BYTES = max(
-    file for file in sample_files() if file[0].startswith(f"gateway/dt={NIGHTS[0]}/visits-0/")
+    file for file in sample_files() if file[0].startswith(f"gateway/dt={RUN_DATES[0]}/visits-0/")
 )
-"""An object of the first night that arrives when both nights are published."""
+"""An object of the first run that arrives when both runs are published."""
 REASON = "an object came late"
 Tables = dict[str, list[str]]
 """Every row of every table, in an order of its own."""
@@ -44,15 +44,15 @@ Tables = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Both nights through the scheduler, without the late object."""
+    """Both runs through the scheduler, without the late object."""
     directory = tmp_path_factory.mktemp("cluster")
     with running_cluster(directory) as cluster, pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.environment.items():
             patch.setenv(name, value)
         source, _, key = LATE.partition("/")
         open_source(cluster.settings, cluster.settings.source(source)).delete(key)
-        for night in NIGHTS:
-            run_night(cluster.api, night)
+        for run_date in RUN_DATES:
+            execute_run(cluster.api, run_date)
         yield cluster
 
 
@@ -63,33 +63,33 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     write_sample(directory)
     (directory / LATE).unlink()
     settings = load_settings(directory / "onceover.yaml")
-    for night in NIGHTS:
-        run_plainly(settings, night, until=Step.PUBLISH, spark=InProcess(), narrator=quiet())
+    for run_date in RUN_DATES:
+        run_plainly(settings, run_date, until=Step.PUBLISH, spark=InProcess(), progress=quiet())
     return settings
 
 
 @pytest.fixture(scope="module")
-def nights(cluster: Cluster, plain: Settings) -> tuple[Tables, Tables]:
+def run_dates(cluster: Cluster, plain: Settings) -> tuple[Tables, Tables]:
     """What is expected and what is found, before the backfill."""
     return tables(plain), tables(cluster.settings)
 
 
 @pytest.fixture(scope="module")
-def backfilled(cluster: Cluster, plain: Settings, nights: tuple[Tables, Tables]) -> tuple[Tables, Tables]:
+def backfilled(cluster: Cluster, plain: Settings, run_dates: tuple[Tables, Tables]) -> tuple[Tables, Tables]:
     """The same after the late object has come, and a backfill has put it in."""
     source, _, key = LATE.partition("/")
     open_source(cluster.settings, cluster.settings.source(source)).put(key, LATE_BYTES)
-    conf = {"from": str(NIGHTS[0]), "reason": REASON, "dry_run": False}
+    conf = {"from": str(RUN_DATES[0]), "reason": REASON, "dry_run": False}
     follow(cluster.api, BACKFILL, cluster.api.trigger(BACKFILL, conf))
     Path(plain.lake, "..", LATE).resolve().write_bytes(LATE_BYTES)
-    request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0], reason=REASON)
-    for _ in run_backfill(plain, request, spark=InProcess(), narrator=quiet(), until=Step.PUBLISH):
+    request = BackfillRequest(first=RUN_DATES[0], last=RUN_DATES[0], reason=REASON)
+    for _ in run_backfill(plain, request, spark=InProcess(), progress=quiet(), until=Step.PUBLISH):
         pass
     return tables(plain), tables(cluster.settings)
 
 
-def quiet() -> Narrator:
-    return Narrator(Console(quiet=True))
+def quiet() -> RunProgress:
+    return RunProgress(Console(quiet=True))
 
 
 def tables(settings: Settings) -> Tables:
@@ -104,15 +104,15 @@ def runs(settings: Settings) -> list[tuple[str, RunStatus]]:
     return [(line.run_id, line.status) for line in list_runs(open_lake(settings))]
 
 
-def test_every_table_holds_the_rows_of_the_plain_nights(nights: tuple[Tables, Tables]) -> None:
-    expected, found = nights
+def test_every_table_holds_the_rows_of_the_plain_runs(run_dates: tuple[Tables, Tables]) -> None:
+    expected, found = run_dates
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
     assert expected["topics.orders"]
 
 
 def test_the_runs_have_the_names_of_the_plain_ones(
-    cluster: Cluster, plain: Settings, nights: tuple[Tables, Tables]
+    cluster: Cluster, plain: Settings, run_dates: tuple[Tables, Tables]
 ) -> None:
     assert runs(cluster.settings) == runs(plain)
 
@@ -133,18 +133,18 @@ def test_every_service_of_airflow_is_well_by_the_checks_of_the_compose_file(clus
     assert JOB_CHECKS.keys() < AIRFLOW_COMMANDS.keys()
 
 
-def test_the_collectors_file_is_that_of_the_lake(cluster: Cluster, nights: tuple[Tables, Tables]) -> None:
+def test_the_collectors_file_is_that_of_the_lake(cluster: Cluster, run_dates: tuple[Tables, Tables]) -> None:
     textfile = cluster.settings.metrics.textfile
     assert textfile is not None
     assert Path(textfile).read_bytes() == open_lake(cluster.settings).read(METRICS_KEY)
 
 
 def test_a_backfill_leaves_the_rows_of_a_plain_one(
-    nights: tuple[Tables, Tables], backfilled: tuple[Tables, Tables]
+    run_dates: tuple[Tables, Tables], backfilled: tuple[Tables, Tables]
 ) -> None:
     expected, found = backfilled
     assert [name for name in expected if found[name] != expected[name]] == []
-    assert found["topics.visits"] != nights[1]["topics.visits"]
+    assert found["topics.visits"] != run_dates[1]["topics.visits"]
 
 
 def test_a_backfill_replaces_the_runs_that_a_plain_one_replaces(
@@ -154,9 +154,9 @@ def test_a_backfill_replaces_the_runs_that_a_plain_one_replaces(
     assert RunStatus.REPLACED in dict(runs(plain)).values()
 
 
-def test_all_of_it_ran_as_one_dag_run_per_night_and_backfill(
+def test_all_of_it_ran_as_one_dag_run_per_run_and_backfill(
     cluster: Cluster, backfilled: tuple[Tables, Tables]
 ) -> None:
-    for dag_id, count in ((NIGHTLY, len(NIGHTS)), (BACKFILL, 1)):
+    for dag_id, count in ((NIGHTLY, len(RUN_DATES)), (BACKFILL, 1)):
         states = [run["state"] for run in cluster.api.get(f"dags/{dag_id}/dagRuns")["dag_runs"]]
         assert states == ["success"] * count

@@ -10,14 +10,14 @@ from spark_jobs.cli import app
 from tests.backfilling.lakes import tree
 from tests.steps.admitted import admit
 from tests.steps.batches import batch
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 CONFIG = "onceover.yaml"
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Three nights, and an object that came late to the second."""
+    """Three runs, and an object that came late to the second."""
     place = place_at(tmp_path)
     for number in (1, 2, 3):
         place.arrive(f"dt=2024-05-0{number}/orders-0/a", batch(number))
@@ -34,12 +34,12 @@ def _backfill(config: Path, *arguments: str, first: int = 1, last: int = 2) -> R
 
 def test_a_dry_run_says_which_days_would_change_and_why_and_writes_nothing(config: Path) -> None:
     before = tree(config.parent)
-    told = _backfill(config, "--dry-run")
-    assert told.exit_code == 0, told.output
-    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    reported = _backfill(config, "--dry-run")
+    assert reported.exit_code == 0, reported.output
+    lines = [" ".join(line.split()) for line in reported.stdout.splitlines()]
     assert "2024-05-01 no nothing has changed" in lines
     late = "gateway/dt=2024-05-02/orders-0/late[1]"
-    assert f"2024-05-02 yes 1 object that came after the night and nobody has taken {late}" in lines
+    assert f"2024-05-02 yes 1 object that arrived after the run and no run has taken {late}" in lines
     assert "2024-05-03 perhaps if the state of 2024-05-02 changes" in lines
     assert tree(config.parent) == before
 
@@ -55,14 +55,14 @@ def test_for_machines_a_day_is_a_line(config: Path) -> None:
 
 def test_where_nothing_has_changed_nothing_runs_and_no_spark_starts(config: Path) -> None:
     before = tree(config.parent)
-    told = _backfill(config, last=1)
-    assert (told.exit_code, "all is as it should be" in told.stdout) == (0, True)
+    reported = _backfill(config, last=1)
+    assert (reported.exit_code, "all is as it should be" in reported.stdout) == (0, True)
     assert tree(config.parent) == before
 
 
 def test_days_that_never_ran_are_the_business_of_run(config: Path) -> None:
-    told = _backfill(config, first=7, last=9)
-    assert (told.exit_code, "onceover run does a day for the first time" in told.stdout) == (0, True)
+    reported = _backfill(config, first=7, last=9)
+    assert (reported.exit_code, "onceover run does a day for the first time" in reported.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_days_that_never_ran_are_the_business_of_run(config: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_a_sentence(
     config: Path, arguments: tuple[str, ...], first: int, why: str
 ) -> None:
-    told = _backfill(config, "--dry-run", *arguments, first=first)
-    assert told.exit_code == 1
-    assert why in told.stderr
+    reported = _backfill(config, "--dry-run", *arguments, first=first)
+    assert reported.exit_code == 1
+    assert why in reported.stderr
 
 
 def test_the_days_run_and_the_ledger_says_why(config: Path) -> None:
-    told = _backfill(config, "--topic", "ord*", "--reason", "a gateway was late", "--until", "admit")
-    assert told.exit_code == 0, told.output
+    reported = _backfill(config, "--topic", "ord*", "--reason", "a gateway was late", "--until", "admit")
+    assert reported.exit_code == 0, reported.output
     runs = CliRunner().invoke(app, ["runs", "--config", str(config), "--json"])
     lines = [json.loads(line) for line in runs.stdout.splitlines()]
     reason = "backfill of 2024-05-01 to 2024-05-02 (ord*): a gateway was late"
@@ -91,4 +91,4 @@ def test_the_days_run_and_the_ledger_says_why(config: Path) -> None:
         ("2024-05-03", "final", reason),
     ]
     finals = [line["run_id"] for line in lines if line["reason"]]
-    assert [line.split()[0] for line in told.stdout.splitlines() if line.endswith("final")] == finals
+    assert [line.split()[0] for line in reported.stdout.splitlines() if line.endswith("final")] == finals

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_jobs.cli import app
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 CONFIG = "onceover.yaml"
 
@@ -22,9 +22,9 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_it_writes_the_site_and_says_where(config: Path) -> None:
-    told = CliRunner().invoke(app, ["dashboard", "--config", str(config)])
-    assert told.exit_code == 0, told.output
-    page = Path(told.stdout.strip())
+    reported = CliRunner().invoke(app, ["dashboard", "--config", str(config)])
+    assert reported.exit_code == 0, reported.output
+    page = Path(reported.stdout.strip())
     assert page == config.parent / "lake" / "dashboard" / "index.html"
     assert page.exists()
 
@@ -37,6 +37,6 @@ def test_it_opens_the_site_where_asked_to(config: Path, monkeypatch: pytest.Monk
 
 
 def test_a_configuration_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["dashboard", "--config", str(tmp_path / "none.yaml")])
-    assert told.exit_code == 1
-    assert told.stderr.startswith("onceover: ")
+    reported = CliRunner().invoke(app, ["dashboard", "--config", str(tmp_path / "none.yaml")])
+    assert reported.exit_code == 1
+    assert reported.stderr.startswith("onceover: ")

@@ -11,7 +11,7 @@ from spark_jobs.cli import app
 from spark_jobs.protocol.errors import KafkaError
 from tests.steps.admitted import admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 CORRUPT = KafkaError.CORRUPT_MESSAGE.name
 TORN = "expected 1786080887 bytes, found 36 to the end"
@@ -21,7 +21,7 @@ CONFIG = CAPTURE + "    markers: true\n"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Two nights of a partition in which this and that was refused."""
+    """Two runs of a partition in which this and that was refused."""
     place = place_at(tmp_path, CONFIG)
     place.arrive("dt=2024-05-01/orders-0/a", batch(0, count=3) + batch(0, count=3) + batch(7))
     place.arrive("dt=2024-05-02/orders-0/b", batch(0, pid=2, txn=True) + marker(pid=2, epoch=1) + b"junk" * 9)
@@ -36,13 +36,13 @@ def _explain(config: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["explain", "orders", "0", "--config", str(config), *arguments])
 
 
-def _told(config: Path, *arguments: str) -> list[dict[str, Any]]:
+def _reported(config: Path, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _explain(config, *arguments, "--json").stdout.splitlines()]
 
 
-def test_every_batch_of_every_night_has_its_sentence(config: Path) -> None:
-    told = [answer["sentence"].partition(": ") for answer in _told(config)]
-    assert [(what, became) for what, _, became in told] == [
+def test_every_batch_of_every_run_has_its_sentence(config: Path) -> None:
+    reported = [answer["sentence"].partition(": ") for answer in _reported(config)]
+    assert [(what, became) for what, _, became in reported] == [
         ("batch of producer 1, epoch 0, sequences 0 to 2", "taken at offsets 0 to 2"),
         (
             "batch of producer 1, epoch 0, sequences 0 to 2",
@@ -68,16 +68,19 @@ def test_every_batch_of_every_night_has_its_sentence(config: Path) -> None:
 
 
 def test_an_offset_finds_the_batch_that_holds_it_and_its_duplicates(config: Path) -> None:
-    answers = _told(config, "--offset", "2")
+    answers = _reported(config, "--offset", "2")
     assert [answer["verdict"] for answer in answers] == ["accepted", "duplicate"]
     assert answers[0]["place"] == "gateway/dt=2024-05-01/orders-0/a at byte 0"
 
 
 def test_a_producer_a_date_and_a_run_narrow_it_down(config: Path) -> None:
-    assert [answer["verdict"] for answer in _told(config, "--producer-id", "2")] == ["accepted", "accepted"]
-    assert len(_told(config, "--date", "2024-05-01")) == 3
-    run_id = _told(config)[-1]["run_id"]
-    assert len(_told(config, "--run", run_id)) == 3
+    assert [answer["verdict"] for answer in _reported(config, "--producer-id", "2")] == [
+        "accepted",
+        "accepted",
+    ]
+    assert len(_reported(config, "--date", "2024-05-01")) == 3
+    run_id = _reported(config)[-1]["run_id"]
+    assert len(_reported(config, "--run", run_id)) == 3
 
 
 def test_the_table_shows_verdict_and_reason_and_one_batch_gets_its_sentence(config: Path) -> None:
@@ -96,8 +99,8 @@ def test_only_the_newest_are_shown_unless_more_are_wanted(config: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--offset", "99"), "orders-0: no final night has such a batch"),
-        (("--date", "2024-05-09"), "2024-05-09: no run of this night is final"),
+        (("--offset", "99"), "orders-0: no final run has such a batch"),
+        (("--date", "2024-05-09"), "2024-05-09: no run of this date is final"),
         (("--run", "2024-05-09-0000"), "there is no such run"),
     ],
 )

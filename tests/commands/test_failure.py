@@ -9,7 +9,7 @@ SENTENCE = "onceover: interrupted; run the same command again"
 BEGINNING = """
 import logging, signal, sys, threading, time
 import typer
-from spark_jobs.commands.failure import told_failures
+from spark_jobs.commands.failure import reported_failures
 from spark_jobs.protocol.errors import OnceoverError
 
 class Failed(OnceoverError): pass
@@ -20,7 +20,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 
 @app.command()
 def command():
-    with told_failures():
+    with reported_failures():
 """
 CASES = {
     "plain": "interrupt()",

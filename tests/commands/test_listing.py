@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.storage.keys import legible
 
 HOSTILE = ["[errno 2]", "[/b]", "[bold]x[/bold]", "\x1b[31mred\x1b[0m", "a\rb", "\x07bell", "[link=x]y"]
@@ -52,9 +52,11 @@ def test_a_file_has_a_row_per_line_however_long() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_run_tells_texts_of_others_as_they_are(text: str) -> None:
     out = StringIO()
-    narrator = Narrator(Console(file=out, force_terminal=True, color_system=None, width=80, soft_wrap=True))
-    narrator.tell(text)
-    narrator.remark([f"object {text} is set aside"])
+    progress = RunProgress(
+        Console(file=out, force_terminal=True, color_system=None, width=80, soft_wrap=True)
+    )
+    progress.on_progress(text)
+    progress.remark([f"object {text} is set aside"])
     for line in legible(f"object {text} is set aside").splitlines():
         assert line in out.getvalue()
     assert "\x1b[31m" not in out.getvalue()

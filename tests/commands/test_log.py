@@ -1,4 +1,4 @@
-"""`onceover log`: nights of captures become a directory that Kafka's own tools and loaders read."""
+"""`onceover log`: runs of captures become a directory that Kafka's own tools and loaders read."""
 
 import re
 import subprocess
@@ -17,9 +17,9 @@ from spark_jobs.protocol.log_loader import load
 from spark_jobs.protocol.record_batch import assign_offset
 from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
 from tests.broker.judge import JudgeUnavailableError, java_command
-from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.admitted import AdmittedRun, admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 CONFIG = CAPTURE + "    markers: true\nlimits: {segment_bytes: 1MiB, max_batch_bytes: 1MiB}\n"
 LARGE = b"v" * 200_000
@@ -32,8 +32,8 @@ def _call(place: Place, to: Path, *arguments: str) -> Result:
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> tuple[Place, AdmittedNight]:
-    """Two nights with segments that roll, an aborted transaction over midnight, and a second topic."""
+def runs(tmp_path: Path) -> tuple[Place, AdmittedRun]:
+    """Two runs with segments that roll, an aborted transaction over midnight, and a second topic."""
     place = place_at(tmp_path, CONFIG)
     place.arrive("dt=2024-05-01/orders-0/a", b"".join(batch(n, value=LARGE) for n in range(12)))
     place.arrive("dt=2024-05-01/orders-0/b", batch(0, pid=2, txn=True, count=2))
@@ -44,8 +44,8 @@ def nights(tmp_path: Path) -> tuple[Place, AdmittedNight]:
     return place, admit(place, 2, until=Step.MATERIALISE)
 
 
-def test_the_directory_holds_what_a_broker_needs(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
-    result = _call(nights[0], tmp_path / "out")
+def test_the_directory_holds_what_a_broker_needs(runs: tuple[Place, AdmittedRun], tmp_path: Path) -> None:
+    result = _call(runs[0], tmp_path / "out")
 
     assert result.exit_code == 0
     assert "orders-0  4 segments from offset 0" in result.stdout
@@ -69,9 +69,9 @@ def test_the_directory_holds_what_a_broker_needs(nights: tuple[Place, AdmittedNi
 
 
 def test_a_broker_that_loads_it_knows_the_same_producers(
-    nights: tuple[Place, AdmittedNight], tmp_path: Path
+    runs: tuple[Place, AdmittedRun], tmp_path: Path
 ) -> None:
-    place, last = nights
+    place, last = runs
     _call(place, tmp_path / "out")
     files = {path.name: path.read_bytes() for path in (tmp_path / "out/orders-0").iterdir()}
 
@@ -86,9 +86,9 @@ def test_a_broker_that_loads_it_knows_the_same_producers(
 
 
 def test_snapshots_at_segment_starts_are_those_that_a_broker_takes_there(
-    nights: tuple[Place, AdmittedNight], tmp_path: Path
+    runs: tuple[Place, AdmittedRun], tmp_path: Path
 ) -> None:
-    _call(nights[0], tmp_path / "out")
+    _call(runs[0], tmp_path / "out")
     files = {path.name: path.read_bytes() for path in (tmp_path / "out/orders-0").iterdir()}
     segments = [name for name in files if name.endswith(".log")]
     for name in sorted(segments)[1:]:
@@ -98,23 +98,23 @@ def test_snapshots_at_segment_starts_are_those_that_a_broker_takes_there(
         assert files[name.replace(".log", ".snapshot")] == write_snapshot(expected)
 
 
-def test_one_topic_can_be_chosen(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
-    _call(nights[0], tmp_path / "out", "--topic", "payments")
+def test_one_topic_can_be_chosen(runs: tuple[Place, AdmittedRun], tmp_path: Path) -> None:
+    _call(runs[0], tmp_path / "out", "--topic", "payments")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["payments-3"]
 
 
-def test_nothing_is_overwritten(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
+def test_nothing_is_overwritten(runs: tuple[Place, AdmittedRun], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("")
-    result = _call(nights[0], tmp_path / "out")
+    result = _call(runs[0], tmp_path / "out")
     assert result.exit_code == 1
     assert "is not empty" in result.stderr
 
 
 def test_a_file_that_was_changed_in_the_lake_is_not_handed_out(
-    nights: tuple[Place, AdmittedNight], tmp_path: Path
+    runs: tuple[Place, AdmittedRun], tmp_path: Path
 ) -> None:
-    place, _ = nights
+    place, _ = runs
     [path] = (place.directory / "lake/runs").glob("*/materialise/log/payments-3/*.log")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     result = _call(place, tmp_path / "out")
@@ -122,8 +122,8 @@ def test_a_file_that_was_changed_in_the_lake_is_not_handed_out(
     assert "is not what its run wrote" in result.stderr
 
 
-def test_kafkas_own_dump_tool_reads_every_file(nights: tuple[Place, AdmittedNight], tmp_path: Path) -> None:
-    place, last = nights
+def test_kafkas_own_dump_tool_reads_every_file(runs: tuple[Place, AdmittedRun], tmp_path: Path) -> None:
+    place, last = runs
     _call(place, tmp_path / "out")
     files = sorted(path for path in (tmp_path / "out/orders-0").iterdir() if path.suffix)
     try:
@@ -146,9 +146,9 @@ def test_many_batches_freed_at_once_still_fill_segments_of_the_configured_size(t
     place = place_at(tmp_path, CONFIG.replace("markers: true", "on_gap: park"))
     place.arrive("dt=2024-05-01/orders-0/a", b"".join(batch(n, value=LARGE) for n in range(1, 13)))
     place.arrive("dt=2024-05-01/orders-0/b", batch(0, value=LARGE))
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    files = night.log()
+    files = run.log()
 
     segments = {name: data for name, data in files.items() if name.endswith(".log")}
     assert len(segments) == 3
@@ -158,7 +158,7 @@ def test_many_batches_freed_at_once_still_fill_segments_of_the_configured_size(t
     assert log.manager.producers[1].last_sequence == 12
 
 
-def test_batches_that_waited_in_objects_of_earlier_nights_are_in_the_log_where_they_were_accepted(
+def test_batches_that_waited_in_objects_of_earlier_runs_are_in_the_log_where_they_were_accepted(
     tmp_path: Path,
 ) -> None:
     place = place_at(tmp_path, CONFIG.replace("markers: true", "on_gap: park"))

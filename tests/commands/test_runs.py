@@ -13,12 +13,12 @@ from spark_jobs.storage.keys import legible
 from spark_jobs.storage.ledger import Ledger
 from spark_jobs.storage.stores import open_lake
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A night with one object."""
+    """A run with one object."""
     place_at(tmp_path).arrive("dt=2024-05-01/orders-0/a", plain_object(3))
     path = tmp_path / "onceover.yaml"
     path.write_text(CAPTURE)
@@ -90,7 +90,7 @@ def test_runs_shows_how_many_batches_were_accepted(config: Path) -> None:
     assert "4,653" not in result.stdout
 
 
-def test_a_failure_is_told_without_anything_that_a_terminal_obeys(tmp_path: Path) -> None:
+def test_a_failure_is_reported_without_anything_that_a_terminal_obeys(tmp_path: Path) -> None:
     result = _call("runs", "--config", str(tmp_path / "a\x1b[31m[/b].yaml"))
 
     assert result.exit_code == 1
@@ -112,7 +112,7 @@ def test_an_empty_lake_has_no_runs(config: Path) -> None:
     assert _call("runs", "--config", str(config), "--json").stdout == ""
 
 
-def test_a_bad_configuration_is_told_by_its_keys(config: Path) -> None:
+def test_a_bad_configuration_is_reported_by_its_keys(config: Path) -> None:
     config.write_text(CAPTURE + "limit: {}\n")
 
     result = _run(config)

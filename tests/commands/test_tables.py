@@ -14,7 +14,7 @@ from spark_jobs.config.load import load_settings
 from tests.e2e.tables import by_pyiceberg
 from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 TOPICS = {"orders": "topics.orders", "Telemetry-avro": "topics.telemetry_avro"}
 
@@ -26,7 +26,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     place = place_at(directory)
     for number, topic in enumerate(TOPICS, start=3):
         place.arrive(f"dt=2024-05-01/{topic}-0/a", plain_object(number))
-    config = directory / "one'night.yaml"
+    config = directory / "one'run.yaml"
     config.write_text(CAPTURE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.spark_session.spark_for", lambda _: InProcess())

@@ -9,20 +9,20 @@ from typer.testing import CliRunner, Result
 from spark_jobs.cli import app
 from spark_jobs.protocol.end_txn import TransactionResult
 from tests.protocol.txn_cluster import PARTITIONS, Cluster
-from tests.resolving.night_lake import NightLake
+from tests.resolving.run_lake import RunLake
 from tests.resolving.test_resolve_cases import MINUTES, cluster_at, pass_time, resolve, send, started
 
 FIRST = PARTITIONS[0]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> NightLake:
-    lake = NightLake(tmp_path)
+def lake(tmp_path: Path) -> RunLake:
+    lake = RunLake(tmp_path)
     (tmp_path / "onceover.yaml").write_text(lake.config)
     return lake
 
 
-def call(lake: NightLake, *arguments: str) -> Result:
+def call(lake: RunLake, *arguments: str) -> Result:
     return CliRunner().invoke(
         app,
         ["transactions", "--config", str(lake.directory / "onceover.yaml"), *arguments],
@@ -46,7 +46,7 @@ def troubled() -> Cluster:
     return cluster
 
 
-def test_what_is_undecided_is_shown_with_age_burden_and_remedy(lake: NightLake) -> None:
+def test_what_is_undecided_is_shown_with_age_burden_and_remedy(lake: RunLake) -> None:
     resolve(lake, troubled())
 
     result = call(lake)
@@ -67,14 +67,14 @@ def test_what_is_undecided_is_shown_with_age_burden_and_remedy(lake: NightLake) 
     assert advice.endswith("discards its records for good, even if a live producer commits them afterwards")
 
 
-def test_a_coordinators_copy_that_is_older_than_the_data_is_shown_with_the_skew(lake: NightLake) -> None:
+def test_a_coordinators_copy_that_is_older_than_the_data_is_shown_with_the_skew(lake: RunLake) -> None:
     cluster = cluster_at(0)
     live = started(cluster, "live")
     older = list(cluster.entries)
     cluster.now += 4000
     send(cluster, live, FIRST)
     lake.copy_logs(cluster.logs, older)
-    lake.night(0)
+    lake.run(0)
 
     result = call(lake)
 
@@ -84,12 +84,12 @@ def test_a_coordinators_copy_that_is_older_than_the_data_is_shown_with_the_skew(
     assert "kafka-transactions.sh" not in result.stdout
 
 
-def test_all_of_them_are_shown_on_request(lake: NightLake) -> None:
+def test_all_of_them_are_shown_on_request(lake: RunLake) -> None:
     resolve(lake, troubled())
     assert "quick" in call(lake, "--all").stdout
 
 
-def test_as_json_each_is_an_object_on_its_line(lake: NightLake) -> None:
+def test_as_json_each_is_an_object_on_its_line(lake: RunLake) -> None:
     found = resolve(lake, troubled())
 
     rows = [json.loads(line) for line in call(lake, "--json", "--all").stdout.splitlines()]
@@ -100,7 +100,7 @@ def test_as_json_each_is_an_object_on_its_line(lake: NightLake) -> None:
     assert {row["run_id"] for row in rows} == {found.run_id}
 
 
-def test_a_lake_where_all_is_decided_says_so(lake: NightLake) -> None:
+def test_a_lake_where_all_is_decided_says_so(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)
@@ -109,13 +109,13 @@ def test_a_lake_where_all_is_decided_says_so(lake: NightLake) -> None:
     assert call(lake).stdout.endswith("all is decided\n")
 
 
-def test_a_lake_without_a_resolved_night_says_so(lake: NightLake) -> None:
+def test_a_lake_without_a_resolved_run_says_so(lake: RunLake) -> None:
     result = call(lake)
     assert result.exit_code == 1
-    assert result.stderr == "onceover: no night has been resolved yet\n"
+    assert result.stderr == "onceover: no run has been resolved yet\n"
 
 
-def test_the_newest_night_speaks(lake: NightLake) -> None:
+def test_the_newest_run_speaks(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)

@@ -27,7 +27,7 @@ from spark_jobs.storage.stores import open_lake
 EXAMPLE = Path(__file__).parents[2] / "infra" / "example" / "onceover.yaml"
 
 
-def test_it_stages_a_night(tmp_path: Path) -> None:
+def test_it_stages_a_run(tmp_path: Path) -> None:
     settings = load_settings(EXAMPLE).model_copy(update={"lake": str(tmp_path / "lake")})
     manifest = stage(settings, date(2024, 5, 1), lake=open_lake(settings), chain=Chain())
     assert manifest.problems == ()

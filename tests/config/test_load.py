@@ -73,7 +73,7 @@ def test_settings_cannot_be_changed() -> None:
     ("text", "size"),
     [("67108864", 2**26), ("64MiB", 2**26), ("'64 mib'", 2**26), ("1GB", 10**9), ("8192 B", 8192)],
 )
-def test_sizes_may_carry_a_unit(text: str, size: int) -> None:
+def test_sizes_may_inherit_a_unit(text: str, size: int) -> None:
     assert parse(f"{SMALLEST}limits: {{range_bytes: {text}}}").limits.range_bytes == size
 
 
@@ -199,7 +199,7 @@ def test_all_errors_come_at_once() -> None:
     [
         (
             SMALLEST + "  - {name: gateway, kind: capture, root: other}\n",
-            "each source's name once ('gateway'",
+            "unique source names ('gateway'",
         ),
         (SMALLEST.replace("root: capture", "root: lake/in"), "a lake apart from every source"),
         (SMALLEST.replace("lake: lake", "lake: capture/lake"), "a lake apart from every source"),
@@ -231,7 +231,7 @@ def test_settings_that_contradict_one_another_are_refused(text: str, words: str)
 def test_secrets_are_refused_without_being_repeated(line: str) -> None:
     (problem,) = problems(f"{SMALLEST}{line}\n")
     assert "o.yaml:4" in problem
-    assert "let the AWS credential chain find them" in problem
+    assert "use the AWS credential chain" in problem
     assert "hunter2" not in problem
     assert "AKIA" not in problem
 

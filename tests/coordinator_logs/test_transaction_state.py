@@ -1,4 +1,4 @@
-"""The coordinator's log as it is found: compacted, torn, in several copies, of old versions, over nights."""
+"""The coordinator's log as it is found: compacted, torn, in several copies, of old versions, over runs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,8 +17,8 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.folds import read_folds
 from spark_jobs.tables.states import FoldKind
 from tests.protocol.txn_cluster import PARTITIONS, TV0, Cluster, Producer
-from tests.resolving.night_lake import SEGMENT, NightLake, Resolved, end_of_day, entry_bytes
-from tests.resolving.test_resolve_cases import at_night, cluster_at, resolve, send, started
+from tests.resolving.run_lake import SEGMENT, Resolved, RunLake, end_of_day, entry_bytes
+from tests.resolving.test_resolve_cases import at_run, cluster_at, resolve, send, started
 
 COMMIT = TransactionResult.COMMIT
 FIRST, SECOND, _ = PARTITIONS
@@ -26,15 +26,15 @@ NAME = TopicPartition(TRANSACTION_STATE, 0)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> NightLake:
-    return NightLake(tmp_path)
+def lake(tmp_path: Path) -> RunLake:
+    return RunLake(tmp_path)
 
 
-def fold_of(lake: NightLake, found: Resolved) -> CoordinatorFold:
+def fold_of(lake: RunLake, found: Resolved) -> CoordinatorFold:
     return get_fold(lake.lake, read_folds(lake.lake, found.run_id)[FoldKind.TIMELINES, NAME])
 
 
-def write_log(lake: NightLake, entries: Iterable[bytes], directory: str = "") -> None:
+def write_log(lake: RunLake, entries: Iterable[bytes], directory: str = "") -> None:
     """The coordinator's log is these bytes now."""
     file = Path(lake.settings.sources[0].root, directory, str(NAME), SEGMENT)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,21 +79,21 @@ def compacted(entries: Iterable[CoordinatorRecord]) -> list[bytes]:
 
 @pytest.mark.parametrize("written", [v0, v1, torn, with_foreign_records, compacted])
 def test_a_decision_is_read_however_the_log_was_written(
-    lake: NightLake, written: Callable[[list[CoordinatorRecord]], list[bytes]]
+    lake: RunLake, written: Callable[[list[CoordinatorRecord]], list[bytes]]
 ) -> None:
     cluster = cluster_at(0)
     prepared(cluster)
     lake.copy_logs(cluster.logs)
     write_log(lake, written(cluster.entries))
 
-    found = lake.night(0)
+    found = lake.run(0)
 
     assert found.published == ((FIRST, 0), (SECOND, 0))
     assert fold_of(lake, found).end_offset >= len(cluster.entries)
 
 
 def test_copies_of_several_replicas_are_one_log_and_what_a_leader_lost_does_not_count(
-    lake: NightLake,
+    lake: RunLake,
 ) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
@@ -108,23 +108,23 @@ def test_copies_of_several_replicas_are_one_log_and_what_a_leader_lost_does_not_
     write_log(lake, v1([*known, *lost]), "replica-1")
     write_log(lake, v1([*known, *kept]), "replica-2")
 
-    found = lake.night(0)
+    found = lake.run(0)
 
     assert [row["state"] for row in found.transactions] == ["PrepareCommit"]
     assert found.published == ((FIRST, 0),)
 
 
-def test_a_night_goes_on_where_the_night_before_has_stopped(lake: NightLake) -> None:
+def test_a_run_goes_on_where_the_run_before_has_stopped(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)
     first = resolve(lake, cluster)
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.end(producer, COMMIT)
     lake.copy_logs(cluster.logs)
     write_log(lake, v1(cluster.entries[2:]))
 
-    found = lake.night(1)
+    found = lake.run(1)
 
     assert fold_of(lake, first).end_offset == 2
     assert fold_of(lake, found).end_offset == len(cluster.entries)
@@ -132,7 +132,7 @@ def test_a_night_goes_on_where_the_night_before_has_stopped(lake: NightLake) -> 
     assert (row["outcome"], row["partitions_expected"]) == ("committed", ["t-0"])
 
 
-def test_settled_transactions_are_forgotten_but_for_each_ids_last(lake: NightLake) -> None:
+def test_settled_transactions_are_forgotten_but_for_each_ids_last(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster, version=TV0)
     for _ in range(5):
@@ -143,10 +143,10 @@ def test_settled_transactions_are_forgotten_but_for_each_ids_last(lake: NightLak
 
     (txn,) = fold.timelines["a"].transactions
     assert fold.settled == {("a", txn.first_record_offset)}
-    assert all(own["unsettled"] == 0 for own in lake.night(0).partitions.values())
+    assert all(own["unsettled"] == 0 for own in lake.run(0).partitions.values())
 
 
-def test_an_id_that_has_expired_is_forgotten_with_its_last_transaction(lake: NightLake) -> None:
+def test_an_id_that_has_expired_is_forgotten_with_its_last_transaction(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)
@@ -160,46 +160,46 @@ def test_an_id_that_has_expired_is_forgotten_with_its_last_transaction(lake: Nig
     assert fold.end_offset == len(cluster.entries)
 
 
-def test_an_expired_id_with_an_open_transaction_is_remembered_and_ambiguous(lake: NightLake) -> None:
+def test_an_expired_id_with_an_open_transaction_is_remembered_and_ambiguous(lake: RunLake) -> None:
     cluster = cluster_at(0)
     send(cluster, started(cluster), FIRST)
     cluster.entries.append(replace(cluster.entries[-1], offset=len(cluster.entries), value=None))
 
-    for night in (0, 1):
-        found = resolve(lake, cluster, night)
+    for run in (0, 1):
+        found = resolve(lake, cluster, run)
         (row,) = found.transactions
         assert (row["outcome"], row["transactional_id"]) == ("ambiguous", "a")
         assert fold_of(lake, found).expired == {"a"}
 
 
-def test_a_log_that_a_newer_leader_has_rewritten_is_reported(lake: NightLake) -> None:
+def test_a_log_that_a_newer_leader_has_rewritten_is_reported(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = prepared(cluster)
     resolve(lake, cluster)
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.fail_over()
     send(cluster, producer, FIRST)
     rewritten = [*cluster.entries[:2], *(replace(e, coordinator_epoch=9) for e in cluster.entries[2:])]
     write_log(lake, v1(rewritten))
 
-    lake.night(1)
+    lake.run(1)
 
     (message,) = lake.messages(1, "rebuild")
     assert message.startswith("__transaction_state-0: offsets from 2 on were folded by an earlier run")
 
 
-def test_a_missing_partition_of_the_log_is_reported(lake: NightLake) -> None:
+def test_a_missing_partition_of_the_log_is_reported(lake: RunLake) -> None:
     cluster = cluster_at(0)
     prepared(cluster)
     lake.copy_logs(cluster.logs)
     file = Path(lake.settings.sources[0].root, f"{TRANSACTION_STATE}-2", SEGMENT)
     file.parent.mkdir(parents=True)
     file.write_bytes(b"".join(v1(cluster.entries)))
-    (message,) = lake.night(0).messages
+    (message,) = lake.run(0).messages
     assert message.startswith("partitions 0, 1 of __transaction_state are missing")
 
 
-def test_a_copy_reaches_as_far_as_its_records_before_any_damage(lake: NightLake) -> None:
+def test_a_copy_reaches_as_far_as_its_records_before_any_damage(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     for _ in range(3):
@@ -216,9 +216,9 @@ def test_a_copy_reaches_as_far_as_its_records_before_any_damage(lake: NightLake)
     damaged = bytes((*whole[4][:-1], whole[4][-1] ^ 1))
 
     write_log(lake, [*whole[:4], damaged, *whole[5:]])
-    assert fold_of(lake, lake.night(0)).newest_timestamp == times[3]
+    assert fold_of(lake, lake.run(0)).newest_timestamp == times[3]
     write_log(lake, whole)
-    assert fold_of(lake, lake.night(1)).newest_timestamp == times[-1]
+    assert fold_of(lake, lake.run(1)).newest_timestamp == times[-1]
 
 
 def test_a_fold_of_the_first_format_does_not_know_how_far_it_reaches() -> None:
@@ -228,7 +228,7 @@ def test_a_fold_of_the_first_format_does_not_know_how_far_it_reaches() -> None:
     assert read_fold(old) == CoordinatorFold(end_offset=7)
 
 
-def test_a_fold_survives_its_bytes(lake: NightLake) -> None:
+def test_a_fold_survives_its_bytes(lake: RunLake) -> None:
     cluster = cluster_at(0)
     prepared(cluster)
     send(cluster, started(cluster, "b\u00e9", TV0), FIRST)

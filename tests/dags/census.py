@@ -31,7 +31,7 @@ def _read(path: Path) -> ModuleType:
 FILES = [_read(DAGS / f"{name}.py") for name in ("nightly", "backfill", "quality")]
 
 
-def _told(dag: airflow.sdk.DAG) -> dict[str, object]:
+def _reported(dag: airflow.sdk.DAG) -> dict[str, object]:
     return {
         "tags": sorted(dag.tags),
         "doc": dag.doc_md,
@@ -59,4 +59,4 @@ def _task(task: airflow.sdk.BaseOperator | MappedOperator) -> dict[str, object]:
 if __name__ == "__main__":
     loaded = sorted(name.partition(".")[0] for name in set(sys.modules) - before)
     found = [each for file in FILES for each in vars(file).values() if isinstance(each, airflow.sdk.DAG)]
-    print(json.dumps({"loaded": loaded, **{dag.dag_id: _told(dag) for dag in found}}))
+    print(json.dumps({"loaded": loaded, **{dag.dag_id: _reported(dag) for dag in found}}))

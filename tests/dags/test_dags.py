@@ -77,15 +77,15 @@ def test_reading_the_dag_files_loads_nothing_but_airflow_and_our_own_modules(
 
 
 def test_the_tasks_are_the_steps_after_one_per_source(nightly: dict[str, Any]) -> None:
-    assert list(nightly["tasks"]) == [*STEPS, "good_night", "sources", "fetch"]
+    assert list(nightly["tasks"]) == [*STEPS, "run_succeeded", "sources", "fetch"]
     assert [name for name, task in nightly["tasks"].items() if task["mapped"]] == ["fetch"]
 
 
 def test_every_step_waits_for_the_one_before_it_so_nothing_is_published_unaudited(
     nightly: dict[str, Any],
 ) -> None:
-    line = ["sources", "fetch", *STEPS, "good_night"]
-    assert nightly["edges"] == sorted([*map(list, pairwise(line)), ["publish", "good_night"]])
+    line = ["sources", "fetch", *STEPS, "run_succeeded"]
+    assert nightly["edges"] == sorted([*map(list, pairwise(line)), ["publish", "run_succeeded"]])
 
 
 def test_only_the_report_runs_whatever_happened_before(nightly: dict[str, Any]) -> None:
@@ -97,11 +97,11 @@ def test_only_the_report_runs_whatever_happened_before(nightly: dict[str, Any]) 
 def test_a_run_of_the_dag_is_good_only_if_it_is_published_and_reported(nightly: dict[str, Any]) -> None:
     """Airflow looks at the tasks that none follows: were it `report`, a failed audit would look good."""
     followed = {above for above, _ in nightly["edges"]}
-    assert set(nightly["tasks"]) - followed == {"good_night"}
-    assert {above for above, below in nightly["edges"] if below == "good_night"} == {"publish", "report"}
+    assert set(nightly["tasks"]) - followed == {"run_succeeded"}
+    assert {above for above, below in nightly["edges"] if below == "run_succeeded"} == {"publish", "report"}
 
 
-def test_a_night_that_is_late_is_told(nightly: dict[str, Any]) -> None:
+def test_a_run_that_is_late_is_reported(nightly: dict[str, Any]) -> None:
     assert nightly["deadlines"] == ["4:00:00"]
 
 
@@ -110,11 +110,11 @@ def test_every_task_says_what_it_does_retries_what_can_pass_and_explains_its_fai
 ) -> None:
     for name, task in nightly["tasks"].items():
         assert task["doc"].endswith(".")
-        assert task["retries"] > 0 or name == "good_night"
-        assert task["explains"] or name == "good_night"
+        assert task["retries"] > 0 or name == "run_succeeded"
+        assert task["explains"] or name == "run_succeeded"
 
 
-def test_a_night_can_be_chosen(nightly: dict[str, Any]) -> None:
+def test_a_run_can_be_chosen(nightly: dict[str, Any]) -> None:
     assert nightly["params"] == ["date", "restage"]
 
 
@@ -172,7 +172,7 @@ def test_a_master_that_needs_no_port_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def _spark(home: Path, **variables: str) -> Any:
     """What a task would ask for, in an environment with `variables`."""
-    code = "import json; from spark_jobs.airflow.night import _spark; print(json.dumps(_spark()))"
+    code = "import json; from spark_jobs.airflow.run_date import _spark; print(json.dumps(_spark()))"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -17,10 +17,10 @@ from spark_jobs.driver.messages import (
     ExpireRequest,
     Failure,
     FetchRequest,
+    LogLine,
     Message,
     PlanRequest,
     ReportRequest,
-    Said,
     SourcesRequest,
     StepAnswer,
     StepRequest,
@@ -33,9 +33,9 @@ from spark_jobs.driver.server import EXIT_ABANDONED, Driver
 from spark_jobs.flow import Step
 from spark_jobs.storage.lock import lake_lock
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
-PATIENCE_S = 300
+TIMEOUT_S = 300
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +46,11 @@ def own_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def request_(tmp_path: Path) -> Iterator[StepRequest]:
-    """A night to stage, which needs no Spark."""
+    """A run to stage, which needs no Spark."""
     place_at(tmp_path).arrive("dt=2024-05-01/orders-0/a", plain_object(3))
     config = tmp_path / "onceover.yaml"
     config.write_text(CAPTURE)
-    request = StepRequest(config=str(config), day=date(2024, 5, 1), step=Step.STAGE, goes_on=True)
+    request = StepRequest(config=str(config), day=date(2024, 5, 1), step=Step.STAGE, more_steps_follow=True)
     yield request
     stop_driver(request)
 
@@ -74,7 +74,12 @@ def _is_heard(place: Place) -> bool:
     "message",
     [
         StepRequest(
-            config="a", day=date(2024, 5, 1), step=Step.ADMIT, goes_on=True, master="m", conf={"k": "v"}
+            config="a",
+            day=date(2024, 5, 1),
+            step=Step.ADMIT,
+            more_steps_follow=True,
+            master="m",
+            conf={"k": "v"},
         ),
         SourcesRequest(config="a"),
         FetchRequest(config="a", day=date(2024, 5, 1), source="gateway"),
@@ -83,7 +88,7 @@ def _is_heard(place: Place) -> bool:
         PlanRequest(config="a", backfill={"first": "2024-05-01"}),
         DaysRequest(config="a", backfill={"first": "2024-05-01"}, after="2024-05-01"),
         StopRequest(),
-        Said(text="zwölf\nLinien"),
+        LogLine(text="zwölf\nLinien"),
         StepAnswer(run_id="r", worked=True, is_final=False, counts={"batches": 3}),
         Answer(values={"sources": ["gateway"]}),
         Failure(message="no", transient=True, trace="where"),
@@ -120,9 +125,9 @@ def test_sources_are_named_and_fetched_one_by_one(request_: StepRequest) -> None
 
 
 def test_a_report_needs_neither_a_run_nor_spark(request_: StepRequest, tmp_path: Path) -> None:
-    told = ask(ReportRequest(config=request_.config), log=print)
+    reported = ask(ReportRequest(config=request_.config), log=print)
 
-    assert told == {"runs": 0}
+    assert reported == {"runs": 0}
     assert (tmp_path / "lake" / "dashboard" / "index.html").exists()
 
 
@@ -143,7 +148,7 @@ def test_a_plan_names_days_and_reasons_but_no_objects(request_: StepRequest, tmp
 
     [planned] = plan["days"]
     assert (plan["changes"], planned["day"], planned["changes"]) == (True, "2024-05-01", True)
-    assert planned["reasons"] == ["1 object that came after the night and nobody has taken"]
+    assert planned["reasons"] == ["1 object that arrived after the run and no run has taken"]
 
 
 def test_days_that_are_as_they_should_be_need_no_spark(request_: StepRequest, tmp_path: Path) -> None:
@@ -163,7 +168,7 @@ def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
     assert place.socket.stat().st_ino == before
 
 
-def test_an_error_that_stays_is_told_as_it_is(request_: StepRequest) -> None:
+def test_an_error_that_stays_is_reported_as_it_is(request_: StepRequest) -> None:
     Path(request_.config).write_text("lake: lake\nsource: []\n")
 
     with pytest.raises(StepFailed, match="source"):
@@ -180,7 +185,9 @@ def test_an_error_that_can_pass_says_so(request_: StepRequest, tmp_path: Path) -
     assert "something else" in str(error.value)
 
 
-def test_a_bug_is_told_with_its_trace_and_the_driver_lives_on(request_: StepRequest, tmp_path: Path) -> None:
+def test_a_bug_is_reported_with_its_trace_and_the_driver_lives_on(
+    request_: StepRequest, tmp_path: Path
+) -> None:
     said: list[str] = []
     (tmp_path / "lake").write_text("a file where a directory should be")
 
@@ -196,11 +203,11 @@ def test_a_driver_whose_task_is_gone_ends_at_once(request_: StepRequest, tmp_pat
     process = _listen(place)
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
         connection.connect(str(place.socket))
-        step = StepRequest(config=request_.config, day=request_.day, step=Step.INDEX, goes_on=True)
+        step = StepRequest(config=request_.config, day=request_.day, step=Step.INDEX, more_steps_follow=True)
         connection.sendall(write_message(step))
-        assert isinstance(read_message(lines.readline()), Said)
+        assert isinstance(read_message(lines.readline()), LogLine)
 
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == EXIT_ABANDONED
 
@@ -231,14 +238,14 @@ def test_a_driver_that_nobody_asks_ends_and_leaves_nothing_behind(tmp_path: Path
     assert not place.log.exists()
 
 
-def test_a_driver_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_driver_ends_when_it_is_reported_to(tmp_path: Path) -> None:
     place = Place(tmp_path, "d")
     process = _listen(place)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(place.socket))
         connection.sendall(write_message(StopRequest()))
 
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
     process.communicate()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-PATIENCE_MS = 240_000
+TIMEOUT_MS = 240_000
 
 
 def look(chromium: str, url: str, token: str) -> dict[str, Any]:
@@ -17,10 +17,10 @@ def look(chromium: str, url: str, token: str) -> dict[str, Any]:
     complaints: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE_MS
+            executable_path=chromium, args=["--no-sandbox"], timeout=TIMEOUT_MS
         )
         context = browser.new_context()
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         context.add_cookies([{"name": "_token", "value": token, "url": url}])
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)

@@ -1,6 +1,6 @@
-"""Airflow's scheduler is killed in the middle of two nights and comes back: both end well, as if undisturbed.
+"""Airflow's scheduler is killed in the middle of two runs and comes back: both end well, as if undisturbed.
 
-In the first night it dies alone, and the worker at its task goes on; only the scheduler comes back.
+In the first run it dies alone, and the worker at its task continues; only the scheduler comes back.
 In the second one everything on its machine dies with it, the driver too, and `make down`, `make up` follow.
 """
 
@@ -22,12 +22,12 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import _place
 from spark_jobs.driver.messages import SourcesRequest
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night as run_plainly
-from spark_jobs.sample.nights import CONFIG, write_sample
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run as run_plainly
+from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.storage.ledger import LedgerLine, RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
-from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, Nights, running_airflow, until
+from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, running_airflow, until
 from tests.faults.processes import below, called_with, kill
 from tests.faults.standing import Standing, differences, standing
 from tests.in_process import InProcess
@@ -42,18 +42,18 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
+def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLake]:
     directory = tmp_path_factory.mktemp("killed")
     write_sample(directory / "sample")
     with running_airflow(directory, directory / "sample" / CONFIG, SETTINGS) as api:
-        first = _killed_in(api, NIGHTS[0], Step.INDEX)
+        first = _killed_in(api, RUN_DATES[0], Step.INDEX)
         with running_service(_scheduler(api.home)):
             until(lambda: [first] if api.run_state(NIGHTLY, first) in ENDED else [])
         _start_again(api.home)
-        second = _killed_in(api, NIGHTS[1], Step.PUBLISH, all_with_it=True)
+        second = _killed_in(api, RUN_DATES[1], Step.PUBLISH, all_with_it=True)
         _start_again(api.home)
         follow(api, NIGHTLY, second)
-        yield Nights(api, (first, second))
+        yield AirflowLake(api, (first, second))
 
 
 def _start_again(home: Home) -> None:
@@ -63,11 +63,11 @@ def _start_again(home: Home) -> None:
     ready(home)
 
 
-def _killed_in(api: Api, night: date, step: Step, *, all_with_it: bool = False) -> str:
-    """A night that has come to `step` when its scheduler dies; its DAG run's id."""
-    run_id = api.trigger(NIGHTLY, {"date": str(night)})
+def _killed_in(api: Api, run_date: date, step: Step, *, all_with_it: bool = False) -> str:
+    """A run that has come to `step` when its scheduler dies; its DAG run's id."""
+    run_id = api.trigger(NIGHTLY, {"date": str(run_date)})
     lake = open_lake(load_settings(api.home.config))
-    until(lambda: [line for line in list_runs(lake) if line.day == night and _is_at(line, step)])
+    until(lambda: [line for line in list_runs(lake) if line.day == run_date and _is_at(line, step)])
     scheduler = running(api.home)[SCHEDULER]
     others = [*below(called_with(), scheduler), *_driver(api.home)] if all_with_it else []
     kill([scheduler, *others])
@@ -91,11 +91,11 @@ def _scheduler(home: Home) -> Service:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(disturbed: Nights) -> Settings:
-    """The same nights without Airflow, in a lake beside."""
-    settings, narrator = disturbed.plain_settings(), Narrator(Console(quiet=True))
-    for night in NIGHTS:
-        run_plainly(settings, night, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
+def undisturbed(disturbed: AirflowLake) -> Settings:
+    """The same runs without Airflow, in a lake beside."""
+    settings, progress = disturbed.plain_settings(), RunProgress(Console(quiet=True))
+    for run_date in RUN_DATES:
+        run_plainly(settings, run_date, until=Step.PUBLISH, spark=InProcess(), progress=progress)
     return settings
 
 
@@ -105,18 +105,20 @@ def _standing(settings: Settings) -> Standing:
     return {name: text.replace(f"{settings.lake}/", "") for name, text in found.items()}
 
 
-def test_both_nights_end_well_and_every_task_with_them(disturbed: Nights) -> None:
+def test_both_runs_end_well_and_every_task_with_them(disturbed: AirflowLake) -> None:
     for run_id in disturbed.dag_runs:
         assert disturbed.api.run_state(NIGHTLY, run_id) == "success"
         assert set(disturbed.states(NIGHTLY, run_id).values()) == {"success"}
     lines = list_runs(open_lake(disturbed.settings))
-    assert [(line.day, line.status) for line in lines] == [(night, RunStatus.FINAL) for night in NIGHTS]
+    assert [(line.day, line.status) for line in lines] == [
+        (run_date, RunStatus.FINAL) for run_date in RUN_DATES
+    ]
 
 
-def test_runs_and_tables_are_those_of_undisturbed_nights(disturbed: Nights, undisturbed: Settings) -> None:
+def test_runs_and_tables_are_those_of_undisturbed_runs(disturbed: AirflowLake, undisturbed: Settings) -> None:
     assert differences(_standing(undisturbed), _standing(disturbed.settings)) == []
 
 
-def test_no_worker_of_a_killed_scheduler_outlives_the_end_of_airflow(disturbed: Nights) -> None:
+def test_no_worker_of_a_killed_scheduler_outlives_the_end_of_airflow(disturbed: AirflowLake) -> None:
     """Two were killed since Airflow was first started; what runs now belongs to those that live."""
     assert groups(disturbed.api.home) == set(running(disturbed.api.home).values())

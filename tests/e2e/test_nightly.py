@@ -1,4 +1,4 @@
-"""Two nights through Airflow's own scheduler on SQLite: equal to plain runs, repeatable, clear in failure."""
+"""Two runs through Airflow's own scheduler on SQLite: equal to plain runs, repeatable, clear in failure."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from infra.embedded.rest import Refused
 from infra.embedded.services import running
 from infra.embedded.summary import show_summary
 from spark_jobs.flow import STEPS, Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night as run_plainly
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.published import published_tables
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.stores import open_lake
-from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, Nights, tree, until
+from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, tree, until
 from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
 from tests.sample_truth import Row, shipped_rows, visible_rows
@@ -36,41 +36,41 @@ STEP_TASKS = [step.value for step in STEPS]
 FETCHED = ["fetch gateway", "fetch backup"]
 
 
-def test_every_task_succeeds_at_the_first_try_and_both_nights_become_final(nights: Nights) -> None:
-    for run_id in nights.dag_runs:
-        assert nights.states(NIGHTLY, run_id) == dict.fromkeys(
-            ["sources", *FETCHED, *STEP_TASKS, "good_night"], "success"
+def test_every_task_succeeds_at_the_first_try_and_both_runs_become_final(airflow_lake: AirflowLake) -> None:
+    for run_id in airflow_lake.dag_runs:
+        assert airflow_lake.states(NIGHTLY, run_id) == dict.fromkeys(
+            ["sources", *FETCHED, *STEP_TASKS, "run_succeeded"], "success"
         )
-    lines = list_runs(open_lake(nights.settings))
+    lines = list_runs(open_lake(airflow_lake.settings))
     assert [(line.day, line.status, line.attempts) for line in lines] == [
-        (night, RunStatus.FINAL, 1) for night in NIGHTS
+        (run_date, RunStatus.FINAL, 1) for run_date in RUN_DATES
     ]
 
 
-def test_the_bytes_are_those_of_plain_runs(nights: Nights) -> None:
-    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
+def test_the_bytes_are_those_of_plain_runs(airflow_lake: AirflowLake) -> None:
+    settings, progress = airflow_lake.plain_settings(), RunProgress(Console(quiet=True))
 
-    for night in NIGHTS:
-        run_plainly(settings, night, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
+    for run_date in RUN_DATES:
+        run_plainly(settings, run_date, until=Step.PUBLISH, spark=InProcess(), progress=progress)
 
-    assert tree(Path(settings.lake) / "runs") == nights.tree()
+    assert tree(Path(settings.lake) / "runs") == airflow_lake.tree()
 
 
 @pytest.mark.parametrize("topic", ["orders", "payments", "visits"])
 def test_a_captured_topics_table_holds_what_a_read_committed_consumer_would_have_got(
-    nights: Nights, topic: str
+    airflow_lake: AirflowLake, topic: str
 ) -> None:
-    assert _table(nights, topic) == visible_rows(nights.config.parent, topic)
+    assert _table(airflow_lake, topic) == visible_rows(airflow_lake.config.parent, topic)
 
 
 def test_a_copied_topics_table_holds_what_the_coordinator_committed_though_a_marker_is_missing(
-    nights: Nights,
+    airflow_lake: AirflowLake,
 ) -> None:
-    assert _table(nights, "shipments") == shipped_rows(nights.config.parent)
+    assert _table(airflow_lake, "shipments") == shipped_rows(airflow_lake.config.parent)
 
 
-def _table(nights: Nights, topic: str) -> set[Row]:
-    settings = nights.settings
+def _table(airflow_lake: AirflowLake, topic: str) -> set[Row]:
+    settings = airflow_lake.settings
     with open_catalog(settings) as catalog:
         rows = catalog.load_table(f"{settings.catalog.topics}.{topic}").scan().to_arrow().to_pylist()
     found = {(row["partition"], row["offset"], row["key"], row["value"]) for row in rows}
@@ -78,30 +78,32 @@ def _table(nights: Nights, topic: str) -> set[Row]:
     return found
 
 
-def test_every_published_table_is_announced_with_run_and_snapshot(nights: Nights) -> None:
-    [last] = [line.run_id for line in list_runs(open_lake(nights.settings))][-1:]
-    tables = published_tables(nights.settings, last)
+def test_every_published_table_is_announced_with_run_and_snapshot(airflow_lake: AirflowLake) -> None:
+    [last] = [line.run_id for line in list_runs(open_lake(airflow_lake.settings))][-1:]
+    tables = published_tables(airflow_lake.settings, last)
 
-    events = nights.api.get("assets/events?limit=100")["asset_events"]
+    events = airflow_lake.api.get("assets/events?limit=100")["asset_events"]
 
-    told = {event["name"]: event for event in events if event["extra"]["run_id"] == last}
-    assert {name: event["extra"] for name, event in told.items()} == {
+    reported = {event["name"]: event for event in events if event["extra"]["run_id"] == last}
+    assert {name: event["extra"] for name, event in reported.items()} == {
         f"onceover.{name}": {"run_id": last, "snapshot_id": str(table.snapshot_id)}
         for name, table in tables.items()
     }
-    assert told["onceover.topics.orders"]["uri"] == tables["topics.orders"].location
+    assert reported["onceover.topics.orders"]["uri"] == tables["topics.orders"].location
 
 
-def test_a_change_of_the_tables_brings_the_dashboard_up_to_date(nights: Nights) -> None:
+def test_a_change_of_the_tables_brings_the_dashboard_up_to_date(airflow_lake: AirflowLake) -> None:
     runs = f"dags/{QUALITY}/dagRuns"
 
-    found = until(lambda: [run for run in nights.api.get(runs)["dag_runs"] if run["state"] == "success"])
+    found = until(
+        lambda: [run for run in airflow_lake.api.get(runs)["dag_runs"] if run["state"] == "success"]
+    )
 
     assert found[0]["run_type"] == "asset_triggered"
 
 
-def test_lineage_knows_the_published_tables_as_datasets(nights: Nights) -> None:
-    lines = (nights.config.parents[1] / "lineage.jsonl").read_text().splitlines()
+def test_lineage_knows_the_published_tables_as_datasets(airflow_lake: AirflowLake) -> None:
+    lines = (airflow_lake.config.parents[1] / "lineage.jsonl").read_text().splitlines()
 
     events = [json.loads(line) for line in lines]
 
@@ -111,50 +113,54 @@ def test_lineage_knows_the_published_tables_as_datasets(nights: Nights) -> None:
         if event["job"]["name"] == f"{NIGHTLY}.publish"
         for dataset in event["outputs"]
     }
-    tables = published_tables(nights.settings, list_runs(open_lake(nights.settings))[-1].run_id)
+    tables = published_tables(airflow_lake.settings, list_runs(open_lake(airflow_lake.settings))[-1].run_id)
     assert outputs == {("file", table.location.removeprefix("file://")) for table in tables.values()}
 
 
-def test_a_night_that_is_late_is_told_while_it_goes_on(nights: Nights) -> None:
-    told = nights.api.home.directory / "logs" / "executor_callbacks" / NIGHTLY / nights.dag_runs[0]
+def test_a_run_that_is_late_is_reported_while_it_goes_on(airflow_lake: AirflowLake) -> None:
+    reported = (
+        airflow_lake.api.home.directory / "logs" / "executor_callbacks" / NIGHTLY / airflow_lake.dag_runs[0]
+    )
 
-    sentence = f"the run {nights.dag_runs[0]} of {NIGHTLY} is not done 0.001 hours after it was queued"
+    sentence = f"the run {airflow_lake.dag_runs[0]} of {NIGHTLY} is not done 0.001 hours after it was queued"
 
-    assert until(lambda: [log for log in told.glob("*") if sentence in log.read_text()])
+    assert until(lambda: [log for log in reported.glob("*") if sentence in log.read_text()])
 
 
-def test_the_summary_names_what_was_refused(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary(nights.config)
+def test_the_summary_names_what_was_refused(
+    airflow_lake: AirflowLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_summary(airflow_lake.config)
 
     shown = capsys.readouterr().out
-    assert str(Path(nights.settings.lake, "dashboard", "index.html")) in shown
+    assert str(Path(airflow_lake.settings.lake, "dashboard", "index.html")) in shown
     for verdict in ("duplicate", "fenced", "out_of_order", "stale_duplicate", "invalid_transaction_state"):
         assert verdict in shown
 
 
-def test_a_date_that_is_none_is_refused_when_the_run_is_triggered(nights: Nights) -> None:
+def test_a_date_that_is_none_is_refused_when_the_run_is_triggered(airflow_lake: AirflowLake) -> None:
     with pytest.raises(Refused) as refused:
-        nights.api.trigger(NIGHTLY, {"date": "tomorrow"})
+        airflow_lake.api.trigger(NIGHTLY, {"date": "tomorrow"})
 
     assert refused.value.status in {400, 422}
     assert "date" in refused.value.detail
     assert "tomorrow" in refused.value.detail
 
 
-def test_a_run_without_a_date_says_what_is_missing(nights: Nights) -> None:
-    run_id = nights.api.trigger(NIGHTLY, {})
+def test_a_run_without_a_date_says_what_is_missing(airflow_lake: AirflowLake) -> None:
+    run_id = airflow_lake.api.trigger(NIGHTLY, {})
 
-    with pytest.raises(EmbeddedFailed, match="belongs to no night: trigger it with a date"):
-        follow(nights.api, NIGHTLY, run_id)
+    with pytest.raises(EmbeddedFailed, match="has no run date: trigger it with a date"):
+        follow(airflow_lake.api, NIGHTLY, run_id)
 
 
-def test_what_cannot_pass_is_not_tried_again_and_the_log_says_what_to_do(nights: Nights) -> None:
-    with nights.configured(lambda text: text.replace("kind: capture", "kind: captured")):
-        run_id = nights.api.trigger(NIGHTLY, {"date": "2026-03-03"})
+def test_what_cannot_pass_is_not_tried_again_and_the_log_says_what_to_do(airflow_lake: AirflowLake) -> None:
+    with airflow_lake.configured(lambda text: text.replace("kind: capture", "kind: captured")):
+        run_id = airflow_lake.api.trigger(NIGHTLY, {"date": "2026-03-03"})
         with pytest.raises(EmbeddedFailed) as failed:
-            follow(nights.api, NIGHTLY, run_id)
+            follow(airflow_lake.api, NIGHTLY, run_id)
 
-    tries = {task["task_id"]: task["try_number"] for task in nights.api.tasks(NIGHTLY, run_id)}
+    tries = {task["task_id"]: task["try_number"] for task in airflow_lake.api.tasks(NIGHTLY, run_id)}
     assert tries["sources"] == 1
     assert "'sources' failed" in str(failed.value)
     assert "captured" in str(failed.value)
@@ -162,73 +168,75 @@ def test_what_cannot_pass_is_not_tried_again_and_the_log_says_what_to_do(nights:
 
 
 def test_a_failed_audit_stops_publishing_says_why_and_is_reported_in_a_run_that_failed(
-    nights: Nights,
+    airflow_lake: AirflowLake,
 ) -> None:
-    early = nights.config.parent / "gateway" / "dt=2026-03-03" / "early-0"
+    early = airflow_lake.config.parent / "gateway" / "dt=2026-03-03" / "early-0"
     early.mkdir(parents=True)
     (early / "a.batches").write_bytes(plain_object(3))
 
-    with nights.configured(lambda text: text + STRICT):
-        run_id = nights.api.trigger(NIGHTLY, {"date": "2026-03-03"})
+    with airflow_lake.configured(lambda text: text + STRICT):
+        run_id = airflow_lake.api.trigger(NIGHTLY, {"date": "2026-03-03"})
         with pytest.raises(EmbeddedFailed, match="'audit' failed"):
-            follow(nights.api, NIGHTLY, run_id)
+            follow(airflow_lake.api, NIGHTLY, run_id)
 
-    states = nights.states(NIGHTLY, run_id)
-    assert {name: states[name] for name in ("materialise", "audit", "publish", "report", "good_night")} == {
+    states = airflow_lake.states(NIGHTLY, run_id)
+    assert {
+        name: states[name] for name in ("materialise", "audit", "publish", "report", "run_succeeded")
+    } == {
         "materialise": "success",
         "audit": "failed",
         "publish": "upstream_failed",
         "report": "success",
-        "good_night": "upstream_failed",
+        "run_succeeded": "upstream_failed",
     }
-    told = nights.log(NIGHTLY, run_id, "audit")
-    assert "timestamps_are_in_range" in told
-    assert "topic early, partition 0" in told
-    assert [line.status for line in list_runs(open_lake(nights.settings))][-1] is RunStatus.FAILED
+    reported = airflow_lake.log(NIGHTLY, run_id, "audit")
+    assert "timestamps_are_in_range" in reported
+    assert "topic early, partition 0" in reported
+    assert [line.status for line in list_runs(open_lake(airflow_lake.settings))][-1] is RunStatus.FAILED
 
 
-def test_airflows_own_backfill_goes_on_where_nights_stopped_and_gives_what_plain_runs_give(
-    nights: Nights,
+def test_airflows_own_backfill_goes_on_where_runs_stopped_and_gives_what_plain_runs_give(
+    airflow_lake: AirflowLake,
 ) -> None:
-    """It starts all nights at once: one that is done, one that has failed, one that never ran."""
-    nights.api.post(
+    """It starts all runs at once: one that is done, one that has failed, one that never ran."""
+    airflow_lake.api.post(
         "backfills",
         {"dag_id": NIGHTLY, "from_date": "2026-03-02T00:00:00Z", "to_date": "2026-03-04T23:00:00Z"},
     )
-    made = [run["dag_run_id"] for run in _backfilled(nights)]
+    made = [run["dag_run_id"] for run in _backfilled(airflow_lake)]
     for run_id in made:
-        follow(nights.api, NIGHTLY, run_id)
-    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
-    for day in (*NIGHTS, date(2026, 3, 3), date(2026, 3, 4)):
-        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
+        follow(airflow_lake.api, NIGHTLY, run_id)
+    settings, progress = airflow_lake.plain_settings(), RunProgress(Console(quiet=True))
+    for day in (*RUN_DATES, date(2026, 3, 3), date(2026, 3, 4)):
+        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), progress=progress)
 
     assert len(made) == 3
-    assert nights.tree() == tree(Path(settings.lake) / "runs")
+    assert airflow_lake.tree() == tree(Path(settings.lake) / "runs")
 
 
-def _backfilled(nights: Nights) -> list[dict[str, Any]]:
-    found = nights.api.get(f"dags/{NIGHTLY}/dagRuns?limit=100")["dag_runs"]
+def _backfilled(airflow_lake: AirflowLake) -> list[dict[str, Any]]:
+    found = airflow_lake.api.get(f"dags/{NIGHTLY}/dagRuns?limit=100")["dag_runs"]
     return sorted(
         (run for run in found if run["run_type"] == "backfill"), key=lambda run: str(run["logical_date"])
     )
 
 
-def test_secrets_are_the_owners_alone_and_nobody_gets_in_without(nights: Nights) -> None:
-    home = nights.api.home
+def test_secrets_are_the_owners_alone_and_nobody_gets_in_without(airflow_lake: AirflowLake) -> None:
+    home = airflow_lake.api.home
     for name in ("passwords.json", "keys.json"):
         assert stat.S_IMODE((home.directory / name).stat().st_mode) == 0o600
     with pytest.raises(Refused) as refused:
-        nights.api._ask("GET", "/api/v2/dags", None, "")
+        airflow_lake.api._ask("GET", "/api/v2/dags", None, "")
     assert refused.value.status == 401
 
 
-def test_a_port_in_use_is_told_before_anything_starts(nights: Nights) -> None:
-    with pytest.raises(EmbeddedFailed, match=f"port {nights.api.home.port} cannot be used"):
-        check_port(nights.api.home.port)
+def test_a_port_in_use_is_reported_before_anything_starts(airflow_lake: AirflowLake) -> None:
+    with pytest.raises(EmbeddedFailed, match=f"port {airflow_lake.api.home.port} cannot be used"):
+        check_port(airflow_lake.api.home.port)
 
 
-def test_only_loopback_is_listened_on(nights: Nights) -> None:
-    groups = set(running(nights.api.home).values())
+def test_only_loopback_is_listened_on(airflow_lake: AirflowLake) -> None:
+    groups = set(running(airflow_lake.api.home).values())
     listening = {line.split()[9]: line.split()[1] for line in _tcp_lines() if line.split()[3] == "0A"}
     ours = {listening[inode] for inode in _sockets_of(groups) if inode in listening}
 

@@ -15,17 +15,17 @@ from infra.embedded.rest import Refused
 from spark_jobs.backfill import run_backfill
 from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night as run_plainly
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.stores import open_lake
-from tests.e2e.airflow_nights import NIGHTS, Nights, tree, until
+from tests.e2e.airflow_runs import RUN_DATES, AirflowLake, tree, until
 from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
 
 pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 
-FIRST = str(NIGHTS[0])
+FIRST = str(RUN_DATES[0])
 LATE: dict[str, object] = {
     "from": FIRST,
     "to": None,
@@ -35,85 +35,85 @@ LATE: dict[str, object] = {
 }
 
 
-def _late_object(nights: Nights) -> Path:
-    """Something for the first night that arrives after it was published."""
-    file = nights.config.parent / "gateway" / f"dt={FIRST}" / "late-0" / "a.batches"
+def _late_object(airflow_lake: AirflowLake) -> Path:
+    """Something for the first run that arrives after it was published."""
+    file = airflow_lake.config.parent / "gateway" / f"dt={FIRST}" / "late-0" / "a.batches"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(plain_object(3))
     return file
 
 
-def _answer(nights: Nights, run_id: str, answer: str) -> dict[str, Any]:
+def _answer(airflow_lake: AirflowLake, run_id: str, answer: str) -> dict[str, Any]:
     """Somebody reads what is asked, and answers; what was asked."""
-    until(lambda: _parked(nights, run_id))
+    until(lambda: _parked(airflow_lake, run_id))
     path = f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/approve/-1/hitlDetails"
-    asked: dict[str, Any] = nights.api.get(path)
-    nights.api.patch(path, {"chosen_options": [answer], "params_input": {}})
+    asked: dict[str, Any] = airflow_lake.api.get(path)
+    airflow_lake.api.patch(path, {"chosen_options": [answer], "params_input": {}})
     return asked
 
 
-def _parked(nights: Nights, run_id: str) -> list[str]:
+def _parked(airflow_lake: AirflowLake, run_id: str) -> list[str]:
     """The scheduler's own word: an answer before it, quicker than people are, fails the task."""
-    lines = nights.api.home.log("scheduler").read_text().splitlines()
+    lines = airflow_lake.api.home.log("scheduler").read_text().splitlines()
     ended = (line for line in lines if f"task_id=approve, run_id={run_id}" in line)
     return [line for line in ended if "state=awaiting_input" in line]
 
 
-def test_a_dry_run_shows_the_plan_and_ends(nights: Nights) -> None:
-    _late_object(nights)
-    before = nights.tree()
+def test_a_dry_run_shows_the_plan_and_ends(airflow_lake: AirflowLake) -> None:
+    _late_object(airflow_lake)
+    before = airflow_lake.tree()
 
-    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": True})
-    follow(nights.api, BACKFILL, run_id)
+    run_id = airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": True})
+    follow(airflow_lake.api, BACKFILL, run_id)
 
-    assert nights.states(BACKFILL, run_id) == {
+    assert airflow_lake.states(BACKFILL, run_id) == {
         "plan": "success",
         "approve": "skipped",
         "days": "skipped",
         "report": "skipped",
         "good_backfill": "skipped",
     }
-    shown = nights.api.get(f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/plan/xcomEntries/plan")[
-        "value"
-    ]
+    shown = airflow_lake.api.get(
+        f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/plan/xcomEntries/plan"
+    )["value"]
     assert f"{FIRST}: **runs again**, " in shown
     assert "1 object" in shown
-    assert shown in nights.log(BACKFILL, run_id, "plan")
-    assert nights.tree() == before
+    assert shown in airflow_lake.log(BACKFILL, run_id, "plan")
+    assert airflow_lake.tree() == before
 
 
-def test_what_somebody_refuses_is_not_done(nights: Nights) -> None:
-    _late_object(nights)
-    before = nights.tree()
+def test_what_someone_refuses_is_not_done(airflow_lake: AirflowLake) -> None:
+    _late_object(airflow_lake)
+    before = airflow_lake.tree()
 
-    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
-    until(lambda: _parked(nights, run_id))
-    with pytest.raises(EmbeddedFailed, match="'approve' waits for somebody's answer"):
-        follow(nights.api, BACKFILL, run_id, patience_s=1)
-    asked = _answer(nights, run_id, "Reject")
-    follow(nights.api, BACKFILL, run_id)
+    run_id = airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    until(lambda: _parked(airflow_lake, run_id))
+    with pytest.raises(EmbeddedFailed, match="'approve' waits for approval"):
+        follow(airflow_lake.api, BACKFILL, run_id, timeout_s=1)
+    asked = _answer(airflow_lake, run_id, "Reject")
+    follow(airflow_lake.api, BACKFILL, run_id)
 
     assert f"{FIRST}: **runs again**" in asked["body"]
-    assert nights.states(BACKFILL, run_id)["good_backfill"] == "skipped"
-    assert nights.tree() == before
+    assert airflow_lake.states(BACKFILL, run_id)["good_backfill"] == "skipped"
+    assert airflow_lake.tree() == before
 
 
-def test_what_somebody_approves_runs_day_by_day_as_without_airflow_and_then_has_nothing_to_do(
-    nights: Nights,
+def test_what_someone_approves_runs_day_by_day_as_without_airflow_and_then_has_nothing_to_do(
+    airflow_lake: AirflowLake,
 ) -> None:
-    settings, narrator = nights.plain_settings(), Narrator(Console(quiet=True))
-    _late_object(nights).unlink()  # or a plain first night would take it at once
-    for day in read_chain(open_lake(nights.settings)).current:
-        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
-    _late_object(nights)
-    request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0], reason=str(LATE["reason"]))
-    done = list(run_backfill(settings, request, spark=InProcess(), narrator=narrator, until=Step.PUBLISH))
+    settings, progress = airflow_lake.plain_settings(), RunProgress(Console(quiet=True))
+    _late_object(airflow_lake).unlink()  # or a plain first run would take it at once
+    for day in read_chain(open_lake(airflow_lake.settings)).current:
+        run_plainly(settings, day, until=Step.PUBLISH, spark=InProcess(), progress=progress)
+    _late_object(airflow_lake)
+    request = BackfillRequest(first=RUN_DATES[0], last=RUN_DATES[0], reason=str(LATE["reason"]))
+    done = list(run_backfill(settings, request, spark=InProcess(), progress=progress, until=Step.PUBLISH))
 
-    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
-    _answer(nights, run_id, "Approve")
-    follow(nights.api, BACKFILL, run_id)
+    run_id = airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    _answer(airflow_lake, run_id, "Approve")
+    follow(airflow_lake.api, BACKFILL, run_id)
 
-    states = nights.states(BACKFILL, run_id)
+    states = airflow_lake.states(BACKFILL, run_id)
     assert states.pop(f"days {FIRST}") == "success"
     assert {name: states[name] for name in ("plan", "approve", "report", "good_backfill")} == dict.fromkeys(
         ("plan", "approve", "report", "good_backfill"), "success"
@@ -123,15 +123,17 @@ def test_what_somebody_approves_runs_day_by_day_as_without_airflow_and_then_has_
     assert days == {day: "success" if day in ran else "skipped" for day in days}
     plain = tree(Path(settings.lake) / "runs")
     final = {path.partition("/")[0] for path in plain}  # other tests leave runs that never became final
-    assert {path: data for path, data in nights.tree().items() if path.partition("/")[0] in final} == plain
+    assert {
+        path: data for path, data in airflow_lake.tree().items() if path.partition("/")[0] in final
+    } == plain
 
-    again = nights.api.trigger(BACKFILL, {**LATE, "dry_run": False})
-    follow(nights.api, BACKFILL, again)
-    assert nights.states(BACKFILL, again)["approve"] == "skipped"
+    again = airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": False})
+    follow(airflow_lake.api, BACKFILL, again)
+    assert airflow_lake.states(BACKFILL, again)["approve"] == "skipped"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"from": "yesterday"}, "yesterday"),
         ({"from": None}, "from"),
@@ -143,29 +145,29 @@ def test_what_somebody_approves_runs_day_by_day_as_without_airflow_and_then_has_
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_form_that_cannot_be_meant_is_refused_at_once(
-    nights: Nights, change: dict[str, object], told: str
+    airflow_lake: AirflowLake, change: dict[str, object], reported: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        nights.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
+        airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
 
     assert refused.value.status in {400, 422}
-    assert told in refused.value.detail
+    assert reported in refused.value.detail
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"to": str(date(2026, 2, 1))}, "From (2026-03-01) lies after To (2026-02-01)"),
         ({"sources": ["gatewy"]}, "no source 'gatewy', only backup, gateway"),
     ],
     ids=["to before from", "unknown source"],
 )
-def test_a_form_that_contradicts_itself_or_the_configuration_is_told_in_its_plan(
-    nights: Nights, change: dict[str, object], told: str
+def test_a_form_that_contradicts_itself_or_the_configuration_is_reported_in_its_plan(
+    airflow_lake: AirflowLake, change: dict[str, object], reported: str
 ) -> None:
-    run_id = nights.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
+    run_id = airflow_lake.api.trigger(BACKFILL, {**LATE, "dry_run": True, **change})
 
     with pytest.raises(EmbeddedFailed) as failed:
-        follow(nights.api, BACKFILL, run_id)
+        follow(airflow_lake.api, BACKFILL, run_id)
 
-    assert told in str(failed.value)
+    assert reported in str(failed.value)

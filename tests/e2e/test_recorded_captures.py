@@ -15,13 +15,13 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.records import read_records
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.transaction_candidates import NO_BOUND
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from tests.e2e.tables import by_pyiceberg, own_rows
 from tests.in_process import InProcess
 from tests.materialising.truth import as_truth, truth_of
-from tests.steps.nights import place_at
 from tests.steps.recorded_captures import DATA, CapturedBatch, appended, produced, with_markers
+from tests.steps.runs import place_at
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
@@ -50,8 +50,8 @@ def _run(
     capture = place_at(place, config)
     for number, batch in enumerate(batches):
         capture.arrive(f"dt={BEFORE}/{batch.topic_partition}/{number:06d}", batch.records)
-    narrator = Narrator(Console(quiet=True))
-    run_night(capture.settings, BEFORE, until=Step.PUBLISH, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    execute_run(capture.settings, BEFORE, until=Step.PUBLISH, spark=InProcess(), progress=progress)
     return capture.settings
 
 
@@ -123,7 +123,7 @@ def test_a_capture_beside_a_compacted_coordinator_log_holds_what_that_no_longer_
 
 
 def _judged(settings: Settings) -> dict[int, dict[str, Any]]:
-    """The verdict on each captured batch by its number; markers lie in no object."""
+    """The verdict on each captured batch by its number; markers are in no object."""
     rows = (row for row in own_rows(settings, "batches") if row["source"] == "gateway" and row["path"])
     return {int(row["path"].rpartition("/")[2]): row for row in rows}
 
@@ -160,5 +160,5 @@ def _records(batch: CapturedBatch) -> Iterator[dict[str, Any]]:
 
 def _listed(settings: Settings) -> set[str]:
     """The outcomes of transactions whose records wait for one."""
-    waiting = {"ambiguous", "hanging", "conflict"}
-    return {row["outcome"] for row in own_rows(settings, "transactions")} & waiting
+    held_state = {"ambiguous", "hanging", "conflict"}
+    return {row["outcome"] for row in own_rows(settings, "transactions")} & held_state

@@ -9,8 +9,8 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.spark_session import Spark
 from tests.e2e.tables import by_duckdb, by_pyiceberg, own_rows
 from tests.materialising.truth import DATA, truth_of
@@ -32,8 +32,8 @@ sources:
 
 
 def run(settings: Settings, spark: Spark) -> RunOutcome:
-    narrator = Narrator(Console(quiet=True))
-    return run_night(settings, BEFORE, until=Step.PUBLISH, spark=spark, narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    return execute_run(settings, BEFORE, until=Step.PUBLISH, spark=spark, progress=progress)
 
 
 @pytest.mark.parametrize("recording", ["oracle_D", "oracle_E", "workload_clean"])

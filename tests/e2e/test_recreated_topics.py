@@ -16,9 +16,9 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.protocol.partition_metadata import PartitionMetadata, write_partition_metadata
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.rollback import roll_back
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.sample.cluster import Cluster
 from spark_jobs.sample.producer import Producer
 from spark_jobs.storage.chain import read_chain
@@ -108,9 +108,9 @@ class Kafka:
         return parse_settings(config, name="test.yaml", base=self.place)
 
     def run(self, number: int, config: str = CONFIG) -> RunOutcome:
-        narrator = Narrator(Console(quiet=True))
-        return run_night(
-            self.settings(config), day(number), until=Step.PUBLISH, spark=InProcess(), narrator=narrator
+        progress = RunProgress(Console(quiet=True))
+        return execute_run(
+            self.settings(config), day(number), until=Step.PUBLISH, spark=InProcess(), progress=progress
         )
 
     def tables(self) -> dict[str, list[bytes]]:
@@ -301,7 +301,7 @@ def test_a_backfill_that_adds_a_log_in_between_renumbers_the_later_one(kafka: Ka
             day(number),
             request,
             spark=InProcess(),
-            narrator=Narrator(Console(quiet=True)),
+            progress=RunProgress(Console(quiet=True)),
         )
     tables = kafka.tables()
     assert tables["orders"] == sorted(first * 2)

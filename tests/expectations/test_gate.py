@@ -34,5 +34,5 @@ def test_a_failed_critical_expectation_does_not_and_the_message_says_which_and_w
     assert not caught.value.transient
 
 
-def test_failures_are_told_apart_by_severity() -> None:
+def test_failures_are_reported_apart_by_severity() -> None:
     assert failed([GOOD, WARNING, BAD], Severity.WARNING) == (WARNING,)

@@ -1,4 +1,4 @@
-"""Every expectation: a night that meets it, and one that does not."""
+"""Every expectation: a run that meets it, and one that does not."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,40 +14,40 @@ from expectations.gate import failed
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from tests.contacts import Contacts
 from tests.expectations.conftest import Judge
-from tests.expectations.nights import night
+from tests.expectations.runs import run
 
 Failures = Callable[..., list[Finding]]
 
 FAILING: dict[ExpectationName, Facts] = {
-    ExpectationName.SOURCES_HAVE_OBJECTS: night(source={"is_empty": 1, "remark": "no objects below /data"}),
-    ExpectationName.SOURCES_ARE_RECOGNISED: night(source={"is_unrecognised": 1, "remark": "12 objects"}),
-    ExpectationName.SOURCES_BRING_NEW_OBJECTS: night(source={"is_stale": 1, "new_objects": 0}),
-    ExpectationName.PARTITIONS_ARE_STILL_THERE: night(source={"vanished_partitions": 2}),
-    ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT: night(partition={"verdicts": 9}),
-    ExpectationName.ACCEPTED_OFFSETS_INCREASE: night(partition={"disordered_batches": 1}),
-    ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES: night(partition={"missing_offsets": 3}),
-    ExpectationName.NO_OFFSETS_ARE_MISSING: night(partition={"gap_offsets": 10}),
-    ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS: night(partition={"sequence_gaps": 1}),
-    ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS: night(partition={"rows": 79}),
-    ExpectationName.RECORD_OFFSETS_INCREASE: night(partition={"disordered_rows": 1}),
-    ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE: night(partition={"repeated_sequences": 1}),
-    ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION: night(partition={"uncommitted_rows": 4}),
-    ExpectationName.TIMESTAMPS_ARE_IN_RANGE: night(partition={"strange_timestamps": 1}),
-    ExpectationName.KEYS_ARE_IN_THEIR_PARTITION: night(partition={"keys_elsewhere": 20}),
-    ExpectationName.TRANSACTIONS_ARE_WHOLE: night(
+    ExpectationName.SOURCES_HAVE_OBJECTS: run(source={"is_empty": 1, "remark": "no objects below /data"}),
+    ExpectationName.SOURCES_ARE_RECOGNISED: run(source={"is_unrecognised": 1, "remark": "12 objects"}),
+    ExpectationName.SOURCES_BRING_NEW_OBJECTS: run(source={"is_stale": 1, "new_objects": 0}),
+    ExpectationName.PARTITIONS_ARE_STILL_THERE: run(source={"vanished_partitions": 2}),
+    ExpectationName.EVERY_BATCH_HAS_ONE_VERDICT: run(partition={"verdicts": 9}),
+    ExpectationName.ACCEPTED_OFFSETS_INCREASE: run(partition={"disordered_batches": 1}),
+    ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES: run(partition={"missing_offsets": 3}),
+    ExpectationName.NO_OFFSETS_ARE_MISSING: run(partition={"gap_offsets": 10}),
+    ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS: run(partition={"sequence_gaps": 1}),
+    ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS: run(partition={"rows": 79}),
+    ExpectationName.RECORD_OFFSETS_INCREASE: run(partition={"disordered_rows": 1}),
+    ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE: run(partition={"repeated_sequences": 1}),
+    ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION: run(partition={"uncommitted_rows": 4}),
+    ExpectationName.TIMESTAMPS_ARE_IN_RANGE: run(partition={"strange_timestamps": 1}),
+    ExpectationName.KEYS_ARE_IN_THEIR_PARTITION: run(partition={"keys_elsewhere": 20}),
+    ExpectationName.TRANSACTIONS_ARE_WHOLE: run(
         transactions={"torn_transactions": 1, "examples": "producer 7 is not published on orders-1"}
     ),
-    ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED: night(transactions={"undecided_batches": 26}),
-    ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER: night(transactions={"shared_producer_ids": 1}),
-    ExpectationName.STATE_CHAIN_IS_UNBROKEN: night(partition={"state_breaks": 1}),
-    ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS: night(partition={"last_stable_offset": 99}),
-    ExpectationName.MOST_BATCHES_ARE_ACCEPTED: night(
-        tonight={"batches": 50_000, "overlap": 49_000, "rejected": 501}
+    ExpectationName.MOST_TRANSACTIONS_ARE_DECIDED: run(transactions={"undecided_batches": 26}),
+    ExpectationName.PRODUCER_IDS_HAVE_ONE_OWNER: run(transactions={"shared_producer_ids": 1}),
+    ExpectationName.STATE_CHAIN_IS_UNBROKEN: run(partition={"state_breaks": 1}),
+    ExpectationName.LAST_STABLE_OFFSET_NEVER_FALLS: run(partition={"last_stable_offset": 99}),
+    ExpectationName.MOST_BATCHES_ARE_ACCEPTED: run(
+        current={"batches": 50_000, "overlap": 49_000, "rejected": 501}
     ),
-    ExpectationName.DUPLICATES_ARE_AS_USUAL: night(tonight={"duplicate": 200}),
-    ExpectationName.OUT_OF_ORDER_IS_AS_USUAL: night(tonight={"out_of_order": 200}),
-    ExpectationName.CORRUPT_IS_AS_USUAL: night(tonight={"corrupt": 200}),
-    ExpectationName.VOLUME_IS_AS_USUAL: night(tonight={"records": 10_000}),
+    ExpectationName.DUPLICATES_ARE_AS_USUAL: run(current={"duplicate": 200}),
+    ExpectationName.OUT_OF_ORDER_IS_AS_USUAL: run(current={"out_of_order": 200}),
+    ExpectationName.CORRUPT_IS_AS_USUAL: run(current={"corrupt": 200}),
+    ExpectationName.VOLUME_IS_AS_USUAL: run(current={"records": 10_000}),
 }
 
 
@@ -59,8 +59,8 @@ def failures(judged: Judge) -> Failures:
     return find
 
 
-def test_a_good_night_meets_every_expectation(judged: Judge) -> None:
-    findings = judged(night()).findings
+def test_a_good_run_meets_every_expectation(judged: Judge) -> None:
+    findings = judged(run()).findings
     assert {each.expectation for each in findings} == set(ExpectationName)
     assert all(each.success for each in findings)
 
@@ -82,7 +82,7 @@ def test_every_expectation_has_a_failing_case() -> None:
 def test_rows_are_looked_for_where_some_are_wrong_and_change_nothing_where_none_are(
     judged: Judge, great_expectations: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, bad = night(), night(partition={"rows": 79})
+    good, bad = run(), run(partition={"rows": 79})
     found = judged(good), judged(bad)
     monkeypatch.setattr(great_expectations, "COUNTS", {"result_format": "COMPLETE"})
     monkeypatch.setattr(great_expectations, "_rows_of", lambda _: {"result_format": "BASIC"})
@@ -91,14 +91,14 @@ def test_rows_are_looked_for_where_some_are_wrong_and_change_nothing_where_none_
 
 
 def test_a_failure_says_where_how_many_and_what_was_expected(failures: Failures) -> None:
-    (failure,) = failures(night(partition={"rows": 79}))
+    (failure,) = failures(run(partition={"rows": 79}))
     assert failure.observed == "1 of 2 wrong, by topic and partition"
     assert failure.expected == "rows_expected = rows"
     assert failure.examples == ("rows_expected 80, topic orders, partition 1, rows 79",)
 
 
 def test_examples_are_few(failures: Failures) -> None:
-    facts = night(partition={"rows": 79})
+    facts = run(partition={"rows": 79})
     (failure,) = failures(facts, examples=1)
     assert len(failure.examples) == 1
 
@@ -124,7 +124,7 @@ def test_an_expectation_that_is_off_is_not_evaluated_and_shown_as_off(
 
 
 def test_all_expectations_can_be_off(judged: Judge) -> None:
-    judgement = judged(night(), severities=dict.fromkeys(map(str, ExpectationName), "off"))
+    judgement = judged(run(), severities=dict.fromkeys(map(str, ExpectationName), "off"))
     assert {each.success for each in judgement.findings} == {None}
 
 
@@ -157,7 +157,7 @@ def test_a_threshold_can_be_configured(failures: Failures, facts: Facts, setting
     ids=["a batch across the log's start", "unreadable batches", "unfit values", "old formats", "no keys"],
 )
 def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: dict[str, int]) -> None:
-    assert failures(night(partition=partition)) == []
+    assert failures(run(partition=partition)) == []
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,12 @@ def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: d
     ],
 )
 def test_and_excuses_no_more_than_that(failures: Failures, partition: dict[str, int]) -> None:
-    (failure,) = failures(night(partition=partition))
+    (failure,) = failures(run(partition=partition))
     assert failure.expectation is ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS
 
 
-def test_a_night_without_partitions_is_fine(failures: Failures) -> None:
-    full = night()
+def test_a_run_without_partitions_is_fine(failures: Failures) -> None:
+    full = run()
     empty = Facts(
         sources=full.sources,
         partitions=full.partitions.slice(0, 0),
@@ -186,7 +186,7 @@ def test_a_night_without_partitions_is_fine(failures: Failures) -> None:
 
 
 def test_judging_speaks_to_nobody(judged: Judge, contacts: Contacts) -> None:
-    judged(night())
+    judged(run())
     assert contacts.found == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from expectations.usual import compare
-from tests.expectations.nights import volumes
+from tests.expectations.runs import volumes
 
 
 def test_a_topic_is_held_against_the_median_of_its_runs() -> None:

@@ -1,4 +1,4 @@
-"""Old things go, and nothing that anybody needs: the next night, tables, explanations, waiting batches."""
+"""Old things go, and nothing that anybody needs: the next run, tables, explanations, waiting batches."""
 
 from datetime import date
 from pathlib import Path
@@ -23,13 +23,13 @@ from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.expiry import live_files, tables_of
 from spark_jobs.storage.run_folder import EXPIRED
 from spark_jobs.storage.stores import open_lake
-from tests.replaying.nights import Shop, rows_of, run, run_on
+from tests.replaying.runs import Shop, rows_of, run, run_on
 from tests.steps.batches import NOON, batch, marker
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
-NIGHTS = 5
+RUNS = 5
 DAY_MS = 86_400_000
 RETENTION = "retention: {runs_days: 2, snapshots_days: 2, staged_days: 2}\n"
 FITS, UNFIT = b'{"amount": 1, "note": "x"}', b'{"amount": 2}'
@@ -43,10 +43,10 @@ def _settings(shop: Shop, required: str = "[note]") -> Settings:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, great_expectations: object) -> Shop:
-    """Five nights; the first has an open transaction and an unfit value, the second ran twice."""
+    """Five runs; the first has an open transaction and an unfit value, the second ran twice."""
     shop = Shop(tmp_path_factory.mktemp("shop"))
     settings = _settings(shop)
-    for number in range(1, NIGHTS + 1):
+    for number in range(1, RUNS + 1):
         time = NOON + (number - 1) * DAY_MS
         shop.arrive(number, batch(number - 1, timestamp=time), topic="plain")
     shop.arrive(1, batch(0, pid=5, txn=True), topic="t")
@@ -55,7 +55,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, great_expectations: object) -
     replaced = run(settings, 2).run_id
     roll_back(settings, replaced)
     run(shop.settings(limits="file_bytes: 2MiB", more=RETENTION), 2)
-    for number in range(3, NIGHTS + 1):
+    for number in range(3, RUNS + 1):
         run(settings, number)
     with open_catalog(settings) as catalog:
         table = catalog.load_table(("topics", "plain"))
@@ -128,7 +128,7 @@ def test_what_anybody_needs_is_still_there_after_it(shop: Shop, monkeypatch: pyt
 
     assert not run(settings, 1).worked  # it is final, though much of it is gone
     question = Question(partition=TopicPartition("plain", 0))
-    assert list(explain(open_lake(settings), question, runs[day(NIGHTS)]))
+    assert list(explain(open_lake(settings), question, runs[day(RUNS)]))
     assert list(explain(open_lake(settings), question, runs[day(1)])) == []
     with pytest.raises(NothingKnown, match="its verdicts have expired"):
         list(explain(open_lake(settings), Question(partition=question.partition, day=day(1)), runs[day(1)]))
@@ -136,7 +136,7 @@ def test_what_anybody_needs_is_still_there_after_it(shop: Shop, monkeypatch: pyt
     fixed = _settings(shop, "[]")
     decide(fixed, Selection(run_id=runs[day(1)], topic="orders"), why="an order needs no note")
     shop.arrive(6, marker(pid=5), topic="t")
-    shop.arrive(6, batch(NIGHTS, timestamp=NOON + NIGHTS * DAY_MS), topic="plain")
+    shop.arrive(6, batch(RUNS, timestamp=NOON + RUNS * DAY_MS), topic="plain")
     run(fixed, 6)
     assert [row["offset"] for row in rows_of(fixed, "t")] == [0]
     assert [row["amount"] for row in rows_of(fixed, "orders")] == [1, 2]

@@ -18,8 +18,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from spark_jobs.protocol.errors import OnceoverError
 from spark_jobs.run import RunOutcome
 from tests.broker.beliefs import differing_records
-from tests.broker.nights import Lake, log_lake, today
 from tests.broker.promises import expect_none
+from tests.broker.runs import Lake, log_lake, today
 from tests.broker.watched_life import RECREATED, Watched
 from tests.faults.chaos_copies import compose_copy, offsets_in
 

@@ -1,4 +1,4 @@
-"""Copies of a real broker's log with single bits changed, and what a night makes of them."""
+"""Copies of a real broker's log with single bits changed, and what a run makes of them."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.protocol.segment import scan_result
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from tests.in_process import InProcess
 from tests.materialising.truth import DATA, as_truth, in_order
 
@@ -41,7 +41,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class RunResult:
     """What came of a source: published records, and how many batches were called damaged."""
 
     records: list[dict[str, Any]]
@@ -65,14 +65,14 @@ def flip_of(path: Path, position: int, bit: int) -> Flip:
     )
 
 
-def night_of(
+def result_of(
     place: Path,
     recording: str,
     flips: Sequence[Flip] = (),
     *,
     change: Callable[[Path], object] = lambda source: None,
-) -> Night:
-    """The night of `recording` with these bits changed and whatever `change` does, as far as its records."""
+) -> RunResult:
+    """The run of `recording` with these bits changed and whatever `change` does, as far as its records."""
     shutil.copytree(DATA / recording / "data", place / "source")
     change(place / "source")
     for flip in flips:
@@ -81,11 +81,11 @@ def night_of(
         data[flip.position] ^= 1 << flip.bit
         file.write_bytes(data)
     settings = parse_settings(CONFIG, name="test.yaml", base=place)
-    outcome = run_night(
-        settings, BEFORE, until=Step.MATERIALISE, spark=InProcess(), narrator=Narrator(Console(quiet=True))
+    outcome = execute_run(
+        settings, BEFORE, until=Step.MATERIALISE, spark=InProcess(), progress=RunProgress(Console(quiet=True))
     )
     counts = {done.step: done.counts for done in outcome.done}
-    return Night(records=_records(settings, outcome.run_id), counts=counts)
+    return RunResult(records=_records(settings, outcome.run_id), counts=counts)
 
 
 def _records(settings: Settings, run_id: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A night with an object larger than the memory that this process may use; prints the counts of its steps."""
+"""A run with an object larger than the memory that this process may use; prints the counts of its steps."""
 
 import json
 import os
@@ -11,11 +11,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from tests.in_process import InProcess
 from tests.steps.batches import batch
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 MIB = 1 << 20
 HUGE_BYTES, SPARE_BYTES = 768 * MIB, 320 * MIB
@@ -24,10 +24,10 @@ THREADS = 2
 CONFIG = CAPTURE + "    immutable: true\nlimits: {range_bytes: 16MiB}\n"
 
 
-def _night(place: Place, number: int) -> dict[str, dict[str, int]]:
-    narrator = Narrator(Console(quiet=True))
-    outcome = run_night(
-        place.settings, day(number), until=Step.MATERIALISE, spark=InProcess(), narrator=narrator
+def _run(place: Place, number: int) -> dict[str, dict[str, int]]:
+    progress = RunProgress(Console(quiet=True))
+    outcome = execute_run(
+        place.settings, day(number), until=Step.MATERIALISE, spark=InProcess(), progress=progress
     )
     return {done.step: dict(done.counts) for done in outcome.done}
 
@@ -37,14 +37,14 @@ def main(directory: Path) -> None:
     pa.set_io_thread_count(THREADS)
     place = place_at(directory, CONFIG)
     place.arrive("dt=2024-05-01/orders-0/small", batch(0))
-    _night(place, 1)
+    _run(place, 1)
     huge = place.arrive("dt=2024-05-02/orders-0/huge", batch(1))
     os.truncate(huge, HUGE_BYTES)
     place.arrive("dt=2024-05-02/orders-0/later", batch(2))
     [used] = re.findall(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
     most = int(used) * 1024 + SPARE_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    print(json.dumps(_night(place, 2)))
+    print(json.dumps(_run(place, 2)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A night on a disk that is too small, enlarged a little after each failure until the night is done.
+"""A run on a disk that is too small, enlarged a little after each failure until the run is done.
 
 Runs in a name space of its own, where it may mount a file system in memory. Prints JSON: what each attempt
-said, and in what the lake differs from that of a night that had space from the start.
+said, and in what the lake differs from that of a run that had space from the start.
 """
 
 import json
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
-from tests.faults.night_server import FAILED, attempt, forked
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
+from tests.faults.run_server import FAILED, attempt, forked
 from tests.faults.standing import differences, standing
 
 PLENTY_KIB, STEP_KIB = 65536, 768
@@ -42,7 +42,7 @@ def _run(*command: str) -> None:
 
 def _undisturbed(settings: Settings, disk: Disk) -> dict[str, str]:
     disk.mount(PLENTY_KIB)
-    attempt(settings, NIGHTS[0])
+    attempt(settings, RUN_DATES[0])
     expected = standing(settings)
     disk.unmount()
     return expected
@@ -54,16 +54,18 @@ def main(place: Path) -> None:
     disk = Disk(Path(settings.lake))
     disk.place.mkdir()
     expected = _undisturbed(settings, disk)
-    size, told = STEP_KIB, list[str]()
+    size, reported = STEP_KIB, list[str]()
     disk.mount(size)
-    while (ended := forked(lambda: attempt(settings, NIGHTS[0]), said)) == FAILED:
-        told.append(said.read_text())
+    while (ended := forked(lambda: attempt(settings, RUN_DATES[0]), said)) == FAILED:
+        reported.append(said.read_text())
         size += STEP_KIB
         disk.resize(size)
     disk.resize(PLENTY_KIB)  # looking at tables needs space, too
     different = differences(expected, standing(settings))
     disk.unmount()
-    print(json.dumps({"told": told, "ended": ended, "last": said.read_text(), "different": different}))
+    print(
+        json.dumps({"reported": reported, "ended": ended, "last": said.read_text(), "different": different})
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ Standing = dict[str, str]
 
 
 def standing(settings: Settings) -> Standing:
-    """Equal for two lakes at the same place if no reader can tell them apart."""
+    """Equal for two lakes at the same place if no reader can distinguishes them."""
     return {**_objects(Path(settings.lake)), **_tables(settings)}
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of every bad kind (facts §1.8, §6.2) in a night: passed over and named, or of no consequence."""
+"""Snapshots of every bad kind (facts §1.8, §6.2) in a run: passed over and named, or of no consequence."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.protocol.crc import crc32c
 from tests.steps.admitted import admit
 from tests.steps.batches import batch
-from tests.steps.nights import Place
+from tests.steps.runs import Place
 from tests.steps.test_rebuild import log_file, messages, origin, put, seeded, snapshot
 
 GOOD = snapshot(4, at=5)
@@ -46,11 +46,11 @@ def test_a_snapshot_that_a_broker_would_delete_is_named_and_an_older_one_serves(
 ) -> None:
     place = seeded(tmp_path)
     put(place, log_file(5, "snapshot"), CORRUPT[kind])
-    night = admit(place, 1)
-    found = origin(night)
+    run = admit(place, 1)
+    found = origin(run)
     assert found["snapshot_offset"] == 4
     assert "00000000000000000005.snapshot" in found["skipped"][0]
-    assert any("00000000000000000005.snapshot" in line for line in messages(night))
+    assert any("00000000000000000005.snapshot" in line for line in messages(run))
     assert _captured(place) == [("duplicate", 4), ("accepted", 5)]
 
 
@@ -74,8 +74,8 @@ def test_a_producer_that_stands_twice_in_a_snapshot_is_the_last_one(tmp_path: Pa
     place = seeded(tmp_path)
     entry, other = snapshot(4, at=5)[10:], snapshot(9, at=5)[10:]
     put(place, log_file(5, "snapshot"), _sealed(GOOD[:6] + b"\0\0\0\2" + other + entry))
-    night = admit(place, 1)
-    assert night.state().producers["producer_id"].tolist() == [1]
+    run = admit(place, 1)
+    assert run.state().producers["producer_id"].tolist() == [1]
     assert _captured(place) == [("duplicate", 4), ("accepted", 5)]
     place.arrive("dt=2024-05-02/orders-0/b", batch(6))
     assert admit(place, 2).state().end_offset == 7

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import LOCKS, lock_key
 from spark_jobs.storage.ledger import Ledger, list_runs
@@ -21,7 +21,7 @@ from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
 from tests.in_process import InProcess
 from tests.steps.admitted import admit
 from tests.steps.batches import batch
-from tests.steps.nights import UNDATED, Place, place_at
+from tests.steps.runs import UNDATED, Place, place_at
 
 FAR = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 TIMES = (-(2**63), -1, 0, 2**62, 2**63 - 1)
@@ -34,7 +34,7 @@ def _undated(directory: Path) -> Place:
 
 
 @pytest.mark.parametrize("day", [date(1, 1, 1), date(1970, 1, 1), date(2200, 1, 1), date(9999, 12, 31)])
-def test_a_night_of_a_date_far_off_gives_the_same_verdicts(day: date, tmp_path: Path) -> None:
+def test_a_run_of_a_date_far_off_gives_the_same_verdicts(day: date, tmp_path: Path) -> None:
     assert admit(_undated(tmp_path), day).verdicts() == ["accepted", "accepted"]
 
 
@@ -49,9 +49,9 @@ def test_when_a_file_says_that_it_was_written_does_not_matter(seconds: float, tm
 def test_records_of_any_time_are_decoded(tmp_path: Path) -> None:
     place = place_at(tmp_path, UNDATED)
     place.arrive("orders-0/a", b"".join(batch(seq, timestamp=time) for seq, time in enumerate(TIMES)))
-    narrator = Narrator(Console(quiet=True))
-    outcome = run_night(
-        place.settings, date(2024, 5, 1), until=Step.MATERIALISE, spark=InProcess(), narrator=narrator
+    progress = RunProgress(Console(quiet=True))
+    outcome = execute_run(
+        place.settings, date(2024, 5, 1), until=Step.MATERIALISE, spark=InProcess(), progress=progress
     )
     counts = {done.step: done.counts for done in outcome.done}
     assert counts[Step.MATERIALISE]["records"] == len(TIMES)

@@ -1,4 +1,6 @@
-"""Ctrl-C, as a terminal sends it to every process of a run: one sentence, no process left, and it goes on."""
+"""Ctrl-C, as a terminal sends it to every process of a run: one sentence, no process left, and it
+continues.
+"""
 
 import os
 import signal
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE
+from tests.steps.runs import CAPTURE
 
 SPLIT = "limits: {range_bytes: 1048576}\n"
 """Objects are read in pieces, so `index` needs Spark."""
@@ -88,7 +90,8 @@ def test_an_interrupted_run_says_so_in_a_sentence_and_goes_on_later(
     assert run.returncode == 130, said
     *before, last = said.splitlines()
     assert last == (
-        "onceover: interrupted; steps that are done stay done; run the same command again to go on from there"
+        "onceover: interrupted; steps that are done stay done; run the same command again to continue from "
+        "there"
     )
     assert all(line.split()[0] in {"index", "rebuild", "admit"} for line in before), said
     with _start(config, "--until", "admit") as again:

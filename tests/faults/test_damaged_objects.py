@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.flow import Step
-from tests.faults.flipped import Flip, Night, flip_of, night_of, segments
+from tests.faults.flipped import Flip, RunResult, flip_of, result_of, segments
 from tests.materialising.truth import DATA, truth_of
-from tests.steps.nights import place_at
+from tests.steps.runs import place_at
 
 RECORDING = "oracle_D"
 EVERY = bool(os.environ.get("ONCEOVER_EVERY_FAULT"))
@@ -24,16 +24,16 @@ LEADER_EPOCH = range(12, 16)
 """Bytes of a batch that its checksum does not cover and that change no record."""
 
 
-def _is_told(night: Night) -> bool:
-    admitted = night.counts[Step.ADMIT]
-    found = night.counts[Step.INDEX]["problems"]
+def _is_reported(result: RunResult) -> bool:
+    admitted = result.counts[Step.ADMIT]
+    found = result.counts[Step.INDEX]["problems"]
     return found + admitted.get("divergent", 0) + admitted["gaps"] + admitted.get("overlap", 0) > 0
 
 
-def _only_true(night: Night) -> bool:
+def _only_true(result: RunResult) -> bool:
     """Whether every published record is one that a consumer got, at its offset."""
     truth = truth_of(RECORDING)
-    return all(record in truth for record in night.records)
+    return all(record in truth for record in result.records)
 
 
 def _flips(seed: int) -> list[Flip]:
@@ -47,12 +47,12 @@ def _flips(seed: int) -> list[Flip]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_changed_bit_is_told_and_no_wrong_record_is_published(seed: int, tmp_path: Path) -> None:
+def test_a_changed_bit_is_reported_and_no_wrong_record_is_published(seed: int, tmp_path: Path) -> None:
     flips = _flips(seed)
-    night = night_of(tmp_path, RECORDING, flips)
+    result = result_of(tmp_path, RECORDING, flips)
     harmless = all(flip.in_batch in LEADER_EPOCH for flip in flips)
-    assert _only_true(night), flips
-    assert _is_told(night) or harmless, flips
+    assert _only_true(result), flips
+    assert _is_reported(result) or harmless, flips
 
 
 def test_a_damaged_abort_marker_does_not_leave_its_records_to_the_producers_next_commit(
@@ -61,30 +61,30 @@ def test_a_damaged_abort_marker_does_not_leave_its_records_to_the_producers_next
     path = DATA / RECORDING / "data" / "orc-1" / "00000000000000000113.log"
     flip = flip_of(path, 331, 4)
     assert flip.in_marker
-    night = night_of(tmp_path, RECORDING, [flip])
-    assert _is_told(night)
-    assert _only_true(night)
-    assert night.counts[Step.RESOLVE]["ambiguous"] == 1
+    result = result_of(tmp_path, RECORDING, [flip])
+    assert _is_reported(result)
+    assert _only_true(result)
+    assert result.counts[Step.RESOLVE]["ambiguous"] == 1
 
 
-def test_every_bit_of_a_batchs_header_is_told_or_judged_as_a_broker_would(tmp_path: Path) -> None:
-    """One night per bit would take long: each of these bits stands for a field."""
+def test_every_bit_of_a_batchs_header_is_reported_or_judged_as_a_broker_would(tmp_path: Path) -> None:
+    """One run per bit would take long: each of these bits stands for a field."""
     path = segments(RECORDING)[0]
     for byte in (0, 7, 11, 12, 16, 17, 22, 26, 50, 52, 56, 60) if EVERY else (7, 16, 50):
         place = tmp_path / str(byte)
         place.mkdir()
         flip = flip_of(path, byte, 0)
-        night = night_of(place, RECORDING, [flip])
-        assert _only_true(night), flip
-        assert _is_told(night) or byte in LEADER_EPOCH, flip
+        result = result_of(place, RECORDING, [flip])
+        assert _only_true(result), flip
+        assert _is_reported(result) or byte in LEADER_EPOCH, flip
 
 
 def test_a_segment_that_is_there_twice_gives_its_records_once(tmp_path: Path) -> None:
     first = segments(RECORDING)[0]
     extra = f"{first.parent.name}/{int(first.stem) + 1:020d}.log"
-    night = night_of(tmp_path, RECORDING, change=lambda source: shutil.copy(first, source / extra))
-    assert night.records == truth_of(RECORDING)
-    assert _is_told(night)
+    result = result_of(tmp_path, RECORDING, change=lambda source: shutil.copy(first, source / extra))
+    assert result.records == truth_of(RECORDING)
+    assert _is_reported(result)
 
 
 def test_segments_that_changed_names_give_no_wrong_record(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_segments_that_changed_names_give_no_wrong_record(tmp_path: Path) -> Non
         (source / one).write_bytes(several[1].read_bytes())
         (source / other).write_bytes(several[0].read_bytes())
 
-    night = night_of(tmp_path, RECORDING, change=swap)
-    assert _only_true(night)
-    assert night.records == truth_of(RECORDING) or _is_told(night)
+    result = result_of(tmp_path, RECORDING, change=swap)
+    assert _only_true(result)
+    assert result.records == truth_of(RECORDING) or _is_reported(result)
 
 
 def _elsewhere(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -108,9 +108,9 @@ def _elsewhere(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_segment_that_was_cut_gives_what_is_left_of_it(kept: int, tmp_path: Path) -> None:
     last = max(path for path in segments(RECORDING) if path.parent.name == "orc-0")
     name = last.relative_to(DATA / RECORDING / "data")
-    night = night_of(tmp_path, RECORDING, change=lambda source: os.truncate(source / name, kept))
-    assert _only_true(night)
-    assert _elsewhere(night.records) == _elsewhere(truth_of(RECORDING))
+    result = result_of(tmp_path, RECORDING, change=lambda source: os.truncate(source / name, kept))
+    assert _only_true(result)
+    assert _elsewhere(result.records) == _elsewhere(truth_of(RECORDING))
 
 
 def test_an_object_larger_than_memory_is_read_piece_by_piece(tmp_path: Path) -> None:

@@ -18,17 +18,17 @@ from rich.console import Console
 from spark_jobs.driver.client import StepInterrupted, run_step, stop_driver
 from spark_jobs.driver.messages import StepAnswer, StepRequest
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_options import SparkFailed
 from spark_jobs.spark_session import Spark, Watch
 from spark_jobs.storage.ledger import list_runs
 from spark_jobs.worker import Summary, Task
 from tests.faults.processes import below, called_with, kill
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
-PATIENCE_S = 300
+TIMEOUT_S = 300
 TRIES = 4
 
 
@@ -70,7 +70,7 @@ class _Deadly(Generic[Task, Summary]):
         return self._function(task)
 
 
-def _night(directory: Path, lake: str = "lake") -> Place:
+def _place(directory: Path, lake: str = "lake") -> Place:
     config = CAPTURE.replace("lake: lake", f"lake: {lake}") + "    markers: true\n"
     place = place_at(directory, config)
     for partition in range(0 if (directory / "capture").exists() else 2):
@@ -80,7 +80,7 @@ def _night(directory: Path, lake: str = "lake") -> Place:
 
 
 def _run(place: Place, spark: Spark, until: Step = Step.MATERIALISE) -> None:
-    run_night(place.settings, day(1), until=until, spark=spark, narrator=Narrator(Console(quiet=True)))
+    execute_run(place.settings, day(1), until=until, spark=spark, progress=RunProgress(Console(quiet=True)))
 
 
 def _tree(directory: Path) -> dict[str, bytes]:
@@ -91,7 +91,7 @@ def _tree(directory: Path) -> dict[str, bytes]:
 def test_a_run_whose_worker_is_killed_in_every_job_says_so_and_goes_on_from_there(
     tmp_path: Path, spark: Spark
 ) -> None:
-    undisturbed, place = _night(tmp_path, "undisturbed"), _night(tmp_path)
+    undisturbed, place = _place(tmp_path, "undisturbed"), _place(tmp_path)
     _run(undisturbed, spark)
     deadly, said = DeadlySpark(alive=spark), list[str]()
 
@@ -122,9 +122,9 @@ def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
 ) -> None:
     door = str(tmp_path_factory.mktemp("d"))  # short: the path of a socket has a limit
     monkeypatch.setenv("XDG_RUNTIME_DIR", door)
-    _night(tmp_path)
+    _place(tmp_path)
     stage = StepRequest(
-        config=str(tmp_path / "lake.yaml"), day=date(2024, 5, 1), step=Step.STAGE, goes_on=True
+        config=str(tmp_path / "lake.yaml"), day=date(2024, 5, 1), step=Step.STAGE, more_steps_follow=True
     )
     try:
         with pytest.raises(StepInterrupted, match="the driver ended in the middle of 'index'"):
@@ -141,20 +141,20 @@ def test_a_warm_driver_killed_in_a_step_and_between_steps_is_replaced(
 
 
 def test_a_run_whose_executor_is_killed_does_not_even_fail(tmp_path: Path, spark: Spark) -> None:
-    _run(_night(tmp_path, "undisturbed"), spark, Step.INDEX)
-    _night(tmp_path)
+    _run(_place(tmp_path, "undisturbed"), spark, Step.INDEX)
+    _place(tmp_path)
     config = tmp_path / "lake.yaml"
     with config.open("a") as file:
         file.write("spark: {master: 'local-cluster[2,1,512]', conf: {spark.executor.memory: 512m}}\n")
     command = [sys.executable, "-m", "spark_jobs", "run", "--config", str(config), "--date", "2024-05-01"]
     process = subprocess.Popen([*command, "--until", "index"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     executors: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not executors and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
         executors = below(called_with("CoarseGrainedExecutorBackend"), process.pid)
     kill(executors[:1])
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=TIMEOUT_S)
 
     assert executors
     assert process.returncode == 0, err

@@ -1,4 +1,4 @@
-"""Whole nights whose sources and lake are a bucket on a server that is slow, errs, breaks off and dies."""
+"""Whole runs whose sources and lake are a bucket on a server that is slow, errs, breaks off and dies."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
-from spark_jobs.sample.nights import sample_files
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
+from spark_jobs.sample.files import sample_files
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.storage.errors import StoreDenied, StoreUnavailable
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.s3_store import S3Store
@@ -53,11 +53,11 @@ UPLOADED = 1_772_409_600
 
 
 def _sample_on(server: S3Server) -> str:
-    """A new bucket that holds what the gateway captured in the first night, each time as old as the last."""
+    """A new bucket that holds what the gateway captured in the first run, each time as old as the last."""
     bucket = server.new_bucket()
     store = S3Store(f"s3://{bucket}/sample", server.settings)
     for path, data in sample_files():
-        if path.startswith(f"gateway/dt={NIGHTS[0]}"):
+        if path.startswith(f"gateway/dt={RUN_DATES[0]}"):
             store.put(path, data)
             os.utime(server.files / bucket / "sample" / path, (UPLOADED, UPLOADED))
     return bucket
@@ -70,8 +70,8 @@ def _settings(bucket: str, endpoint_url: str, lake: str, *, seconds: int = 20) -
 
 def _run(settings: Settings) -> None:
     open_store.cache_clear()
-    narrator = Narrator(Console(quiet=True))
-    run_night(settings, NIGHTS[0], until=Step.MATERIALISE, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    execute_run(settings, RUN_DATES[0], until=Step.MATERIALISE, spark=InProcess(), progress=progress)
 
 
 def _content(lake: ObjectStore) -> dict[str, bytes]:
@@ -114,7 +114,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_night_on_an_unreliable_server_yields_the_same_bytes(
+def test_a_run_on_an_unreliable_server_yields_the_same_bytes(
     fault: str, bucket: str, proxy: FaultyS3, undisturbed: dict[str, bytes]
 ) -> None:
     seconds = 2 if fault == "slow" else 20
@@ -152,7 +152,7 @@ def test_a_server_that_does_not_recover_is_named_and_the_next_run_goes_on(
     assert _content(open_lake(settings)) == undisturbed
 
 
-def test_a_server_that_dies_in_the_night_is_named_and_the_next_one_goes_on(
+def test_a_server_that_dies_in_the_run_is_named_and_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, bytes]
 ) -> None:
     with running_s3_server(tmp_path / "first") as server, faulty_s3(server.endpoint_url) as between:

@@ -17,17 +17,17 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.replaying.decide import decide
 from spark_jobs.replaying.quarantine import Selection
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from tests.in_process import InProcess
-from tests.replaying.nights import Shop
-from tests.replaying.nights import run as run_shop
+from tests.replaying.runs import Shop
+from tests.replaying.runs import run as run_shop
 from tests.steps.batches import batch, marker
 from tests.steps.recorded_captures import DATA, CapturedBatch, produced, with_markers
 
-QUIET = Narrator(Console(quiet=True))
+QUIET = RunProgress(Console(quiet=True))
 COPIED_AT = 1_790_000_000
 """When every input was written, in seconds since 1970: a checkout gives files other times."""
 RECORDED = date(2026, 11, 10)
@@ -51,13 +51,13 @@ def sample_runs(place: Path) -> Settings:
     config.write_text(config.read_text() + "\nretention: {runs_days: 1, snapshots_days: 1, staged_days: 1}\n")
     _set_times(place)
     settings = load_settings(config)
-    for day in NIGHTS:
+    for day in RUN_DATES:
         _run(settings, day)
-    late = max((place / "gateway" / f"dt={NIGHTS[0]}").rglob("*.batches"))
+    late = max((place / "gateway" / f"dt={RUN_DATES[0]}").rglob("*.batches"))
     shutil.copy2(late, late.with_name("9999.batches"))
     _set_times(place)
-    request = BackfillRequest(first=NIGHTS[0], last=NIGHTS[0])
-    list(run_backfill(settings, request, spark=InProcess(), narrator=QUIET, until=Step.PUBLISH))
+    request = BackfillRequest(first=RUN_DATES[0], last=RUN_DATES[0])
+    list(run_backfill(settings, request, spark=InProcess(), progress=QUIET, until=Step.PUBLISH))
     expire(settings)
     return settings
 
@@ -146,7 +146,7 @@ def _captured(
 
 
 def _run(settings: Settings, day: date) -> None:
-    run_night(settings, day, until=Step.PUBLISH, spark=InProcess(), narrator=QUIET)
+    execute_run(settings, day, until=Step.PUBLISH, spark=InProcess(), progress=QUIET)
 
 
 def _set_times(place: Path) -> None:

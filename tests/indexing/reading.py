@@ -29,7 +29,7 @@ class MemoryOutput:
     def write(self, table: pa.Table) -> None:
         self.tables.append(table)
 
-    def forget(self) -> None:
+    def prune(self) -> None:
         self.tables = []
 
 

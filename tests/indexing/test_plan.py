@@ -86,7 +86,7 @@ def test_files_of_a_copy_sort_in_arrival_order() -> None:
     assert sorted(each.file for each in bins) == [each.file for each in bins]
 
 
-def test_replicas_are_told_apart_by_their_directories() -> None:
+def test_replicas_are_reported_apart_by_their_directories() -> None:
     entries = [
         ManifestEntry(
             order=order,
@@ -165,7 +165,7 @@ def test_many_tiny_partitions_share_tasks() -> None:
     assert 4 <= len(tasks) <= 5
 
 
-def test_a_large_night_has_tasks_of_bounded_size() -> None:
+def test_a_large_run_has_tasks_of_bounded_size() -> None:
     bins = plan_bins([_capture(number, 40 * 2**30, partition=number) for number in range(2)], SETTINGS)
 
     assert max(sum(each.bytes for each in task) for task in pack_tasks(bins, parallelism=2)) <= LARGEST_TASK

@@ -36,7 +36,7 @@ def test_rows_hold_the_header_fields_that_the_protocol_reads() -> None:
     assert {"size", "base_offset", "crc", "producer_id", "base_sequence", "record_count"} <= set(names)
 
 
-def test_markers_carry_their_type_and_coordinator_epoch() -> None:
+def test_markers_inherit_their_type_and_coordinator_epoch() -> None:
     _, rows = index_bytes(batch(0) + marker(1) + marker(2, ControlType.ABORT))
 
     assert rows["control_type"].to_pylist() == [None, 1, 0]

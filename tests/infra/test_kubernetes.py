@@ -15,7 +15,7 @@ from spark_jobs.config.settings import Settings
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "infra" / "kubernetes" / "onceover.yaml"
 ENTRYPOINT = ROOT / "infra" / "images" / "entrypoint.sh"
-TOLD = {
+REPORTED = {
     "SPARK_EXECUTOR_MEMORY": "2048m",
     "SPARK_DRIVER_URL": "spark://driver",
     "SPARK_EXECUTOR_ID": "1",
@@ -130,7 +130,7 @@ def java(tmp_path: Path) -> Path:
 
 def _run(java: Path, *arguments: str) -> list[str]:
     path = os.pathsep.join((str(java), str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = {**os.environ, **TOLD, "PATH": path}
+    environment = {**os.environ, **REPORTED, "PATH": path}
     done = subprocess.run(
         [ENTRYPOINT, *arguments], env=environment, capture_output=True, text=True, check=True
     )

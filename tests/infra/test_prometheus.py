@@ -79,10 +79,10 @@ def test_every_metric_is_on_the_dashboard_or_in_a_rule() -> None:
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_a_rule_says_how_bad_it_is_and_what_to_do_with_labels_that_are_there(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in set(Severity)
-    told = " ".join(rule["annotations"].values())
+    reported = " ".join(rule["annotations"].values())
     assert rule["annotations"].keys() == {"summary", "description"}
     known = {label for metric, _ in used(rule["expr"]) for label in metric.labels}
-    assert set(re.findall(r"\$labels\.(\w+)", told)) <= known
+    assert set(re.findall(r"\$labels\.(\w+)", reported)) <= known
 
 
 def test_panels_have_a_meaning_a_place_of_their_own_and_legends_of_existing_labels() -> None:
@@ -108,7 +108,7 @@ def test_prometheus_asks_the_collector_of_the_compose_file() -> None:
         ("check", "config", INFRA / "prometheus" / "prometheus.yml"),
         ("test", "rules", Path(__file__).with_name("rules_test.yml")),
     ],
-    ids=["they are valid", "they tell of the right nights"],
+    ids=["they are valid", "they tell of the right runs"],
 )
 def test_promtool_says_of_configuration_and_rules(question: tuple[str | Path, ...]) -> None:
     promtool = shutil.which("promtool")

@@ -65,7 +65,7 @@ def test_an_environment_that_was_moved_is_not_taken_for_whole(setup: Any, root: 
     assert setup.read_stamp(root / ".venv")[0] != setup.basis_of(root / ".venv")
 
 
-def test_a_python_that_is_too_old_is_told_so_in_a_sentence(setup: Any) -> None:
+def test_a_python_that_is_too_old_is_reported_so_in_a_sentence(setup: Any) -> None:
     with pytest.raises(setup.SetupFailed, match=r"needs Python 3\.11 or newer; /usr/bin/python3 is 3\.9\.2"):
         setup.check_python((3, 9, 2), "/usr/bin/python3")
 

@@ -1,4 +1,4 @@
-"""Whatever bytes stand in a file, `inspect` shows it or says why not; it never fails in any other way."""
+"""Whatever bytes are in a file, `inspect` shows it or says why not; it never fails in any other way."""
 
 import random
 from pathlib import Path
@@ -22,10 +22,10 @@ NAMES = (
     "anything",
 )
 ways = st.sampled_from([(), ("--records",), ("--json",), ("--json", "--records")])
-patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+may_park = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
 
-@patient
+@may_park
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.binary(max_size=200), way=ways)
 def test_random_bytes_under_any_name(
@@ -37,7 +37,7 @@ def test_random_bytes_under_any_name(
     assert result.exit_code == 0 or "error" in result.output
 
 
-@patient
+@may_park
 @given(chance=st.randoms(use_true_random=False), way=ways)
 def test_a_log_directory_with_damage_anywhere(
     inspect: Inspect, tmp_path: Path, chance: random.Random, way: list[str]

@@ -23,7 +23,7 @@ HISTORIES = histories() | histories(with_offsets=True) | st.lists(ROWS, max_size
 
 
 def decisions_of(columns: DecisionColumns, rows: Sequence[BatchRow]) -> tuple[Decision, ...]:
-    """The kernel's columns as the values of the pure twin; what was found stands in the rows themselves."""
+    """The kernel's columns as the values of the pure twin; what was found is in the rows themselves."""
     return tuple(_decision(columns, index, row) for index, row in enumerate(rows))
 
 

@@ -37,7 +37,7 @@ CASES = (
     OrderCase(title="one far too high", spans=(span(0, 3), span(FAR, 2), span(5)), end=6, misplaced=(1,)),
     OrderCase(title="one too low", spans=(span(0, 3), span(1, 2), span(5)), end=6, misplaced=(1,)),
     OrderCase(
-        title="a batch of one that claims its follower's offset, where only room tells them apart",
+        title="a batch of one that claims its follower's offset, where only room distinguishes them",
         spans=(span(5), span(7), span(7), span(8)),
         start=5,
         end=9,

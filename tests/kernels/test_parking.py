@@ -1,4 +1,4 @@
-"""Batches that wait for a gap to fill: the cases by hand, and the kernel as its pure twin."""
+"""Held and parked batches for a gap to fill: the cases by hand, and the kernel as its pure twin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,12 +11,12 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.parking import PARKED, Freed, WaitingRoom
+from spark_jobs.kernels.parking import PARKED, Freed, ParkedBatches
 from spark_jobs.kernels.producer_entries import states_of, table_of
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.protocol import admission
 from spark_jobs.protocol.decision import BatchRow, Decision, Rules
-from spark_jobs.protocol.parking import Judged, PatientFold, fold_patiently
+from spark_jobs.protocol.parking import Judged, ParkingFold, fold_with_parking
 from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
 from spark_jobs.protocol.verdict import VERDICTS, Verdict
 from tests.cases.batch_rows import commit, data
@@ -36,7 +36,7 @@ class ParkingCase:
     title: str
     rows: tuple[BatchRow, ...]
     expected: tuple[tuple[int, Verdict], ...]
-    waiting: tuple[BatchRow, ...] = ()
+    in_parking: tuple[BatchRow, ...] = ()
     most: int = MANY
 
 
@@ -52,8 +52,8 @@ CASES = (
         expected=((0, ACCEPTED), (1, PARK), (2, PARK)),
     ),
     ParkingCase(
-        title="a gap that fills on another night",
-        waiting=(data(seq=0), data(seq=2)),
+        title="a gap that fills on another run",
+        in_parking=(data(seq=0), data(seq=2)),
         rows=(data(seq=1),),
         expected=((0, ACCEPTED), (2, ACCEPTED), (1, ACCEPTED)),
     ),
@@ -63,7 +63,7 @@ CASES = (
         expected=((3, ACCEPTED), (0, ACCEPTED), (4, ACCEPTED), (1, ACCEPTED), (5, ACCEPTED), (2, ACCEPTED)),
     ),
     ParkingCase(
-        title="an unknown producer that never sends sequence 0 begins at its lowest when the night ends",
+        title="an unknown producer that never sends sequence 0 begins at its lowest when the run ends",
         rows=(data(seq=8), data(seq=7), data(seq=10)),
         expected=((1, ACCEPTED), (0, ACCEPTED), (2, PARK)),
     ),
@@ -114,23 +114,25 @@ CASES = (
 
 def fold_with_kernel(
     states: ProducerStates,
-    waiting: Sequence[BatchRow],
+    in_parking: Sequence[BatchRow],
     rows: Sequence[BatchRow],
     *,
     rules: Rules,
     most: int,
-    impatient: frozenset[int] = frozenset(),
+    never_parked: frozenset[int] = frozenset(),
     cuts: Sequence[int] = (),
-) -> PatientFold:
-    """The kernel's night, in chunks, tidied after each."""
-    every = [*waiting, *rows]
-    producers, room = table_of(states), WaitingRoom(columns_of(waiting), rules=rules, most=most)
-    places, judged = list(range(len(waiting))), list[Judged]()
+) -> ParkingFold:
+    """The kernel's run, in chunks, tidied after each."""
+    every = [*in_parking, *rows]
+    producers, room = table_of(states), ParkedBatches(columns_of(in_parking), rules=rules, most=most)
+    places, judged = list(range(len(in_parking))), list[Judged]()
     for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
-        first, part = len(waiting) + start, rows[start:end]
-        patient = np.array([first + number not in impatient for number in range(len(part))], dtype=np.bool_)
+        first, part = len(in_parking) + start, rows[start:end]
+        may_park = np.array(
+            [first + number not in never_parked for number in range(len(part))], dtype=np.bool_
+        )
         used = room.used
-        decisions, freed = room.arrive(columns_of(part), patient, producers)
+        decisions, freed = room.arrive(columns_of(part), may_park, producers)
         places += [first + int(number) for number in room.parked_since(used)]
         decided = decisions_of(decisions, part)
         judged += _at(freed, -1, places, every)
@@ -147,7 +149,7 @@ def fold_with_kernel(
         decisions_of(parked, [every[places[place]] for place in left]),
         strict=True,
     )
-    return PatientFold(judged=tuple(judged), states=states_of(producers))
+    return ParkingFold(judged=tuple(judged), states=states_of(producers))
 
 
 def _at(freed: Freed, number: int, places: list[int], every: list[BatchRow]) -> list[tuple[int, Decision]]:
@@ -161,13 +163,13 @@ def _at(freed: Freed, number: int, places: list[int], every: list[BatchRow]) -> 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_case(case: ParkingCase) -> None:
     states, rules = ProducerStates(), Rules()
-    if case.waiting:
-        (first, *left) = case.waiting
-        states = fold_patiently(states, (), [first], rules=rules, most=MANY).states
-        found = fold_patiently(states, left, case.rows, rules=rules, most=case.most)
+    if case.in_parking:
+        (first, *left) = case.in_parking
+        states = fold_with_parking(states, (), [first], rules=rules, most=MANY).states
+        found = fold_with_parking(states, left, case.rows, rules=rules, most=case.most)
         judged = ((0, ACCEPTED), *((place + 1, decision.verdict) for place, decision in found.judged))
     else:
-        found = fold_patiently(states, (), case.rows, rules=rules, most=case.most)
+        found = fold_with_parking(states, (), case.rows, rules=rules, most=case.most)
         judged = tuple((place, decision.verdict) for place, decision in found.judged)
     assert judged == case.expected
 
@@ -176,7 +178,7 @@ def test_unknown_producers_that_may_not_begin_late_are_refused_with_all_their_ba
     """Under TV2 a transaction begins at sequence 0, so at the end of the run none of these can."""
     rows = [data(pid=pid, seq=seq, txn=True) for pid, seq in ((1, 8), (2, 5), (1, 4), (1, 4), (2, 6))]
     rules = Rules(transaction_version=TransactionVersion.TV2)
-    pure = fold_patiently(ProducerStates(), (), rows, rules=rules, most=MANY)
+    pure = fold_with_parking(ProducerStates(), (), rows, rules=rules, most=MANY)
     assert [(place, decision.verdict) for place, decision in pure.judged] == [
         (place, OUT_OF_ORDER) for place in (2, 3, 0, 1, 4)
     ]
@@ -184,38 +186,38 @@ def test_unknown_producers_that_may_not_begin_late_are_refused_with_all_their_ba
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """A night, and what an earlier one left waiting."""
+class Run:
+    """A run, and what an earlier one left waiting."""
 
     states: ProducerStates
-    waiting: list[BatchRow]
+    in_parking: list[BatchRow]
     rows: list[BatchRow]
     rules: Rules
     most: int
-    impatient: frozenset[int]
+    never_parked: frozenset[int]
 
 
 @st.composite
-def nights(draw: st.DrawFn) -> Night:
+def runs(draw: st.DrawFn) -> Run:
     rules = draw(ANY_RULES)
     earlier = draw(histories())
     states = draw(st.just(ProducerStates()) | starts())
-    before = fold_patiently(states, (), earlier, rules=rules, most=MANY)
-    return Night(
+    before = fold_with_parking(states, (), earlier, rules=rules, most=MANY)
+    return Run(
         states=before.states,
-        waiting=[earlier[place] for place, decision in before.judged if decision.verdict is PARK],
+        in_parking=[earlier[place] for place, decision in before.judged if decision.verdict is PARK],
         rows=draw(histories()),
         rules=rules,
         most=draw(st.sampled_from((0, 1, 3, MANY))),
-        impatient=draw(st.frozensets(st.integers(0, 60), max_size=5)),
+        never_parked=draw(st.frozensets(st.integers(0, 60), max_size=5)),
     )
 
 
-@given(nights(), st.lists(st.integers(0, 40), max_size=3))
-def test_the_kernel_waits_as_its_pure_twin(night: Night, cuts: list[int]) -> None:
-    conditions: dict[str, Any] = {"rules": night.rules, "most": night.most, "impatient": night.impatient}
-    expected = fold_patiently(night.states, night.waiting, night.rows, **conditions)
-    found = fold_with_kernel(night.states, night.waiting, night.rows, **conditions, cuts=cuts)
+@given(runs(), st.lists(st.integers(0, 40), max_size=3))
+def test_the_kernel_waits_as_its_pure_twin(run: Run, cuts: list[int]) -> None:
+    conditions: dict[str, Any] = {"rules": run.rules, "most": run.most, "never_parked": run.never_parked}
+    expected = fold_with_parking(run.states, run.in_parking, run.rows, **conditions)
+    found = fold_with_kernel(run.states, run.in_parking, run.rows, **conditions, cuts=cuts)
     assert found == expected
 
 
@@ -274,18 +276,18 @@ def test_every_field_of_the_rules_decides_in_both_twins_of_both_ways_in(case: Ru
         folded = fold(columns_of(case.rows), ProducerTable(), rules=rules)
         pure, _ = admission.fold(ProducerStates(), case.rows, rules=rules)
         assert VERDICTS[folded.verdict[-1]] is pure[-1].verdict is expected
-        for way in (fold_patiently, fold_with_kernel):
-            night = way(ProducerStates(), (), case.rows, rules=rules, most=MANY, impatient=never)
-            assert night.judged[-1][1].verdict is expected
+        for way in (fold_with_parking, fold_with_kernel):
+            run = way(ProducerStates(), (), case.rows, rules=rules, most=MANY, never_parked=never)
+            assert run.judged[-1][1].verdict is expected
 
 
 def test_a_room_grows_and_keeps_everyone() -> None:
     rows = [data(pid=number % 7, seq=1 + number // 7) for number in range(7000)]
     rows += [data(pid=number, seq=0) for number in range(7)]
-    room, producers = WaitingRoom(columns_of([]), rules=Rules(), most=10**6), ProducerTable()
+    room, producers = ParkedBatches(columns_of([]), rules=Rules(), most=10**6), ProducerTable()
     decisions, freed = room.arrive(columns_of(rows), np.ones(len(rows), dtype=np.bool_), producers)
     assert (decisions.verdict[:7000] == PARKED).all()
     assert decisions.base_offset[7000:].tolist() == list(range(0, 7007, 1001))
     assert sorted(freed.places.tolist()) == list(range(7000))
-    assert room.waiting == 0
+    assert room.in_parking == 0
     assert producers.end_offset == len(rows)

@@ -81,14 +81,14 @@ CASES = (
         gaps=((1, 4),),
     ),
     CopiesCase(
-        title="what earlier nights have taken",
+        title="what earlier runs have taken",
         batches=(batch(0, 5, epoch=1), batch(5, 5, epoch=1), batch(10, epoch=1)),
         taken_epochs=(epoch(1, 0),),
         taken_offset=10,
         verdicts=(OVERLAP, OVERLAP, ACCEPTED),
     ),
     CopiesCase(
-        title="what earlier nights have taken, rewritten by a newer leader",
+        title="what earlier runs have taken, rewritten by a newer leader",
         batches=(batch(0, 5, epoch=1), batch(5, 5, epoch=2), batch(10, epoch=2)),
         taken_epochs=(epoch(1, 0),),
         taken_offset=10,

@@ -106,11 +106,11 @@ def test_transactions_are_those_of_the_pure_twin(
     assert left == sorted(expected_open.values(), key=lambda txn: txn.first_offset)
 
 
-def test_a_plain_batch_inside_its_producers_open_transaction_is_astray() -> None:
+def test_a_plain_batch_inside_its_producers_open_transaction_is_outside_its_transaction() -> None:
     rows = [data(seq=0, txn=True, at=0), data(seq=1, at=1), abort(at=2), data(seq=2, at=3)]
     batches, table = columns_of(rows), TransactionTable()
     tracked = table.track(batches, fold(batches, ProducerTable(), rules=LENIENT))
-    assert tracked.astray.tolist() == [False, True, False, False]
+    assert tracked.outside_transaction.tolist() == [False, True, False, False]
 
 
 def test_records_and_epochs_of_a_transaction_that_a_newer_epoch_continued() -> None:

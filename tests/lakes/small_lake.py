@@ -16,7 +16,7 @@ from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.iceberg.expiry import tables_of
 from spark_jobs.storage.stores import open_lake
-from tests.replaying.nights import Shop, run
+from tests.replaying.runs import Shop, run
 from tests.steps.batches import NOON, batch
 
 DAY_MS = 86_400_000

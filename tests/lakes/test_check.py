@@ -26,9 +26,9 @@ from spark_jobs.storage.layout import LAKE_FILE
 from tests.backfilling.lakes import QUIET
 from tests.in_process import InProcess
 from tests.lakes.small_lake import arrive, copied, published_shop, rows, run_ids, settings_of, tree
-from tests.replaying.nights import Shop, run
+from tests.replaying.runs import Shop, run
 from tests.steps.batches import NOON, batch
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
@@ -72,7 +72,7 @@ def test_a_lake_is_clean_after_everything_that_is_done_to_lakes(shop: Shop) -> N
     run(settings, 6)
     shop.arrive(5, batch(0, pid=11, timestamp=NOON), topic="plain", name="late")
     request = BackfillRequest(first=day(5), last=day(5))
-    assert list(run_backfill(settings, request, spark=InProcess(), narrator=QUIET))
+    assert list(run_backfill(settings, request, spark=InProcess(), progress=QUIET))
     decide(settings, Selection(run_id=run_ids(settings)[day(1)]), why="test")
     assert list(check(settings, deep=True)) == []
     expire(settings)

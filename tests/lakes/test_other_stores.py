@@ -17,9 +17,9 @@ from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.stores import open_lake
 from tests.catalog_servers import running_postgres, running_rest_catalog
 from tests.lakes.small_lake import arrive, rows, run_ids, tree
-from tests.replaying.nights import Shop, run
+from tests.replaying.runs import Shop, run
 from tests.s3_server import S3Server
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 

@@ -35,8 +35,8 @@ from tests.lakes.small_lake import (
     settings_of,
     tree,
 )
-from tests.replaying.nights import Shop, run
-from tests.steps.nights import day
+from tests.replaying.runs import Shop, run
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
@@ -161,7 +161,7 @@ def test_a_relocation_can_be_interrupted_at_every_file(
         interruptions += 1
         with pytest.raises(LakeMoved):
             expire(settings)
-    assert interruptions > 5  # each attempt goes on where the one before it ended
+    assert interruptions > 5  # each attempt continues where the one before it ended
     assert rows(settings) == theirs
     assert tree(original.directory) == before
 

@@ -30,8 +30,8 @@ from tests.lakes.small_lake import (
     settings_of,
     tree,
 )
-from tests.replaying.nights import Shop, run
-from tests.steps.nights import day
+from tests.replaying.runs import Shop, run
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 

@@ -34,7 +34,7 @@ _OUTCOMES: "list[pa.Field[Any]]" = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class RunData:
     """A lake with the plans of some partitions."""
 
     lake: FileStore
@@ -61,7 +61,7 @@ def settings_at(directory: Path, more: str = "") -> Settings:
     return parse_settings(config, name="test.yaml", base=directory)
 
 
-def night_of(directories: list[Path], place: Path, more: str = "") -> Night:
+def run_of(directories: list[Path], place: Path, more: str = "") -> RunData:
     """The partitions in `directories`, each a broker's, for a lake in `place`."""
     settings = settings_at(place, more)
     lake = FileStore(settings.lake)
@@ -76,7 +76,7 @@ def night_of(directories: list[Path], place: Path, more: str = "") -> Night:
             for order, path in enumerate(segments)
         )
         plans.append(replace(plan, objects=places))
-    return Night(lake=lake, settings=settings, plans=tuple(plans))
+    return RunData(lake=lake, settings=settings, plans=tuple(plans))
 
 
 def plan_partition(
@@ -144,8 +144,8 @@ def _outcome_rows(outcomes: dict[int, str]) -> Iterator[dict[str, Any]]:
         yield {"first_offset": first_offset, "outcome": outcome, "transactional_id": f"txn-{first_offset}"}
 
 
-def with_partition(night: Night, number: int, **changes: Any) -> Night:
-    """The same night with another plan for its partition `number`."""
-    plans = list(night.plans)
+def with_partition(run_data: RunData, number: int, **changes: Any) -> RunData:
+    """The same run with another plan for its partition `number`."""
+    plans = list(run_data.plans)
     plans[number] = replace(plans[number], **changes)
-    return replace(night, plans=tuple(plans))
+    return replace(run_data, plans=tuple(plans))

@@ -12,7 +12,7 @@ from spark_jobs.materialising.json_values import ValueSchema
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.records import Record
 from spark_jobs.storage.parquet_file import read_table
-from tests.materialising.logs import FOLDER, night_of
+from tests.materialising.logs import FOLDER, run_of
 
 SCHEMA = ValueSchema(
     fields={
@@ -87,13 +87,13 @@ def test_unfit_records_leave_the_table_and_lie_in_quarantine(tmp_path: Path) -> 
     directory = tmp_path / "source" / "t-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}.log").write_bytes(batch)
-    night = night_of([directory], tmp_path, "topics: {t: {value: json, fields: {id: long}}}\n")
-    written = night.materialise()
-    assert [(row["offset"], row["id"]) for row in night.rows(written)] == [(10, 1), (12, 3)]
+    run_data = run_of([directory], tmp_path, "topics: {t: {value: json, fields: {id: long}}}\n")
+    written = run_data.materialise()
+    assert [(row["offset"], row["id"]) for row in run_data.rows(written)] == [(10, 1), (12, 3)]
     [each] = written
     assert (each.unfit, each.hidden, each.unreadable_batches, each.unreadable_records) == (2, 0, 0, 0)
     [file] = each.quarantine
-    rows = read_table(night.lake, f"{FOLDER}/{file.output.path}").to_pylist()
+    rows = read_table(run_data.lake, f"{FOLDER}/{file.output.path}").to_pylist()
     names = ("kind", "offset", "base_sequence", "position", "bytes")
     assert [tuple(row[name] for name in names) for row in rows] == [
         ("unfit", 11, 101, 0, b"junk"),

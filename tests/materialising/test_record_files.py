@@ -108,9 +108,9 @@ def test_duckdb_reads_the_same_rows(tmp_path: Path) -> None:
 
 def test_bounds_and_nulls_are_those_of_the_rows_of_each_group(tmp_path: Path) -> None:
     [path] = write(tmp_path)
-    told, first = pq.read_metadata(path), 0
-    assert told.num_row_groups > 1
-    for group in map(told.row_group, range(told.num_row_groups)):
+    reported, first = pq.read_metadata(path), 0
+    assert reported.num_row_groups > 1
+    for group in map(reported.row_group, range(reported.num_row_groups)):
         rows = TOGETHER.slice(first, group.num_rows)
         first += group.num_rows
         for column in map(group.column, range(group.num_columns)):
@@ -118,21 +118,21 @@ def test_bounds_and_nulls_are_those_of_the_rows_of_each_group(tmp_path: Path) ->
                 continue
             values = rows.column(column.path_in_schema)
             bounds = pc.min_max(values)
-            assert _told(column) == (values.null_count, bounds["min"].as_py(), bounds["max"].as_py())
+            assert _reported(column) == (values.null_count, bounds["min"].as_py(), bounds["max"].as_py())
     assert first == TOGETHER.num_rows
 
 
-def _told(column: pq.ColumnChunkMetaData) -> tuple[Any, ...]:
+def _reported(column: pq.ColumnChunkMetaData) -> tuple[Any, ...]:
     """Nulls and bounds."""
-    told = column.statistics
-    assert told is not None
-    return (told.null_count, *((told.min, told.max) if told.has_min_max else (None, None)))
+    reported = column.statistics
+    assert reported is not None
+    return (reported.null_count, *((reported.min, reported.max) if reported.has_min_max else (None, None)))
 
 
 def test_every_column_has_a_page_index(tmp_path: Path) -> None:
     [path] = write(tmp_path)
-    told = pq.read_metadata(path)
-    columns = [told.row_group(0).column(number) for number in range(told.num_columns)]
+    reported = pq.read_metadata(path)
+    columns = [reported.row_group(0).column(number) for number in range(reported.num_columns)]
 
     assert all(column.has_offset_index and column.has_column_index for column in columns)
 
@@ -140,8 +140,8 @@ def test_every_column_has_a_page_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_changed_byte_of_a_page_is_noticed(tmp_path: Path, seed: int) -> None:
     [path] = write(tmp_path)
-    told = pq.read_metadata(path)
-    values = told.row_group(seed % told.num_row_groups).column(told.schema.names.index("value"))
+    reported = pq.read_metadata(path)
+    values = reported.row_group(seed % reported.num_row_groups).column(reported.schema.names.index("value"))
     changed = bytearray(path.read_bytes())
     end = values.data_page_offset + values.total_compressed_size
     changed[random.Random(seed).randrange(end - 200, end)] ^= 0x10

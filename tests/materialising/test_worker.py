@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.materialising.logs import night_of
+from tests.materialising.logs import run_of
 from tests.materialising.truth import as_truth, in_order, recorded_partitions, truth_of
 
 RECORDINGS = ["oracle_A", "oracle_D", "oracle_E", "workload_clean"]
@@ -12,12 +12,12 @@ RECORDINGS = ["oracle_A", "oracle_D", "oracle_E", "workload_clean"]
 
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_the_files_hold_the_records_that_a_consumer_got(recording: str, tmp_path: Path) -> None:
-    night = night_of(recorded_partitions(recording), tmp_path)
-    written = night.materialise()
+    run_data = run_of(recorded_partitions(recording), tmp_path)
+    written = run_data.materialise()
     found = [
         as_truth(each.plan.shares[0].plan.partition.topic, row)
         for each in written
-        for row in night.rows((each,))
+        for row in run_data.rows((each,))
     ]
     assert in_order(found) == truth_of(recording)
     assert all(each.unreadable is None for each in written)

@@ -1,4 +1,4 @@
-"""After a run its numbers lie where a collector finds them, and they are the tables' own."""
+"""After a run its numbers are where a collector finds them, and they are the tables' own."""
 
 import socket
 import stat
@@ -15,7 +15,7 @@ from spark_jobs.metrics.catalogue import METRICS
 from spark_jobs.metrics.publish import METRICS_KEY, publish, replace_file
 from spark_jobs.metrics.statsd import PACKET_BYTES
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.ledger import Ledger, list_runs
 from spark_jobs.storage.lock import lake_lock
@@ -23,7 +23,7 @@ from spark_jobs.storage.run_folder import RunInputs
 from spark_jobs.storage.stores import open_lake
 from tests.metrics.reading import Read, only, read, types_in
 
-LAST = NIGHTS[-1]
+LAST = RUN_DATES[-1]
 
 
 def text_of(settings: Settings, run_id: str | None = None) -> str:
@@ -76,23 +76,23 @@ def test_a_transaction_that_is_left_open_holds_its_readers_back(found: Read) -> 
     assert max(found["onceover_last_stable_offset_lag"].values()) > 0
 
 
-def test_the_last_success_is_the_newest_night(found: Read) -> None:
+def test_the_last_success_is_the_newest_run(found: Read) -> None:
     midnight = datetime(LAST.year, LAST.month, LAST.day, tzinfo=UTC).timestamp()
     assert found["onceover_run_success"] == {only({}): 1}
-    assert found["onceover_last_success_night_timestamp_seconds"] == {only({}): midnight}
+    assert found["onceover_last_success_run_date_timestamp_seconds"] == {only({}): midnight}
     [labels] = found["onceover_run_info"]
     assert dict(labels)["date"] == str(LAST)
 
 
 def test_every_step_of_the_run_has_a_duration(found: Read) -> None:
     steps = {dict(labels)["step"] for labels in found["onceover_step_duration_seconds"]}
-    assert steps == {step.value for step in STEPS} - {Step.REPORT}  # which stands outside of the run
+    assert steps == {step.value for step in STEPS} - {Step.REPORT}  # which is outside of the run
 
 
 def test_another_run_can_be_asked_for(published: Settings) -> None:
     first = list_runs(open_lake(published))[0]
     [labels] = read(text_of(published, first.run_id))["onceover_run_info"]
-    assert dict(labels) == {"run_id": first.run_id, "date": str(NIGHTS[0]), "status": "final"}
+    assert dict(labels) == {"run_id": first.run_id, "date": str(RUN_DATES[0]), "status": "final"}
 
 
 def test_a_run_that_failed_says_so_and_the_last_success_stays(published: Settings, found: Read) -> None:
@@ -103,14 +103,14 @@ def test_a_run_that_failed_says_so_and_the_last_success_stays(published: Setting
     now = read(text_of(published))
     assert now["onceover_run_success"] == {only({}): 0}
     assert "onceover_batches" not in now
-    same = ("onceover_last_success_timestamp_seconds", "onceover_last_success_night_timestamp_seconds")
+    same = ("onceover_last_success_timestamp_seconds", "onceover_last_success_run_date_timestamp_seconds")
     assert [now[name] for name in same] == [found[name] for name in same]
 
 
-def test_a_run_at_work_is_not_told_as_failed(published: Settings) -> None:
+def test_a_run_at_work_is_not_reported_as_failed(published: Settings) -> None:
     lake = open_lake(published)
     before = text_of(published)
-    with lake_lock(lake, purpose="a night at work"):
+    with lake_lock(lake, purpose="a run at work"):
         later = LAST.replace(day=LAST.day + 2)
         Ledger(lake).started(RunInputs(day=later, manifest="m", config="c", state_in="s"))
         assert text_of(published) == before

@@ -70,7 +70,7 @@ def test_the_last_stable_offset_is_where_the_oldest_other_transaction_begins() -
     assert found == (entry(2, 4, 0, pid=2), entry(0, 5, 6, pid=1))
 
 
-def test_an_entry_of_a_follower_that_hides_a_later_abort_is_told() -> None:
+def test_an_entry_of_a_follower_that_hides_a_later_abort_is_reported() -> None:
     leader, follower = entry(0, 5, 6, pid=1), entry(0, 5, 10, pid=1)
     later = entry(6, 12, 10, pid=1)
     assert not may_hide_aborted(leader, (later,))

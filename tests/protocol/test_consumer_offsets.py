@@ -70,7 +70,7 @@ def test_a_topic_id_and_tags_of_newer_brokers_survive() -> None:
         (17, RecordFamily.STREAMS_GROUP),
     ],
 )
-def test_records_about_groups_are_told_apart_by_type(record_type: int, family: RecordFamily) -> None:
+def test_records_about_groups_are_reported_apart_by_type(record_type: int, family: RecordFamily) -> None:
     data = record_type.to_bytes(2, "big") + b"\x00\x02g1rest"
     key = read_key(data)
     assert key == GroupKey(record_type=record_type, group="g1", data=b"rest")

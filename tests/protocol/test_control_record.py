@@ -66,7 +66,7 @@ def test_on_a_log_append_time_topic_a_marker_says_so() -> None:
     assert check_batch(marker).attributes == 0x38
 
 
-def test_data_and_empty_control_batches_carry_no_marker() -> None:
+def test_data_and_empty_control_batches_inherit_no_marker() -> None:
     assert read_marker(TRANSACTIONAL_BATCH) is None
     assert read_first_control_type(TRANSACTIONAL_BATCH) is None
     assert read_marker(control_batch()) is None

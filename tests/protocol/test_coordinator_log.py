@@ -149,7 +149,7 @@ def test_row_145_a_key_of_unknown_type_is_kept_as_it_is() -> None:
         pytest.param(EMPTY[:17] + b"\xff\xff\xff\xff\x0f", "items", id="four billion topics"),
     ],
 )
-def test_bytes_outside_the_schema_are_told_with_their_place(data: bytes, expected: str) -> None:
+def test_bytes_outside_the_schema_are_reported_with_their_place(data: bytes, expected: str) -> None:
     with pytest.raises(CorruptCoordinatorRecord, match=expected):
         read_value(data, source="__transaction_state-0")
 

@@ -62,7 +62,7 @@ def test_row_149_ids_that_nobody_uses_get_tombstones_unless_a_transaction_is_run
     assert {t.transactional_id for t in tombstones} == {"empty", "committed", "aborted"}
     assert all(t.value is None for t in tombstones)
     assert len(made.transactions) == 6, "until the tombstones are written, the ids are known"
-    made.forget(tombstones)
+    made.prune(tombstones)
     assert set(made.transactions) == {"fresh", "ongoing", "prepared"}
 
 

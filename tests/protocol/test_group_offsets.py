@@ -97,7 +97,7 @@ def test_folding_leaves_the_state_before_as_it_was() -> None:
     assert before == copy
 
 
-def test_folding_in_two_nights_is_folding_in_one() -> None:
+def test_folding_in_two_runs_is_folding_in_one() -> None:
     happened: list[OffsetCommit | OffsetsMarker] = [
         *TRANSACTIONAL,
         commit(None, at=3, partition=OTHERS),

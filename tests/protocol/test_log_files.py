@@ -50,7 +50,7 @@ def test_offsets_are_written_with_twenty_digits() -> None:
 
 
 @pytest.mark.parametrize("suffix", FileSuffix)
-def test_files_on_their_way_in_or_out_carry_a_suffix(suffix: FileSuffix) -> None:
+def test_files_on_their_way_in_or_out_inherit_a_suffix(suffix: FileSuffix) -> None:
     parsed = parse_file_name(f"00000000000000000042.timeindex.{suffix}")
     assert parsed == LogFile(offset=42, kind=LogFileKind.TIME_INDEX, suffix=suffix)
 

@@ -114,7 +114,7 @@ def test_row_097_a_lower_coordinator_epoch_in_the_log_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["row-098 clean", "row-098 unclean"])
-def test_records_deleted_inside_a_segment_do_not_forget_producers(clean: bool) -> None:
+def test_records_deleted_inside_a_segment_do_not_prune_producers(clean: bool) -> None:
     writer = Writer()
     writer.data(1, txn=False)
     writer.data(2, txn=False)
@@ -125,7 +125,7 @@ def test_records_deleted_inside_a_segment_do_not_forget_producers(clean: bool) -
     assert sorted(loaded.manager.producers) == [1, 2]
 
 
-def test_row_099_records_deleted_up_to_a_segment_forget_its_producers_on_an_unclean_start() -> None:
+def test_row_099_records_deleted_up_to_a_segment_prune_its_producers_on_an_unclean_start() -> None:
     writer = Writer()
     writer.data(1, txn=False)
     writer.log.roll(NOW)

@@ -66,8 +66,8 @@ def test_what_is_not_transactional_opens_nothing() -> None:
 @given(steps=STEPS, cut=st.integers(0, 40))
 def test_folding_in_two_pieces_is_folding_at_once(steps: list[tuple[str, int]], cut: int) -> None:
     log = log_batches(*write_log(steps))
-    first, carried = fold(log[:cut], ORDERS)
-    before = dict(carried)
-    second, still_open = fold(log[cut:], ORDERS, open_before=carried)
+    first, inherited = fold(log[:cut], ORDERS)
+    before = dict(inherited)
+    second, still_open = fold(log[cut:], ORDERS, open_before=inherited)
     assert ((*first, *second), still_open) == fold(log, ORDERS)
-    assert carried == before
+    assert inherited == before

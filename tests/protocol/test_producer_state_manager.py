@@ -112,7 +112,7 @@ def test_row_032_truncation_brings_back_a_transaction_that_was_decided_later(
     assert manager.first_unstable_offset == unstable
 
 
-def test_row_033_a_log_start_above_a_producers_data_does_not_forget_it() -> None:
+def test_row_033_a_log_start_above_a_producers_data_does_not_prune_it() -> None:
     manager = manager_at(data(pid=1), data(pid=2))
     manager.truncate_and_reload(1, 2, NOW)
     assert sorted(manager.producers) == [1, 2]

@@ -27,7 +27,7 @@ ANY = TopicPartition("orders", 0)
 def consume(
     *batches: bytes, aborted: tuple[tuple[int, int], ...] = (), position: int = 0
 ) -> tuple[list[int], int]:
-    """Offsets that a consumer returns from one response, and where it goes on."""
+    """Offsets that a consumer returns from one response, and where it continues."""
     data, taken = b"".join(batches), list[int]()
     judge = ConsumerFilter(aborted)
     for batch in scan(data):

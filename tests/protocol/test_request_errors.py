@@ -16,7 +16,7 @@ from spark_jobs.protocol.request_errors import produce_error, reply_error
         ("init_producer_id", 4, KafkaError.PRODUCER_FENCED),
     ],
 )
-def test_older_clients_are_told_of_fencing_in_their_words(
+def test_older_clients_are_reported_of_fencing_in_their_words(
     api: str, version: int, expected: KafkaError
 ) -> None:
     assert reply_error(api, version, KafkaError.PRODUCER_FENCED) is expected

@@ -156,7 +156,7 @@ CASES = (
         outcome=ABORTED,
     ),
     Case(
-        title="no marker follows, and the next transaction goes on in the same part",
+        title="no marker follows, and the next transaction continues in the same part",
         log=(IDLE, *older(PREPARE_ABORT, COMPLETE_ABORT), *older(PREPARE_COMMIT, start=LATER)),
         part=spanning(part(), last_ts=LATER),
         outcome=AMBIGUOUS,
@@ -175,7 +175,7 @@ def test_what_spans_a_gap(case: Case) -> None:
     assert own.is_set_aside == (own.outcome is AMBIGUOUS)
 
 
-def test_transactions_that_an_unclear_part_may_hold_data_of_are_told_so() -> None:
+def test_transactions_that_an_unclear_part_may_hold_data_of_are_reported_so() -> None:
     context = ResolveContext(now=LATER + 100, past=LATER + 100, clock_skew_ms=SKEW)
     unclear = spanning(part(marker=commit(ts=LATER + 11)), last_ts=LATER)
     first, second, own = resolve_all(history(*ABORT_THEN_COMMIT), [unclear], context)

@@ -24,12 +24,12 @@ TV2_TRANSACTION = (
 )
 
 
-def told(*values: TransactionLogValue | None) -> tuple[CoordinatorTransaction, ...]:
+def reported(*values: TransactionLogValue | None) -> tuple[CoordinatorTransaction, ...]:
     return timeline("id", history(*values)).transactions
 
 
 def test_a_whole_transaction_is_one_entry() -> None:
-    (txn,) = told(*TV2_TRANSACTION)
+    (txn,) = reported(*TV2_TRANSACTION)
     assert (txn.producer_id, txn.producer_epoch, txn.marker_epoch) == (4000, 4, 5)
     assert (txn.start_timestamp_ms, txn.end_timestamp_ms) == (NOW, NOW + 9)
     assert txn.last_update_timestamp_ms == NOW + 10
@@ -42,7 +42,7 @@ def test_a_whole_transaction_is_one_entry() -> None:
 def test_transactions_follow_each_other() -> None:
     second = (value(ONGOING, ORDERS_1, start=NOW + 20), value(PREPARE_ABORT, ORDERS_1, start=NOW + 20))
     first = (value(ONGOING, ORDERS_0), value(PREPARE_COMMIT, ORDERS_0), value(COMPLETE_COMMIT))
-    found = told(*first, *second)
+    found = reported(*first, *second)
     assert [txn.result for txn in found] == [TransactionResult.COMMIT, TransactionResult.ABORT]
     assert [txn.topic_partitions for txn in found] == [frozenset({ORDERS_0}), frozenset({ORDERS_1})]
 
@@ -64,43 +64,43 @@ def test_transactions_follow_each_other() -> None:
 def test_what_compaction_left_tells_as_much_as_it_can(
     survivor: TransactionLogValue, epochs: tuple[int, ...], partitions: set[object] | None
 ) -> None:
-    (txn,) = told(survivor)
+    (txn,) = reported(survivor)
     assert txn.possible_epochs == epochs
     assert txn.topic_partitions == partitions
     assert not txn.has_known_past
 
 
 def test_a_list_that_is_gone_may_have_held_any_partition() -> None:
-    (complete,) = told(value(COMPLETE_COMMIT))
-    (ongoing,) = told(value(ONGOING, ORDERS_0))
+    (complete,) = reported(value(COMPLETE_COMMIT))
+    (ongoing,) = reported(value(ONGOING, ORDERS_0))
     assert complete.lists(ORDERS_1)
     assert not ongoing.lists(ORDERS_1)
 
 
 def test_a_fence_keeps_the_clients_own_version() -> None:
-    (txn,) = told(value(ONGOING, ORDERS_0, epoch=4), value(PREPARE_ABORT, ORDERS_0, epoch=5, tv=2))
+    (txn,) = reported(value(ONGOING, ORDERS_0, epoch=4), value(PREPARE_ABORT, ORDERS_0, epoch=5, tv=2))
     assert (txn.names_its_epoch, txn.is_epoch_bumped, txn.marker_epoch) == (False, True, 5)
 
 
 def test_a_lone_abort_is_read_by_the_version_of_the_ids_other_transactions() -> None:
     lone = value(COMPLETE_ABORT, epoch=5, tv=2)
     older = value(ONGOING, ORDERS_0, epoch=6, start=NOW + 50)
-    assert told(lone)[0].names_its_epoch
-    assert not told(lone, older)[0].names_its_epoch
+    assert reported(lone)[0].names_its_epoch
+    assert not reported(lone, older)[0].names_its_epoch
 
 
 def test_the_fence_of_4_0_bumped_twice() -> None:
-    (txn,) = told(value(ONGOING, ORDERS_0, epoch=4, tv=2), value(PREPARE_ABORT, ORDERS_0, epoch=6, tv=2))
+    (txn,) = reported(value(ONGOING, ORDERS_0, epoch=4, tv=2), value(PREPARE_ABORT, ORDERS_0, epoch=6, tv=2))
     assert (txn.producer_epoch, txn.marker_epoch) == (4, 6)
 
 
 def test_an_empty_tv2_abort_is_a_transaction_without_partitions() -> None:
-    found = told(*TV2_TRANSACTION, value(PREPARE_ABORT, epoch=6, tv=2, start=NOW + 30))
+    found = reported(*TV2_TRANSACTION, value(PREPARE_ABORT, epoch=6, tv=2, start=NOW + 30))
     assert (found[-1].topic_partitions, found[-1].possible_epochs) == (frozenset(), (5,))
 
 
 def test_the_last_epoch_belongs_to_the_old_producer_id() -> None:
-    found = told(
+    found = reported(
         value(ONGOING, ORDERS_0, epoch=32766, tv=2),
         value(PREPARE_COMMIT, ORDERS_0, epoch=32767, tv=2, previous_pid=4000, next_pid=5001),
         value(COMPLETE_COMMIT, pid=5001, epoch=0, tv=2, previous_pid=4000),
@@ -117,7 +117,7 @@ def test_the_last_epoch_belongs_to_the_old_producer_id() -> None:
     ],
 )
 def test_a_lone_completion_after_rotation_is_not_the_new_producer_ids(previous: int, owner: int) -> None:
-    (txn,) = told(value(COMPLETE_COMMIT, pid=5001, epoch=0, tv=2, previous_pid=previous))
+    (txn,) = reported(value(COMPLETE_COMMIT, pid=5001, epoch=0, tv=2, previous_pid=previous))
     assert (txn.producer_id, txn.marker_epoch) == (owner, 32767)
 
 
@@ -153,7 +153,7 @@ def test_an_end_that_can_be_read_after_a_record_that_cannot_mends_the_timeline()
 
 
 def test_states_that_are_never_persisted_begin_no_transaction() -> None:
-    assert told(value(TransactionState.DEAD)) == ()
+    assert reported(value(TransactionState.DEAD)) == ()
 
 
 def test_several_coordinator_epochs_are_kept() -> None:
@@ -163,7 +163,7 @@ def test_several_coordinator_epochs_are_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(TV2_TRANSACTION) + 1))
-def test_a_timeline_goes_on_from_night_to_night(cut: int) -> None:
+def test_a_timeline_goes_on_from_run_to_run(cut: int) -> None:
     entries = history(*TV2_TRANSACTION)
     before = timeline("id", entries[:cut])
     assert timeline("id", entries, before=before) == timeline("id", entries)
@@ -181,5 +181,5 @@ def test_no_entry_is_no_transaction() -> None:
 def test_a_transaction_times_out_after_its_timeout_and_never_with_two_phase_commit(
     timeout: int, now: int, expected: bool
 ) -> None:
-    (txn,) = told(value(ONGOING, ORDERS_0, timeout=timeout))
+    (txn,) = reported(value(ONGOING, ORDERS_0, timeout=timeout))
     assert txn.is_timed_out(now) is expected

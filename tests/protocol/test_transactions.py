@@ -364,7 +364,7 @@ CASES = (
         has_markers=False,
     ),
     Case(
-        title="capture: what lies between two batches of a transaction is of it",
+        title="capture: what is between two batches of a transaction is of it",
         log=(
             IDLE,
             value(ONGOING, ORDERS_0, epoch=4),

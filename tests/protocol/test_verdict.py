@@ -17,12 +17,12 @@ def test_a_reason_names_only_values_that_a_batch_has(verdict: Verdict) -> None:
 
 
 def test_what_can_be_held_in_quarantine_says_what_it_waits_for() -> None:
-    waiting = {verdict for verdict in Verdict if verdict.waits_for}
-    assert waiting == {Verdict.ACCEPTED, Verdict.PARKED}
-    assert {verdict.group for verdict in waiting} == {VerdictGroup.ACCEPTED, VerdictGroup.HELD}
+    held_state = {verdict for verdict in Verdict if verdict.waits_for}
+    assert held_state == {Verdict.ACCEPTED, Verdict.PARKED}
+    assert {verdict.group for verdict in held_state} == {VerdictGroup.ACCEPTED, VerdictGroup.HELD}
 
 
 @pytest.mark.parametrize("kind", [Verdict, Outcome])
-def test_labels_can_be_told_apart_without_colour(kind: type[Verdict | Outcome]) -> None:
+def test_labels_can_be_reported_apart_without_colour(kind: type[Verdict | Outcome]) -> None:
     assert len({each.symbol for each in kind}) == len(kind)
     assert all(each.meaning.endswith(".") for each in kind)

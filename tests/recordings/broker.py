@@ -45,7 +45,7 @@ class Broker:
 
     # -- time
 
-    def advance(self, now: int, *, is_told: bool) -> None:
+    def advance(self, now: int, *, is_reported: bool) -> None:
         """Let the clock go on to `now`: idle producers expire; if it is no guess, transactions time out."""
         self.now = max(self.now, now)
         self._write_all_resent()
@@ -54,7 +54,7 @@ class Broker:
             self._last_expiration_check = self.now
             for log in self.logs.values():
                 log.manager.remove_expired_producers(self.now)
-        if is_told:
+        if is_reported:
             self.apply(self.coordinator.abort_timed_out(now=self.now - TIMEOUT_SCAN_INTERVAL_MS))
 
     # -- partitions
@@ -207,7 +207,7 @@ class Broker:
         self,
         topic_partition: TopicPartition,
         log: PartitionLog,
-        told: Mapping[TopicPartition, int],
+        reported: Mapping[TopicPartition, int],
         *,
         clean: bool,
     ) -> int:
@@ -215,7 +215,7 @@ class Broker:
         if clean:
             return log.log_start_offset
         checkpoint = self.recorded.log_start_offsets.get(topic_partition, 0)
-        return min(told.get(topic_partition, checkpoint), log.log_start_offset)
+        return min(reported.get(topic_partition, checkpoint), log.log_start_offset)
 
 
 def partition_config(

@@ -23,8 +23,10 @@ class Clock:
     """Tells the broker's time in milliseconds at each event of one conversation."""
 
     def __init__(self, events: Sequence[Event], log_append_topics: frozenset[str]) -> None:
-        facts = [(place, ms) for place, event in enumerate(events) for ms in _told(event, log_append_topics)]
-        self.is_told = bool(facts)
+        facts = [
+            (place, ms) for place, event in enumerate(events) for ms in _reported(event, log_append_topics)
+        ]
+        self.is_reported = bool(facts)
         facts = facts or list(_guess(events))
         self._places = [place for place, _ in facts]
         self._times = list(accumulate((ms for _, ms in facts), max))
@@ -36,7 +38,7 @@ class Clock:
         return self._times[max(bisect_right(self._places, place) - 1, 0)]
 
 
-def _told(event: Event, log_append_topics: frozenset[str]) -> Iterator[int]:
+def _reported(event: Event, log_append_topics: frozenset[str]) -> Iterator[int]:
     """Times of the broker that the replies to `event` name."""
     if not isinstance(event, Produce):
         return

@@ -30,7 +30,7 @@ INTERNAL_TOPICS = frozenset({METADATA_TOPIC, TRANSACTION_TOPIC, OFFSETS_TOPIC})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """One batch of a recorded log and where it stands in its segment."""
+    """One batch of a recorded log and where it is in its segment."""
 
     header: RecordBatchHeader
     data: bytes

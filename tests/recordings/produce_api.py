@@ -152,8 +152,8 @@ def _ask_coordinator(
 
 
 def _unverified(event: Produce, error: KafkaError) -> PartitionReply:
-    told = produce_error(event.api_version, error)
-    return PartitionReply(error_code=told, has_message=told is KafkaError.INVALID_TXN_STATE)
+    reported = produce_error(event.api_version, error)
+    return PartitionReply(error_code=reported, has_message=reported is KafkaError.INVALID_TXN_STATE)
 
 
 def _append(broker: Broker, event: Produce, part: ProducePart, guard: int) -> PartitionReply:
@@ -177,8 +177,8 @@ def _append_time(broker: Broker, part: ProducePart) -> int:
         return broker.now
     if part.reply is None:
         return broker.recorded_times(part.topic_partition)[1]
-    told = int(part.reply["log_append_time_ms"])
-    return told if told >= 0 else broker.now
+    reported = int(part.reply["log_append_time_ms"])
+    return reported if reported >= 0 else broker.now
 
 
 def _reply(result: AppendResult) -> PartitionReply:

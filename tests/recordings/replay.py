@@ -47,7 +47,7 @@ class Replay:
         for place, event in enumerate(self.conversation.events):
             where = f"{self.conversation.name} {event.name}"
             try:
-                self.broker.advance(self.clock.at(place), is_told=self.clock.is_told)
+                self.broker.advance(self.clock.at(place), is_reported=self.clock.is_reported)
                 yield from self._answer(event, where)
             except Exception as error:  # noqa: BLE001 - whatever breaks here is a difference to report, not the end
                 yield failure(where, error)
@@ -58,18 +58,18 @@ class Replay:
 
     def _log_starts_after(self, restart: Restart) -> Mapping[TopicPartition, int]:
         """Log starts that the replies after `restart` tell, until something moves them again."""
-        told: dict[TopicPartition, int | None] = {}
+        reported: dict[TopicPartition, int | None] = {}
         events = self.conversation.events
         for event in events[events.index(restart) + 1 :]:
             if isinstance(event, Restart):
                 break
             if isinstance(event, DeleteRecords):
-                told.setdefault(event.topic_partition, None)
+                reported.setdefault(event.topic_partition, None)
             for part in event.parts if isinstance(event, Produce) else ():
                 offset = (part.reply or {}).get("log_start_offset")
                 if offset is not None and offset >= 0:
-                    told.setdefault(part.topic_partition, offset)
-        return {topic_partition: offset for topic_partition, offset in told.items() if offset is not None}
+                    reported.setdefault(part.topic_partition, offset)
+        return {topic_partition: offset for topic_partition, offset in reported.items() if offset is not None}
 
     def _answer(self, event: Event, where: str) -> Iterator[Difference]:
         match event:
@@ -109,24 +109,24 @@ def _compare_produce(
 ) -> Iterator[Difference]:
     for part in event.parts:
         if part.reply is not None:
-            recorded = _told(part.reply)
+            recorded = _reported(part.reply)
             reply = replies[part.topic_partition]
             replayed = {name: getattr(reply, name) for name in recorded}
             yield from fields(f"{where} {part.topic_partition}", recorded, replayed)
 
 
-def _told(reply: Mapping[str, Any]) -> Mapping[str, object]:
+def _reported(reply: Mapping[str, Any]) -> Mapping[str, object]:
     """The fields that a reply of its version carries, texts reduced to what is compared of them."""
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         name: reply[name] for name in ("error_code", "base_offset", "log_append_time_ms")
     }
     if reply.get("log_start_offset") is not None:
-        told["log_start_offset"] = reply["log_start_offset"]
+        reported["log_start_offset"] = reply["log_start_offset"]
     if "record_errors" in reply:
-        told["refused_records"] = tuple(index for index, _ in reply["record_errors"])
+        reported["refused_records"] = tuple(index for index, _ in reply["record_errors"])
     if "error_message" in reply:
-        told["has_message"] = reply["error_message"] is not None
-    return told
+        reported["has_message"] = reply["error_message"] is not None
+    return reported
 
 
 def _compare_coordinator(where: str, event: CoordinatorRequest, replayed: Any) -> Iterator[Difference]:

@@ -75,13 +75,13 @@ def settings_of(events: Sequence[Event], logs: LogDirectory) -> BrokerSettings:
 def _partitions(events: Sequence[Event], meta: Meta | None, logs: LogDirectory) -> set[TopicPartition]:
     """The log directory knows best; without one, the topics of the meta event, or whatever was written to."""
     stored = {tp for tp in logs.partitions if tp.topic not in INTERNAL_TOPICS}
-    told = {
+    reported = {
         TopicPartition(topic, partition)
         for topic, setup in (meta.topics if meta else {}).items()
         for partition in range(setup["partitions"])
     }
     parts = chain.from_iterable(event.parts for event in events if isinstance(event, Produce))
-    return stored or told or {part.topic_partition for part in parts}
+    return stored or reported or {part.topic_partition for part in parts}
 
 
 def _topic_settings(topic: str, meta: Meta | None, logs: LogDirectory) -> TopicSettings:

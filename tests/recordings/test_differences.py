@@ -65,7 +65,7 @@ def _edit_snapshot(root: Path) -> None:
     path.write_bytes(write_snapshot([replace(first, producer_epoch=first.producer_epoch + 1), *others]))
 
 
-def _forget_aborted(root: Path) -> None:
+def _prune_aborted(root: Path) -> None:
     path = root / "data/lat-0/00000000000000000216.txnindex"
     path.write_bytes(path.read_bytes()[34:])
 
@@ -119,7 +119,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda root: (root / "data/orc-1/00000000000000000218.log").unlink(),
         "orc-1: segments: recorded [0, 113], replayed [0, 113, 218]",
     ),
-    "aborted transaction": (_forget_aborted, "216.txnindex"),
+    "aborted transaction": (_prune_aborted, "216.txnindex"),
     "leader epoch": (
         lambda root: _edit_lines(root / "data/orc-0/leader-epoch-checkpoint", lambda _: ["0", "1", "1 0"]),
         "orc-0: leader-epoch-checkpoint: recorded [(1, 0)], replayed [(0, 0)]",
@@ -156,14 +156,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize(("change", "reported"), CHANGES.values(), ids=CHANGES.keys())
 def test_a_change_is_found(
-    change: Change, told: str, recording: Path, capsys: pytest.CaptureFixture[str]
+    change: Change, reported: str, recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(recording)
     assert main([str(recording)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert any(told in line for line in lines[:-2]), "\n".join(lines[:20])
+    assert any(reported in line for line in lines[:-2]), "\n".join(lines[:20])
     assert lines[-1].endswith(f" requests, {len(lines) - 2} differences")
 
 

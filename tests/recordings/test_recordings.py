@@ -43,14 +43,14 @@ def test_a_folder_without_a_recording_is_an_error_that_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(tmp_path)]) == 2
-    told = capsys.readouterr()
-    assert str(tmp_path) in told.err
-    assert told.out == "0 requests, 0 differences\n"
+    reported = capsys.readouterr()
+    assert str(tmp_path) in reported.err
+    assert reported.out == "0 requests, 0 differences\n"
 
 
 def test_explain_names_every_field_that_is_left_out_or_fed_in_with_its_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--explain"]) == 0
-    told = capsys.readouterr().out
-    assert all(note.name in told and note.reason in told for note in (*LEFT_OUT, *FED_IN))
+    reported = capsys.readouterr().out
+    assert all(note.name in reported and note.reason in reported for note in (*LEFT_OUT, *FED_IN))

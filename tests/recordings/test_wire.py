@@ -27,8 +27,8 @@ def test_init_producer_id(recording: str) -> None:
     assert events
     for frame, args in events:
         request = read_init_producer_id(frame)
-        told = (request.transactional_id, request.transaction_timeout_ms)
-        assert told == (args.get("tid"), args.get("timeout", DEFAULT_TIMEOUT_MS))
+        reported = (request.transactional_id, request.transaction_timeout_ms)
+        assert reported == (args.get("tid"), args.get("timeout", DEFAULT_TIMEOUT_MS))
         assert (request.producer_id, request.producer_epoch) == (-1, -1)
 
 
@@ -38,8 +38,8 @@ def test_add_partitions_to_txn(recording: str) -> None:
     assert events
     for frame, args in events:
         request = read_add_partitions_to_txn(frame)
-        told = (request.transactional_id, request.producer_id, request.producer_epoch)
-        assert told == (args["tid"], args["pid"], args["epoch"])
+        reported = (request.transactional_id, request.producer_id, request.producer_epoch)
+        assert reported == (args["tid"], args["pid"], args["epoch"])
         assert request.topic_partitions == tuple(TopicPartition(*place) for place in args["tps"])
 
 
@@ -49,5 +49,5 @@ def test_end_txn(recording: str) -> None:
     assert events
     for frame, args in events:
         request = read_end_txn(frame)
-        told = (request.transactional_id, request.producer_id, request.producer_epoch, request.committed)
-        assert told == (args["tid"], args["pid"], args["epoch"], args["commit"])
+        reported = (request.transactional_id, request.producer_id, request.producer_epoch, request.committed)
+        assert reported == (args["tid"], args["pid"], args["epoch"], args["commit"])

@@ -12,9 +12,9 @@ from spark_jobs.replaying.quarantine import Selection
 from spark_jobs.rollback import roll_back
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.stores import open_lake
-from tests.replaying.nights import Shop, rows_of, run
+from tests.replaying.runs import Shop, rows_of, run
 from tests.steps.batches import NOON, batch
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
@@ -37,14 +37,14 @@ def _verdicts(settings: Settings, number: int) -> list[tuple[str, str]]:
     return [(row["path"].split("/")[0], row["verdict"]) for row in rows if row["run_date"] == day(number)]
 
 
-def _unfit_night(shop: Shop) -> str:
+def _unfit_run(shop: Shop) -> str:
     """The second of three records does not fit."""
     shop.arrive(1, batch(0, value=FITS), batch(1, value=UNFIT), batch(2, value=FITS))
     return run(shop.settings(), 1).run_id
 
 
 def test_an_unfit_value_is_published_once_its_schema_is_right(shop: Shop) -> None:
-    origin = _unfit_night(shop)
+    origin = _unfit_run(shop)
     fixed = shop.settings("[]")
     choices, replays = decide(fixed, Selection(run_id=origin), why=WHY)
     assert [(each.way, each.refusal) for each in choices] == [("decode", "")]
@@ -58,12 +58,12 @@ def test_an_unfit_value_is_published_once_its_schema_is_right(shop: Shop) -> Non
 
 
 def test_replaying_twice_adds_nothing_twice(shop: Shop) -> None:
-    selection = Selection(run_id=_unfit_night(shop))
+    selection = Selection(run_id=_unfit_run(shop))
     fixed = shop.settings("[]")
     decide(fixed, selection, why=WHY)
     choices, replays = decide(fixed, selection, why="again")
     assert replays == []
-    assert choices[0].refusal == "it was chosen before and waits for the next night"
+    assert choices[0].refusal == "it was already chosen for the next run"
     second = run(fixed, 2).run_id
     choices, replays = decide(fixed, selection, why="and again")
     assert (replays, choices[0].refusal) == ([], f"run {second} has taken it up")
@@ -72,7 +72,7 @@ def test_replaying_twice_adds_nothing_twice(shop: Shop) -> None:
 
 
 def test_what_still_does_not_fit_is_in_quarantine_again_and_can_be_chosen_again(shop: Shop) -> None:
-    first = _unfit_night(shop)
+    first = _unfit_run(shop)
     decide(shop.settings(), Selection(run_id=first), why="hope")
     second = run(shop.settings(), 2).run_id
     assert [row["offset"] for row in rows_of(shop.settings(), "orders")] == [0, 2]
@@ -84,8 +84,8 @@ def test_what_still_does_not_fit_is_in_quarantine_again_and_can_be_chosen_again(
     assert _amounts(fixed) == [(0, 1, 1), (2, 1, 1), (1, 2, 3)]
 
 
-def test_a_night_taken_back_gives_back_what_it_took_up(shop: Shop) -> None:
-    selection = Selection(run_id=_unfit_night(shop))
+def test_a_run_taken_back_gives_back_what_it_took_up(shop: Shop) -> None:
+    selection = Selection(run_id=_unfit_run(shop))
     fixed = shop.settings("[]")
     decide(fixed, selection, why=WHY)
     roll_back(fixed, run(fixed, 2).run_id)
@@ -166,16 +166,16 @@ def test_what_waits_comes_by_itself(shop: Shop) -> None:
 
 
 def test_a_run_that_does_not_speak_for_its_date_has_nothing_to_give(shop: Shop) -> None:
-    origin = _unfit_night(shop)
+    origin = _unfit_run(shop)
     settings = shop.settings()
     roll_back(settings, origin)
-    with pytest.raises(NotToReplay, match="does not speak for its date"):
+    with pytest.raises(NotToReplay, match="is not the current run of its date"):
         decide(settings, Selection(run_id=origin), why=WHY)
 
 
 def test_a_decision_is_void_once_its_run_is_replaced(shop: Shop) -> None:
     """The run in its place has the value in its table already."""
-    origin = _unfit_night(shop)
+    origin = _unfit_run(shop)
     fixed = shop.settings("[]")
     decide(fixed, Selection(run_id=origin), why=WHY)
     roll_back(fixed, origin)

@@ -1,4 +1,4 @@
-"""The explorer holds all of a small night, and of a large one a bounded share that leaves nobody out."""
+"""The explorer holds all of a small run, and of a large one a bounded share that leaves nobody out."""
 
 from pathlib import Path
 
@@ -35,14 +35,14 @@ def test_nobody_who_gets_less_than_wanted_gets_less_than_another(wanted: list[in
     assert not cut or max(shares) - min(cut) <= 1
 
 
-def test_a_small_night_is_held_whole() -> None:
+def test_a_small_run_is_held_whole() -> None:
     assert choose([{"accepted": 10, "duplicate": 2}, {"overlap": 3}]) == [
         Choice(troubled=2, plain=10),
         Choice(troubled=0, plain=3),
     ]
 
 
-def test_a_large_night_is_cut_to_what_a_page_can_hold() -> None:
+def test_a_large_run_is_cut_to_what_a_page_can_hold() -> None:
     chosen = choose([{"accepted": 50_000_000, "corrupt": 1_000_000}] * 3)
     assert sum(each.troubled for each in chosen) == MOST_TROUBLED
     assert sum(each.plain for each in chosen) == MOST_PLAIN
@@ -56,8 +56,8 @@ def test_the_first_of_the_troubled_and_the_newest_of_the_others_are_read_in_orde
     with ParquetOutput(lake, table.schema) as output:
         for start in range(0, 200_000, 30_000):
             output.write(table.slice(start, 30_000))
-        output.finish("night", "batches.parquet")
-    found = list(chosen_rows(lake, "night/batches.parquet", Choice(troubled=2, plain=2), 200_000))
+        output.finish("run", "batches.parquet")
+    found = list(chosen_rows(lake, "run/batches.parquet", Choice(troubled=2, plain=2), 200_000))
     assert [(row["place"], row["verdict"]) for row in found] == [
         (5, "duplicate"),
         (70_000, "duplicate"),

@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> WatchedStore:
 
 
 def run(lake: ObjectStore, number: int, *, failed: str = "", final: bool = True) -> str:
-    """A night as the ledger and the chain tell of it, without its tables."""
+    """A run as the ledger and the chain tell of it, without its tables."""
     chain, day = read_chain(lake), FIRST + timedelta(days=number)
     inputs = RunInputs(day=day, manifest=f"{number:064}", config="c", state_in=chain.state_before(day))
     ledger = Ledger(lake)
@@ -81,7 +81,7 @@ def test_a_failed_run_is_shown_with_its_step_and_message(lake: WatchedStore) -> 
     assert steps["publish"] == "not reached"
 
 
-def test_a_night_writes_its_own_files_and_leaves_those_of_other_runs_alone(lake: WatchedStore) -> None:
+def test_a_run_writes_its_own_files_and_leaves_those_of_other_runs_alone(lake: WatchedStore) -> None:
     earlier = [run(lake, number) for number in range(3)]
     assert build(lake) == 3
     newest = run(lake, 3)
@@ -105,7 +105,7 @@ def test_a_run_can_be_asked_for_again(lake: WatchedStore) -> None:
     assert build(lake, anew=run_id) == 1
 
 
-def test_a_night_touches_the_series_of_its_own_month_alone(lake: WatchedStore) -> None:
+def test_a_run_touches_the_series_of_its_own_month_alone(lake: WatchedStore) -> None:
     topics = [{"name": "t", "code": "a" * 16, "records": 1, "batches": 2, "verdicts": {}, "lag": 0}]
     speaking = [run(lake, number) for number in (0, 1, 35)]
     build(lake)

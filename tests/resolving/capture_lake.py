@@ -1,4 +1,4 @@
-"""Nights of captured producers: what they sent, without markers, beside a copy of the coordinator's log."""
+"""Runs of captured producers: what they sent, without markers, beside a copy of the coordinator's log."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from spark_jobs.protocol.partition_transactions import LogBatch
 from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.carried_rows import get_carried
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS
-from tests.resolving.night_lake import Batch, NightLake, Resolved, rows_of_night
+from tests.resolving.run_lake import Batch, Resolved, RunLake, rows_of_run
 
 CAPTURE = """
 lake: lake
@@ -31,13 +31,13 @@ kafka: {clock_skew_ms: SKEW, transaction_version: VERSION}
 class CaptureLake:
     """A lake that captures; batches are known by where they stood in the cluster's own logs."""
 
-    nights: NightLake
+    runs: RunLake
     taken: Counter[TopicPartition] = field(default_factory=Counter)
     sequences: Counter[tuple[TopicPartition, int, int]] = field(default_factory=Counter)
     places: dict[tuple[str, int], Batch] = field(default_factory=dict)
 
     def capture(self, number: int, partition: TopicPartition, log: list[LogBatch]) -> None:
-        """The data that was sent since the night before, as one object."""
+        """The data that was sent since the previous run, as one object."""
         path = f"{partition}/{number:04d}"
         data = b""
         for header, marker in log[self.taken[partition] :]:
@@ -47,7 +47,7 @@ class CaptureLake:
                 data += self._sent(partition, header)
         self.taken[partition] = len(log)
         if data:
-            file = Path(self.nights.settings.source("gateway").root, path)
+            file = Path(self.runs.settings.source("gateway").root, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
 
@@ -64,15 +64,15 @@ class CaptureLake:
             is_transactional=True,
         )
 
-    def night(
+    def run(
         self, number: int, logs: dict[TopicPartition, list[LogBatch]], entries: Iterable[CoordinatorRecord]
     ) -> tuple[Resolved, list[Batch]]:
-        """Runs a night; also tells which batches it published."""
+        """Runs a run; also tells which batches it published."""
         for partition in PARTITIONS:
             self.capture(number, partition, logs[partition])
-        Path(self.nights.settings.source("gateway").root).mkdir(exist_ok=True)
-        self.nights.copy_logs({}, entries)
-        found = self.nights.night(number)
+        Path(self.runs.settings.source("gateway").root).mkdir(exist_ok=True)
+        self.runs.copy_logs({}, entries)
+        found = self.runs.run(number)
         named = {
             (partition, offset): batch
             for partition in found.partitions
@@ -81,15 +81,15 @@ class CaptureLake:
         return found, [named[batch] for batch in found.published]
 
     def _offsets(self, found: Resolved, partition: TopicPartition) -> Iterable[tuple[int, Batch]]:
-        """The offsets that batches were given, tonight or before."""
-        lake, own = self.nights.lake, found.partitions[partition]
+        """The offsets that batches were given, in this run or before."""
+        lake, own = self.runs.lake, found.partitions[partition]
         for digest in own["held"]:
-            carried = get_carried(lake, digest)
-            for row in carried.rows:
-                path = carried.objects[row["object"]].path
+            inherited = get_inherited(lake, digest)
+            for row in inherited.rows:
+                path = inherited.objects[row["object"]].path
                 yield int(row["offset"]), self.places[path, int(row["position"])]
         paths = {entry.order: entry.path for entry in read_run_manifest(lake, found.run_id).entries}
-        for row in rows_of_night(lake, found.run_id, own):
+        for row in rows_of_run(lake, found.run_id, own):
             if (
                 row["object_order"] != MARKER_OBJECT
                 and (key := (paths[row["object_order"]], row["position"])) in self.places
@@ -100,4 +100,4 @@ class CaptureLake:
 def capture_lake(directory: Path, *, skew_ms: int, version: str = "TV2") -> CaptureLake:
     """A lake that allows for that much between clocks, and expects clients of that version."""
     config = CAPTURE.replace("SKEW", str(skew_ms)).replace("VERSION", version)
-    return CaptureLake(NightLake(directory, config))
+    return CaptureLake(RunLake(directory, config))

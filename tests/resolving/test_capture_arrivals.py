@@ -17,8 +17,8 @@ from spark_jobs.storage.parquet_file import read_table
 from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS, TV0, Cluster, Producer
 from tests.resolving.capture_lake import CAPTURE
-from tests.resolving.night_lake import NightLake
-from tests.resolving.test_resolve_cases import at_night, cluster_at, started
+from tests.resolving.run_lake import RunLake
+from tests.resolving.test_resolve_cases import at_run, cluster_at, started
 
 COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
 PARTITION = PARTITIONS[0]
@@ -26,9 +26,9 @@ PARTITION = PARTITIONS[0]
 
 @dataclass(slots=True)
 class Gateway:
-    """Captures one partition; a night's verdicts come in the order of judgement, with their outcomes."""
+    """Captures one partition; a run's verdicts come in the order of judgement, with their outcomes."""
 
-    lake: NightLake
+    lake: RunLake
     cluster: Cluster = field(default_factory=lambda: cluster_at(0))
     sent: list[bytes] = field(default_factory=list)
 
@@ -53,13 +53,13 @@ class Gateway:
         self.cluster.end(producer, result)
         self.cluster.now += 10_000
 
-    def night(self, number: int = 0) -> list[tuple[str, str]]:
+    def run(self, number: int = 0) -> list[tuple[str, str]]:
         file = Path(self.lake.settings.source("gateway").root, str(PARTITION), f"{number:04d}")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"".join(self.sent))
         self.sent.clear()
         self.lake.copy_logs({}, self.cluster.entries)
-        found = self.lake.night(number)
+        found = self.lake.run(number)
         own = found.partitions[PARTITION]
         table = read_table(self.lake.lake, step_key(found.run_id, Step.ADMIT, own["batches"]))
         return [
@@ -71,7 +71,7 @@ class Gateway:
 
 def gateway_at(directory: Path, *, on_gap: str = "reject") -> Gateway:
     config = CAPTURE.replace("SKEW", "1000").replace("VERSION", "TV2")
-    return Gateway(NightLake(directory, config.replace("root: capture", f"root: capture, on_gap: {on_gap}")))
+    return Gateway(RunLake(directory, config.replace("root: capture", f"root: capture, on_gap: {on_gap}")))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_batch_that_comes_too_early_does_not_end_its_transaction(gateway: Gate
     gateway.end(producer, COMMIT)
     gateway.arrive(producer, 0)
     gateway.end(producer, ABORT)
-    assert gateway.night() == [
+    assert gateway.run() == [
         ("accepted", "committed"),
         ("out_of_order", ""),
         ("accepted", "committed"),
@@ -101,7 +101,7 @@ def test_a_higher_epoch_that_begins_in_the_middle_does_not_end_the_transaction(g
     gateway.arrive(stranger, 7)
     gateway.arrive(producer, 1)
     gateway.end(producer, COMMIT)
-    assert gateway.night() == [("accepted", "committed"), ("out_of_order", ""), ("accepted", "committed")]
+    assert gateway.run() == [("accepted", "committed"), ("out_of_order", ""), ("accepted", "committed")]
 
 
 def test_a_retry_of_the_last_batch_is_a_duplicate_and_not_fenced(gateway: Gateway) -> None:
@@ -112,19 +112,19 @@ def test_a_retry_of_the_last_batch_is_a_duplicate_and_not_fenced(gateway: Gatewa
     gateway.arrive(producer, 0)
     gateway.arrive_again(0)
     gateway.end(producer, COMMIT)
-    assert [verdict for verdict, _ in gateway.night()] == ["accepted", "duplicate", "accepted", "fenced"]
+    assert [verdict for verdict, _ in gateway.run()] == ["accepted", "duplicate", "accepted", "fenced"]
 
 
-def test_a_retry_on_the_next_night_is_a_duplicate_while_its_transaction_was_open(gateway: Gateway) -> None:
+def test_a_retry_on_the_next_run_is_a_duplicate_while_its_transaction_was_open(gateway: Gateway) -> None:
     producer = started(gateway.cluster)
     gateway.arrive(producer, 0)
     again = gateway.sent[0]
-    assert gateway.night() == [("accepted", "ongoing")]
-    at_night(gateway.cluster, 1)
+    assert gateway.run() == [("accepted", "ongoing")]
+    at_run(gateway.cluster, 1)
     gateway.sent.append(again)
     gateway.arrive(producer, 1)
     gateway.end(producer, COMMIT)
-    assert gateway.night(1) == [("duplicate", ""), ("accepted", "committed")]
+    assert gateway.run(1) == [("duplicate", ""), ("accepted", "committed")]
 
 
 def test_a_plain_batch_between_two_transactions_leaves_them_apart(gateway: Gateway) -> None:
@@ -136,7 +136,7 @@ def test_a_plain_batch_between_two_transactions_leaves_them_apart(gateway: Gatew
     gateway.end(producer, ABORT)
     gateway.arrive(producer, 0)
     gateway.end(producer, COMMIT)
-    assert gateway.night() == [
+    assert gateway.run() == [
         ("accepted", "committed"),
         ("accepted", ""),
         ("accepted", "aborted"),
@@ -156,7 +156,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused_and_what_follows_is_taken
     gateway.arrive(producer, 0)
     gateway.end(producer, COMMIT)
     outcome = "committed" if result is COMMIT else "aborted"
-    assert gateway.night() == [
+    assert gateway.run() == [
         ("accepted", outcome),
         ("invalid_transaction_state", ""),
         ("accepted", outcome),
@@ -173,7 +173,7 @@ def test_the_end_of_a_fenced_older_client_stands_behind_its_retries(gateway: Gat
     gateway.cluster.now += 10_000
     gateway.arrive(producer, 0)
     gateway.end(producer, COMMIT)
-    assert gateway.night() == [("accepted", "aborted"), ("duplicate", ""), ("accepted", "committed")]
+    assert gateway.run() == [("accepted", "aborted"), ("duplicate", ""), ("accepted", "committed")]
 
 
 def test_a_batch_that_waits_for_its_gap_is_in_its_transaction(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_batch_that_waits_for_its_gap_is_in_its_transaction(tmp_path: Path) ->
     gateway.end(producer, COMMIT)
     gateway.arrive(producer, 0)
     gateway.end(producer, ABORT)
-    assert gateway.night() == [("accepted", "committed")] * 4 + [("accepted", "aborted")]
+    assert gateway.run() == [("accepted", "committed")] * 4 + [("accepted", "aborted")]
 
 
 def test_a_transaction_does_not_end_while_batches_of_it_wait(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_transaction_does_not_end_while_batches_of_it_wait(tmp_path: Path) -> 
     for sequence in (0, 2):
         gateway.arrive(producer, sequence)
     gateway.end(producer, COMMIT)
-    assert gateway.night() == [("accepted", "committed"), ("parked", "")]
-    at_night(gateway.cluster, 1)
+    assert gateway.run() == [("accepted", "committed"), ("parked", "")]
+    at_run(gateway.cluster, 1)
     gateway.sent.append(
         build_batch(
             records=[Record(value=b"x")],
@@ -205,4 +205,4 @@ def test_a_transaction_does_not_end_while_batches_of_it_wait(tmp_path: Path) -> 
             is_transactional=True,
         )
     )
-    assert gateway.night(1) == [("accepted", "committed"), ("accepted", "committed")]
+    assert gateway.run(1) == [("accepted", "committed"), ("accepted", "committed")]

@@ -17,10 +17,10 @@ from spark_jobs.tables.admit import MARKER_OBJECT
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster
 from tests.recordings.compare_truth import consume
 from tests.resolving.capture_lake import CaptureLake, capture_lake
-from tests.resolving.night_lake import Batch, Resolved
-from tests.resolving.test_resolve_cases import at_night, cluster_at, send, started
-from tests.steps.admitted import AdmittedNight
-from tests.steps.nights import Place
+from tests.resolving.run_lake import Batch, Resolved
+from tests.resolving.test_resolve_cases import at_run, cluster_at, send, started
+from tests.steps.admitted import AdmittedRun
+from tests.steps.runs import Place
 
 COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
 FIRST, SECOND, _ = PARTITIONS
@@ -31,14 +31,14 @@ def lake(tmp_path: Path) -> CaptureLake:
     return capture_lake(tmp_path, skew_ms=1000)
 
 
-def night(lake: CaptureLake, cluster: Cluster, number: int = 0) -> tuple[Resolved, list[Batch]]:
-    return lake.night(number, cluster.logs, cluster.entries)
+def run(lake: CaptureLake, cluster: Cluster, number: int = 0) -> tuple[Resolved, list[Batch]]:
+    return lake.run(number, cluster.logs, cluster.entries)
 
 
 def log_files(lake: CaptureLake, found: Resolved, partition: TopicPartition) -> dict[str, bytes]:
-    """The accepted log of the night."""
-    place = Place(lake.nights.directory, lake.nights.settings)
-    return AdmittedNight(place, found.run_id).log(partition)
+    """The accepted log of the run."""
+    place = Place(lake.runs.directory, lake.runs.settings)
+    return AdmittedRun(place, found.run_id).log(partition)
 
 
 @pytest.mark.parametrize("version", [TV0, TV2])
@@ -54,7 +54,7 @@ def test_the_accepted_log_holds_markers_that_a_consumer_understands(
         cluster.now += 10_000
     cluster.end(other, ABORT)
 
-    found, published = night(lake, cluster)
+    found, published = run(lake, cluster)
 
     files = log_files(lake, found, FIRST)
     log = load(files, clean=False, now=0, config=PartitionConfig(topic_partition=FIRST))
@@ -67,22 +67,22 @@ def test_the_accepted_log_holds_markers_that_a_consumer_understands(
     assert log.last_stable_offset == found.partitions[FIRST]["last_stable_offset"] == log.log_end_offset
 
 
-def test_a_transaction_that_is_decided_on_night_two_gets_its_marker_with_the_next_batches(
+def test_a_transaction_that_is_decided_on_run_two_gets_its_marker_with_the_next_batches(
     lake: CaptureLake,
 ) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST, SECOND)
-    assert night(lake, cluster)[1] == []
-    at_night(cluster, 1)
+    assert run(lake, cluster)[1] == []
+    at_run(cluster, 1)
     cluster.end(producer, COMMIT)
     send(cluster, producer, FIRST)
 
-    found, published = night(lake, cluster, 1)
+    found, published = run(lake, cluster, 1)
 
     assert published == [(FIRST, 0), (SECOND, 0)]
     own = found.partitions[FIRST]["batches"]
-    rows = read_table(lake.nights.lake, step_key(found.run_id, Step.ADMIT, own)).to_pylist()
+    rows = read_table(lake.runs.lake, step_key(found.run_id, Step.ADMIT, own)).to_pylist()
     assert [(row["object_order"] == MARKER_OBJECT, row["offset"]) for row in rows] == [(True, 1), (False, 2)]
     assert found.partitions[SECOND]["batches"] is None
     assert found.partitions[SECOND]["last_stable_offset"] == 0
@@ -96,7 +96,7 @@ def test_older_clients_transactions_within_the_clock_skew_are_ambiguous_and_held
         cluster.end(producer, result)
         cluster.now += 10
 
-    found, published = night(lake, cluster)
+    found, published = run(lake, cluster)
 
     assert published == []
     (row,) = (row for row in found.transactions if row["outcome"] == "ambiguous")
@@ -119,9 +119,9 @@ def test_a_capture_of_transactions_alone_says_on_its_first_run_what_to_add(lake:
     for _ in range(3):
         send(cluster, producer, FIRST)
         cluster.end(producer, COMMIT)
-    Path(lake.nights.settings.source("coordinator").root).mkdir()
+    Path(lake.runs.settings.source("coordinator").root).mkdir()
 
-    found, published = lake.night(0, cluster.logs, [])
+    found, published = lake.run(0, cluster.logs, [])
 
     assert published == []
     _, advice = found.messages
@@ -146,27 +146,27 @@ def test_a_capture_that_is_newer_than_the_coordinators_copy_waits_for_the_next_o
     send(cluster, producer, FIRST)
     cluster.end(producer, COMMIT)
 
-    found, published = lake.night(0, cluster.logs, older)
+    found, published = lake.run(0, cluster.logs, older)
 
     assert published == [(FIRST, 0)]
     (row,) = (row for row in found.transactions if row["outcome"] != "committed")
     assert (row["outcome"], row["evidence"]) == ("ongoing", ["coordinator copy is older", "not listed"])
-    assert night(lake, cluster, 1)[1] == [(FIRST, 2)]
+    assert run(lake, cluster, 1)[1] == [(FIRST, 2)]
 
 
-def test_what_follows_something_ambiguous_waits_with_it_night_after_night(lake: CaptureLake) -> None:
+def test_what_follows_something_ambiguous_waits_with_it_run_after_run(lake: CaptureLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster, version=TV0)
     for result in (COMMIT, ABORT):
         send(cluster, producer, FIRST)
         cluster.end(producer, result)
         cluster.now += 10
-    night(lake, cluster)
-    at_night(cluster, 1)
+    run(lake, cluster)
+    at_run(cluster, 1)
     send(cluster, producer, FIRST)
     cluster.end(producer, COMMIT)
 
-    found, published = night(lake, cluster, 1)
+    found, published = run(lake, cluster, 1)
 
     assert published == []
     assert set(found.outcomes.values()) == {"ambiguous"}
@@ -180,12 +180,12 @@ def test_a_retry_of_an_earlier_transactions_batch_says_nothing(lake: CaptureLake
     cluster.now += 60_000
     send(cluster, producer, FIRST)
     lake.capture(0, FIRST, cluster.logs[FIRST])
-    file = Path(lake.nights.settings.source("gateway").root, f"{FIRST}/0000")
+    file = Path(lake.runs.settings.source("gateway").root, f"{FIRST}/0000")
     first = len(file.read_bytes()) // 2
     file.write_bytes(file.read_bytes() + file.read_bytes()[:first])
     cluster.end(producer, ABORT)
 
-    found, published = night(lake, cluster)
+    found, published = run(lake, cluster)
 
     assert published == [(FIRST, 0)]
     assert sorted(found.outcomes.values()) == ["aborted", "committed"]
@@ -197,9 +197,9 @@ def test_without_a_coordinators_log_captured_transactions_wait(lake: CaptureLake
     send(cluster, producer, FIRST)
     cluster.end(producer, COMMIT)
     cluster.entries = []
-    Path(lake.nights.settings.sources[0].root).mkdir()
+    Path(lake.runs.settings.sources[0].root).mkdir()
 
-    found, published = night(lake, cluster)
+    found, published = run(lake, cluster)
 
     assert published == []
     assert found.outcomes == {(FIRST, 0): "ongoing"}
@@ -213,7 +213,7 @@ def test_a_late_object_finds_its_transaction_though_it_was_settled_elsewhere(lak
     cluster.end(producer, COMMIT)
     late = cluster.logs[SECOND]
     cluster.logs[SECOND] = []
-    assert night(lake, cluster)[1] == [(FIRST, 0)]
+    assert run(lake, cluster)[1] == [(FIRST, 0)]
     cluster.logs[SECOND] = late
 
-    assert night(lake, cluster, 1)[1] == [(SECOND, 0)]
+    assert run(lake, cluster, 1)[1] == [(SECOND, 0)]

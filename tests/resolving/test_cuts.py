@@ -1,4 +1,4 @@
-"""The night's cut: as far as possible, and no transaction on both sides."""
+"""The run's cut: as far as possible, and no transaction on both sides."""
 
 import numpy as np
 from hypothesis import given
@@ -60,15 +60,15 @@ def test_no_transaction_is_torn_and_no_cut_could_lie_further_on(parts: list[Part
     transactions: dict[int, list[Part]] = {}
     for part in parts:
         transactions.setdefault(part[0], []).append(part)
-    waiting = [
+    held_state = [
         part
         for own in transactions.values()
         if any(last >= lowered[partition] for _, partition, _, last in own)
         for part in own
     ]
-    assert all(first >= lowered[partition] for _, partition, first, _ in waiting)
+    assert all(first >= lowered[partition] for _, partition, first, _ in held_state)
     for partition, cut in enumerate(lowered):
-        assert cut in {cuts[partition], *(first for _, p, first, _ in waiting if p == partition)}
+        assert cut in {cuts[partition], *(first for _, p, first, _ in held_state if p == partition)}
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 8))
@@ -79,7 +79,7 @@ def test_shares_hold_every_item_once_and_in_order(costs: list[int], shares: int)
     assert all(found)
 
 
-def test_buckets_follow_from_the_nights_size_alone() -> None:
+def test_buckets_follow_from_the_runs_size_alone() -> None:
     assert [bucket_count(n) for n in (0, 1, 40_000, 40_001, 10**6, 10**9)] == [1, 1, 1, 2, 32, 256]
     ids = np.arange(10_000, dtype=np.int64)
     counted = np.bincount(bucket_of(ids, 8), minlength=8)

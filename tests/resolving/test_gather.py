@@ -1,4 +1,4 @@
-"""Parts of transactions over nights: which of them are the same, and which have ended unseen."""
+"""Parts of transactions over runs: which of them are the same, and which have ended unseen."""
 
 import numpy as np
 from hypothesis import given
@@ -32,10 +32,10 @@ def _gaps(rows: Rows) -> list[tuple[int, int]]:
 
 
 def test_what_waited_and_is_open_no_longer_has_ended_in_the_gap() -> None:
-    waiting = _parts({"first_offset": 10}, {"first_offset": 20}, {"first_offset": 5, "marker_type": 1})
-    night = _parts({"first_offset": 20, "began_before": 1})
+    held_state = _parts({"first_offset": 10}, {"first_offset": 20}, {"first_offset": 5, "marker_type": 1})
+    run = _parts({"first_offset": 20, "began_before": 1})
 
-    rows = joined(waiting, night, {0: GAP})
+    rows = joined(held_state, run, {0: GAP})
 
     assert rows["first_offset"].tolist() == [10, 5, 20]
     assert _gaps(rows) == [GAP, (NO_OFFSET, NO_OFFSET), (NO_OFFSET, NO_OFFSET)]

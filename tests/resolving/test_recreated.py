@@ -66,7 +66,7 @@ class Recreated:
         found: list[ResolvedTransaction] = []
         for known in timelines(fold_coordinator(self.cluster.entries)).values():
             for producer_id in known.producer_ids:
-                told: list[CoordinatorTransaction] = [
+                reported: list[CoordinatorTransaction] = [
                     txn for txn in known.transactions if txn.producer_id == producer_id
                 ]
                 own = tuple(part for part in parts if part.producer_id == producer_id)
@@ -74,7 +74,7 @@ class Recreated:
                     producer_id=producer_id,
                     transactional_id=known.transactional_id,
                     parts=own,
-                    coordinator=tuple(of_logs(told, own, later_logs(self.logs), context)),
+                    coordinator=tuple(of_logs(reported, own, later_logs(self.logs), context)),
                 )
                 found += resolve(group, context)
         return found

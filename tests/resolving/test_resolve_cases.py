@@ -1,4 +1,4 @@
-"""Each rule of `resolve` as a night or two: what is published, what is held, what the tables say of it."""
+"""Each rule of `resolve` as a run or two: what is published, what is held, what the tables say of it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.record_batch import RecordBatchHeader
 from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import COPY_TIMES, NightLake, Resolved, end_of_day
+from tests.resolving.run_lake import COPY_TIMES, Resolved, RunLake, end_of_day
 
 COMMIT, ABORT = TransactionResult.COMMIT, TransactionResult.ABORT
 FIRST, SECOND, THIRD = PARTITIONS
@@ -24,13 +24,13 @@ Logs = dict[TopicPartition, list[LogBatch]]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> NightLake:
-    return NightLake(tmp_path)
+def lake(tmp_path: Path) -> RunLake:
+    return RunLake(tmp_path)
 
 
-def cluster_at(night: int, *, version: TransactionVersion = TV2) -> Cluster:
+def cluster_at(run: int, *, version: TransactionVersion = TV2) -> Cluster:
     return Cluster(
-        now=end_of_day(night) - 5 * MINUTES,
+        now=end_of_day(run) - 5 * MINUTES,
         coordinator=TransactionCoordinator(transaction_version=version, max_timeout_ms=2**31 - 1),
     )
 
@@ -46,8 +46,8 @@ def send(cluster: Cluster, producer: Producer, *partitions: TopicPartition) -> N
         cluster.produce(producer, partition)
 
 
-def at_night(cluster: Cluster, night: int) -> None:
-    cluster.now = end_of_day(night) - 5 * MINUTES
+def at_run(cluster: Cluster, run: int) -> None:
+    cluster.now = end_of_day(run) - 5 * MINUTES
 
 
 def _moved_up(header: RecordBatchHeader | LegacyHeader) -> RecordBatchHeader:
@@ -66,9 +66,9 @@ def without_markers(logs: Logs, *partitions: TopicPartition) -> Logs:
     return {p: [b for b in log if b[1] is None or p not in partitions] for p, log in logs.items()}
 
 
-def resolve(lake: NightLake, cluster: Cluster, night: int = 0, logs: Logs | None = None) -> Resolved:
+def resolve(lake: RunLake, cluster: Cluster, run: int = 0, logs: Logs | None = None) -> Resolved:
     lake.copy_logs(cluster.logs if logs is None else logs, cluster.entries)
-    return lake.night(night)
+    return lake.run(run)
 
 
 def only(found: Resolved) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def only(found: Resolved) -> dict[str, Any]:
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
 def test_what_is_prepared_decides_every_listed_partition_though_a_marker_is_missing(
-    lake: NightLake, result: TransactionResult
+    lake: RunLake, result: TransactionResult
 ) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
@@ -103,7 +103,7 @@ def test_what_is_prepared_decides_every_listed_partition_though_a_marker_is_miss
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
 def test_where_a_partition_goes_on_without_the_marker_of_what_is_complete_its_consumers_stop(
-    lake: NightLake, result: TransactionResult
+    lake: RunLake, result: TransactionResult
 ) -> None:
     cluster = cluster_at(0)
     lost, other = started(cluster), started(cluster, "b")
@@ -125,13 +125,13 @@ def test_where_a_partition_goes_on_without_the_marker_of_what_is_complete_its_co
     assert found.partitions[SECOND]["last_stable_offset"] == found.partitions[SECOND]["end_offset"] == 0
 
 
-def test_a_marker_that_comes_the_night_after_its_decision_publishes_nothing_again(lake: NightLake) -> None:
+def test_a_marker_that_comes_the_run_after_its_decision_publishes_nothing_again(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST, SECOND)
     cluster.end(producer, COMMIT, reached={FIRST})
     resolve(lake, cluster)
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.fail_over()
 
     found = resolve(lake, cluster, 1)
@@ -143,8 +143,8 @@ def test_a_marker_that_comes_the_night_after_its_decision_publishes_nothing_agai
 
 
 @pytest.mark.parametrize("version", [TV0, TV2])
-def test_a_transaction_that_commits_on_night_two_is_published_then_in_offset_order(
-    lake: NightLake, version: TransactionVersion
+def test_a_transaction_that_commits_on_run_two_is_published_then_in_offset_order(
+    lake: RunLake, version: TransactionVersion
 ) -> None:
     cluster = cluster_at(0)
     slow, quick = started(cluster, "slow", version), started(cluster, "quick", version)
@@ -163,7 +163,7 @@ def test_a_transaction_that_commits_on_night_two_is_published_then_in_offset_ord
     assert first.partitions[FIRST]["held_batches"] == 3
     assert first.partitions[SECOND]["held_batches"] == 1
 
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     send(cluster, slow, SECOND)
     cluster.end(slow, COMMIT)
     second = resolve(lake, cluster, 1)
@@ -173,26 +173,26 @@ def test_a_transaction_that_commits_on_night_two_is_published_then_in_offset_ord
     assert all(own["held_batches"] == 0 for own in second.partitions.values())
 
 
-def test_a_transaction_that_aborts_on_night_two_never_appears(lake: NightLake) -> None:
+def test_a_transaction_that_aborts_on_run_two_never_appears(lake: RunLake) -> None:
     cluster = cluster_at(0)
     slow, quick = started(cluster, "slow"), started(cluster, "quick")
     send(cluster, slow, FIRST)
     send(cluster, quick, FIRST)
     cluster.end(quick, COMMIT)
     resolve(lake, cluster)
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.end(slow, ABORT)
 
     found = resolve(lake, cluster, 1)
 
     assert found.published == ((FIRST, 1),)
     assert found.partitions[FIRST]["held_batches"] == 0
-    at_night(cluster, 2)
+    at_run(cluster, 2)
     assert resolve(lake, cluster, 2).published == ()
 
 
 def test_partition_by_partition_each_publishes_up_to_its_own_last_stable_offset(tmp_path: Path) -> None:
-    lake = NightLake(tmp_path)
+    lake = RunLake(tmp_path)
     lake.config = lake.config.replace("whole_transactions", "read_committed")
     cluster = cluster_at(0)
     slow, quick = started(cluster, "slow"), started(cluster, "quick")
@@ -202,12 +202,12 @@ def test_partition_by_partition_each_publishes_up_to_its_own_last_stable_offset(
 
     assert resolve(lake, cluster).published == ((SECOND, 0),)
 
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.end(slow, COMMIT)
     assert resolve(lake, cluster, 1).published == ((FIRST, 0), (FIRST, 1))
 
 
-def test_a_marker_against_the_coordinators_word_is_a_conflict_and_holds_the_records(lake: NightLake) -> None:
+def test_a_marker_against_the_coordinators_word_is_a_conflict_and_holds_the_records(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST, SECOND)
@@ -246,7 +246,7 @@ def forgotten(*, waits_ms: int) -> tuple[Cluster, int]:
 
 
 def test_open_without_a_coordinators_entry_for_longer_than_any_timeout_is_hanging_with_check_and_command(
-    lake: NightLake,
+    lake: RunLake,
 ) -> None:
     cluster, appended = forgotten(waits_ms=16 * MINUTES)
 
@@ -277,7 +277,7 @@ def test_open_without_a_coordinators_entry_for_longer_than_any_timeout_is_hangin
     ],
 )
 def test_open_without_a_coordinators_entry_is_ongoing_until_it_is_proven_to_hang(
-    lake: NightLake, waits_ms: int, state_partitions: int, why: str
+    lake: RunLake, waits_ms: int, state_partitions: int, why: str
 ) -> None:
     lake.config = lake.config.replace("partitions: 1", f"partitions: {state_partitions}")
     cluster, _ = forgotten(waits_ms=waits_ms)
@@ -291,7 +291,7 @@ def test_open_without_a_coordinators_entry_is_ongoing_until_it_is_proven_to_hang
     assert found.partitions[FIRST]["end_offset"] == 2
 
 
-def test_the_longest_timeout_of_transactions_that_no_coordinator_knows_is_a_setting(lake: NightLake) -> None:
+def test_the_longest_timeout_of_transactions_that_no_coordinator_knows_is_a_setting(lake: RunLake) -> None:
     lake.config = lake.config.replace("partitions: 1", "partitions: 1, transaction_max_timeout_ms: 60000")
     cluster, _ = forgotten(waits_ms=2 * MINUTES)
     assert resolve(lake, cluster).counts["hanging"] == 1
@@ -300,7 +300,7 @@ def test_the_longest_timeout_of_transactions_that_no_coordinator_knows_is_a_sett
 @pytest.mark.parametrize("version", [TV0, TV2])
 @pytest.mark.parametrize("backdated_ms", [0, 10**10])
 def test_a_live_transaction_is_never_hanging_where_the_coordinators_copy_is_older_than_the_data(
-    lake: NightLake, version: TransactionVersion, backdated_ms: int
+    lake: RunLake, version: TransactionVersion, backdated_ms: int
 ) -> None:
     """As `rsync -a` of a running broker does it: __transaction_state first, the data later."""
     cluster = cluster_at(0)
@@ -317,7 +317,7 @@ def test_a_live_transaction_is_never_hanging_where_the_coordinators_copy_is_olde
     cluster.logs[FIRST][-3] = (_backdated(begun[0], backdated_ms), begun[1])
 
     lake.copy_logs(cluster.logs, older)
-    first = lake.night(0)
+    first = lake.run(0)
 
     row = next(row for row in first.transactions if not row["published"] and row["outcome"] != "committed")
     assert (row["outcome"], row["transactional_id"]) == ("ongoing", "live")
@@ -332,7 +332,7 @@ def test_a_live_transaction_is_never_hanging_where_the_coordinators_copy_is_olde
     assert by_records.startswith("the copy of __transaction_state is older than the data: its newest record")
     assert by_transactions.startswith("1 open transactions cannot be decided, because the coordinator's copy")
 
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.end(live, COMMIT)
     second = resolve(lake, cluster, 1)
 
@@ -356,7 +356,7 @@ def _backdated(header: RecordBatchHeader | LegacyHeader, by_ms: int) -> RecordBa
     ],
 )
 def test_copy_times_prove_what_an_idle_coordinators_log_cannot(
-    lake: NightLake, data: str, coordinator: str, outcome: str
+    lake: RunLake, data: str, coordinator: str, outcome: str
 ) -> None:
     cluster = cluster_at(0)
     cluster.now -= 30 * MINUTES
@@ -369,25 +369,25 @@ def test_copy_times_prove_what_an_idle_coordinators_log_cannot(
     times = COPY_TIMES.format(data=f"2024-05-01T{data}Z", coordinator=f"2024-05-01T{coordinator}Z")
     (lake.directory / "broker" / "onceover-copy.json").write_text(times)
 
-    found = lake.night(0)
+    found = lake.run(0)
 
     row = next(row for row in found.transactions if row["outcome"] != "committed")
     assert row["outcome"] == outcome
     assert bool(row["abort_commands"]) == (outcome == "hanging")
 
 
-def test_copy_times_that_cannot_be_read_prove_nothing_and_are_named(lake: NightLake) -> None:
+def test_copy_times_that_cannot_be_read_prove_nothing_and_are_named(lake: RunLake) -> None:
     cluster, _ = forgotten(waits_ms=16 * MINUTES)
     lake.copy_logs(cluster.logs, cluster.entries)
     (lake.directory / "broker" / "onceover-copy.json").write_text('{"format": 1, "copied": [{"path": ""}]}')
-    (problem, *_) = lake.night(0).messages
+    (problem, *_) = lake.run(0).messages
     assert problem == (
         "broker: onceover-copy.json: not readable as copy times, so it proves nothing: "
         "copied.0.started_at: Field required"
     )
 
 
-def test_without_a_coordinators_log_markers_alone_decide_and_the_report_says_so(lake: NightLake) -> None:
+def test_without_a_coordinators_log_markers_alone_decide_and_the_report_says_so(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer, still_open = started(cluster, "a", TV0), started(cluster, "b", TV0)
     send(cluster, producer, FIRST)
@@ -407,7 +407,7 @@ def test_without_a_coordinators_log_markers_alone_decide_and_the_report_says_so(
     )
 
 
-def test_partitions_without_data_get_markers_that_belong_to_the_same_transaction(lake: NightLake) -> None:
+def test_partitions_without_data_get_markers_that_belong_to_the_same_transaction(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)
@@ -425,7 +425,7 @@ def test_partitions_without_data_get_markers_that_belong_to_the_same_transaction
 
 @pytest.mark.parametrize("version", [TV0, TV2])
 def test_a_fenced_producers_transaction_is_aborted_by_a_marker_of_the_next_epoch(
-    lake: NightLake, version: TransactionVersion
+    lake: RunLake, version: TransactionVersion
 ) -> None:
     cluster = cluster_at(0)
     producer = started(cluster, version=version)
@@ -440,7 +440,7 @@ def test_a_fenced_producers_transaction_is_aborted_by_a_marker_of_the_next_epoch
     assert [row["outcome"] for row in found.transactions] == ["aborted", "committed"]
 
 
-def test_markers_that_a_new_coordinator_sends_again_close_nothing(lake: NightLake) -> None:
+def test_markers_that_a_new_coordinator_sends_again_close_nothing(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST, SECOND)
@@ -454,7 +454,7 @@ def test_markers_that_a_new_coordinator_sends_again_close_nothing(lake: NightLak
     assert only(found)["coordinator_epochs"] == [1, 2]
 
 
-def test_an_exhausted_epoch_goes_on_under_a_new_producer_id(lake: NightLake) -> None:
+def test_an_exhausted_epoch_goes_on_under_a_new_producer_id(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     metadata = cluster.coordinator.transactions["a"]
@@ -474,8 +474,8 @@ def test_an_exhausted_epoch_goes_on_under_a_new_producer_id(lake: NightLake) -> 
     assert [row["producer_epoch"] for row in rows] == [32766, 0]
 
 
-def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_is_said(
-    lake: NightLake,
+def test_what_has_timed_out_before_the_runs_day_is_taken_for_aborted_and_this_is_said(
+    lake: RunLake,
 ) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = MINUTES
@@ -484,7 +484,7 @@ def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_
     send(cluster, plain, FIRST)
     cluster.end(plain, COMMIT)
     assert resolve(lake, cluster).published == ()
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     pass_time(cluster, plain, 0)
 
     found = resolve(lake, cluster, 1)
@@ -500,29 +500,29 @@ def test_what_has_timed_out_before_the_nights_day_is_taken_for_aborted_and_this_
     assert message.startswith("1 transactions are taken for aborted: their timeout had passed when ")
 
 
-def test_a_timeout_counts_only_as_far_as_the_copy_of_the_coordinators_log_reaches(lake: NightLake) -> None:
+def test_a_timeout_counts_only_as_far_as_the_copy_of_the_coordinators_log_reaches(lake: RunLake) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = MINUTES
     producer, plain = started(cluster), started(cluster, "b")
     send(cluster, producer, FIRST)
     send(cluster, plain, FIRST)
     cluster.end(plain, COMMIT)
-    for night in range(3):  # the same old copy every time
-        found = resolve(lake, cluster, night)
+    for run in range(3):  # the same old copy every time
+        found = resolve(lake, cluster, run)
         assert found.published == ()
         assert found.counts["ongoing"] == 1
 
 
-def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_all(lake: NightLake) -> None:
+def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_all(lake: RunLake) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = MINUTES
     producer, other = started(cluster), started(cluster, "other")
     send(cluster, producer, FIRST, SECOND)
     assert resolve(lake, cluster, 0).published == ()
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     pass_time(cluster, other, 0)
     assert resolve(lake, cluster, 1).published == ()
-    at_night(cluster, 2)
+    at_run(cluster, 2)
     send(cluster, producer, SECOND)
     cluster.end(producer, COMMIT)
 
@@ -533,22 +533,22 @@ def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_a
     assert all(own["held_batches"] == 0 for own in found.partitions.values())
 
 
-def test_two_phase_commit_never_times_out(lake: NightLake) -> None:
+def test_two_phase_commit_never_times_out(lake: RunLake) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = TWO_PHASE_COMMIT_TIMEOUT_MS
     send(cluster, started(cluster), FIRST)
-    for night in (0, 1, 30):
-        found = resolve(lake, cluster, night)
+    for run in (0, 1, 30):
+        found = resolve(lake, cluster, run)
     assert only(found)["outcome"] == "ongoing"
     assert only(found)["held_back"] == 1
 
 
-def test_an_open_transaction_needs_no_news_of_its_partition_to_be_decided(lake: NightLake) -> None:
+def test_an_open_transaction_needs_no_news_of_its_partition_to_be_decided(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)
     resolve(lake, cluster)
-    at_night(cluster, 1)
+    at_run(cluster, 1)
     cluster.end(producer, COMMIT, reached=())
 
     found = resolve(lake, cluster, 1)
@@ -557,7 +557,7 @@ def test_an_open_transaction_needs_no_news_of_its_partition_to_be_decided(lake: 
     assert only(found)["evidence"] == ["coordinator", "marker missing"]
 
 
-def test_a_night_without_transactions_publishes_everything(lake: NightLake) -> None:
+def test_a_run_without_transactions_publishes_everything(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)

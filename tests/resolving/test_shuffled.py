@@ -15,7 +15,7 @@ from spark_jobs.spark_session import Spark
 from spark_jobs.storage.run_folder import RunFolder, StepDone, read_inputs
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import NightLake, end_of_day
+from tests.resolving.run_lake import RunLake, end_of_day
 
 SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")
 
@@ -64,11 +64,11 @@ def _resolve_twice(directory: Path, spark: Spark, *, has_coordinator_log: bool =
             cluster.end(producer, TransactionResult.ABORT if number % 4 == 0 else TransactionResult.COMMIT)
     for producer in producers[:4]:
         cluster.produce(producer, PARTITIONS[0])
-    lake = NightLake(directory, spark=spark)
+    lake = RunLake(directory, spark=spark)
     done = []
     for number in range(2):
         lake.copy_logs(cluster.logs, cluster.entries if has_coordinator_log else ())
-        run_id = lake.night(number).run_id
+        run_id = lake.run(number).run_id
         folder = RunFolder(lake.lake, read_inputs(lake.lake, run_id))
         done += [each for each in folder.steps_done() if each.step is Step.RESOLVE]
         cluster.end(producers[number], TransactionResult.COMMIT)

@@ -13,7 +13,7 @@ from spark_jobs.shuffle import Rows, Shuffled
 from spark_jobs.worker import Summary, Task
 from tests.in_process import InProcess
 from tests.protocol.txn_cluster import PARTITIONS, TV2, Cluster, Producer
-from tests.resolving.night_lake import NightLake, Resolved, end_of_day
+from tests.resolving.run_lake import Resolved, RunLake, end_of_day
 
 PHASES = {"find_newest_markers", "bucket", "bin", "coordinator_partition"}
 """Functions of tasks, and keys of shuffles."""
@@ -58,9 +58,9 @@ def resolved(directory: Path) -> tuple[Resolved, set[str]]:
             cluster.produce(producer, partition)
         if name == "a":
             cluster.end(producer, TransactionResult.COMMIT)
-    lake = NightLake(directory, spark=spark)
+    lake = RunLake(directory, spark=spark)
     lake.copy_logs(cluster.logs, cluster.entries)
-    run = lake.night(0)
+    run = lake.run(0)
     assert spark.in_driver.keys() == PHASES
     return run, {name for name, in_driver in spark.in_driver.items() if in_driver}
 

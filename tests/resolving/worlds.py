@@ -1,4 +1,4 @@
-"""Random histories of a small cluster, night by night."""
+"""Random histories of a small cluster, run by run."""
 
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -11,7 +11,7 @@ from spark_jobs.protocol.partition_transactions import LogBatch
 from spark_jobs.protocol.producer_state import TransactionVersion
 from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.protocol.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import Batch, end_of_day
+from tests.resolving.run_lake import Batch, end_of_day
 
 MINUTES = 60_000
 ACTIONS = ("produce",) * 8 + ("join", "commit", "commit", "commit", "abort", "init", "lose", "fail over")
@@ -30,10 +30,10 @@ Step = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One night: what happens before its copy, how many markers the copy lacks at each log's end.
+    """One run: what happens before its copy, how many markers the copy lacks at each log's end.
 
-    `starts_early` has the night's events long before its end, so that what is open has timed out by then;
-    `coordinator_wakes` says that the coordinator has noticed before the next night.
+    `starts_early` has the run's events long before its end, so that what is open has timed out by then;
+    `coordinator_wakes` says that the coordinator has noticed before the next run.
     """
 
     steps: list[Step]
@@ -60,7 +60,7 @@ VERSIONS = st.tuples(*[st.sampled_from((TV0, TV2))] * 3)
 class World:
     """A cluster, its producers, and which transaction each batch belongs to.
 
-    At least `pause_ms` lie between any two things that happen.
+    At least `pause_ms` are between any two things that happen.
     """
 
     versions: tuple[TransactionVersion, ...]
@@ -108,9 +108,9 @@ class World:
             self.cluster.end(producer, result, reached=reached)
             self.running[producer.transactional_id] += 1
 
-    def check_whole(self, night: Iterable[Batch], there: Container[Batch] | None = None) -> None:
-        """Of every transaction that a night shows it shows all that was there."""
-        shown = set(night)
+    def check_whole(self, run: Iterable[Batch], there: Container[Batch] | None = None) -> None:
+        """Of every transaction that a run shows it shows all that was there."""
+        shown = set(run)
         for owner in {self.owners[batch] for batch in shown}:
             own = {batch for batch, each in self.owners.items() if each == owner}
             whole = own if there is None else {batch for batch in own if batch in there}
@@ -133,7 +133,7 @@ def _without_last_markers(log: list[LogBatch], lost: int) -> list[LogBatch]:
 
 
 def play(world: World, plan: Plan, number: int) -> None:
-    """Everything that happens before the copy of night `number`."""
+    """Everything that happens before the copy of run `number`."""
     cluster = world.cluster
     early = 20 * MINUTES if plan.starts_early else 5 * MINUTES
     cluster.now = max(cluster.now, end_of_day(number) - early)
@@ -148,7 +148,7 @@ def wake(world: World, number: int) -> None:
 
 
 def finish(world: World, number: int) -> None:
-    """All producers start anew before the copy of night `number`, which ends whatever was open."""
+    """All producers start anew before the copy of run `number`, which ends whatever was open."""
     world.cluster.now = max(world.cluster.now, end_of_day(number) - 5 * MINUTES)
     for producer in world.producers:
         world.cluster.init(producer)

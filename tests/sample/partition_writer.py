@@ -88,7 +88,7 @@ class PartitionWriter:
         self.next_offset += offsets
 
     def write(self, directory: Path, *, tail: bytes = b"") -> Path:
-        """The partition's files; `tail` stands behind the last batch. Returns the segment's path."""
+        """The partition's files; `tail` is behind the last batch. Returns the segment's path."""
         directory.mkdir(parents=True, exist_ok=True)
         segment = directory / segment_file_name(0, LogFileKind.LOG)
         segment.write_bytes(b"".join(self.batches) + tail)

@@ -23,7 +23,7 @@ from tests.materialising.truth import DATA
 from tests.security.guarded import GuardedNumpy, guarded
 
 LIMIT = 1 << 20
-TELLING = (0, 1, 0x7F, 0x80, 0x81, 0xFF)
+REVEALING = (0, 1, 0x7F, 0x80, 0x81, 0xFF)
 Chance = random.Random
 
 
@@ -32,7 +32,7 @@ def _flip(chance: Chance, data: bytearray, at: int) -> None:
 
 
 def _set(chance: Chance, data: bytearray, at: int) -> None:
-    data[at : at + chance.choice((1, 4, 8))] = bytes([chance.choice(TELLING)]) * chance.choice((1, 4, 8))
+    data[at : at + chance.choice((1, 4, 8))] = bytes([chance.choice(REVEALING)]) * chance.choice((1, 4, 8))
 
 
 def _cut(chance: Chance, data: bytearray, at: int) -> None:

@@ -1,6 +1,6 @@
-"""Nights through Airflow with real credentials, one of which fails: afterwards they stand nowhere.
+"""Runs through Airflow with real credentials, one of which fails: afterwards they stand nowhere.
 
-The lake lies on S3, the catalog in Postgres behind a password, Spark's connection carries a key of its own.
+The lake is on S3, the catalog in Postgres behind a password, Spark's connection carries a key of its own.
 What is searched: Airflow's database and home, task logs, lineage, the lake, and all the while scratch files
 and the command lines of every process on the machine.
 """
@@ -22,13 +22,13 @@ import pytest
 from infra.cluster.missing import ComponentMissing
 from infra.cluster.postgres import Postgres, running_postgres
 from infra.cluster.topology import CATALOG_DATABASE, CATALOG_VARIABLE, SPARK_VARIABLE
-from infra.embedded.__main__ import run_night
+from infra.embedded.__main__ import execute_run
 from infra.embedded.rest import Api
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import SourcesRequest
-from spark_jobs.sample.nights import CONFIG, sample_files
+from spark_jobs.sample.files import CONFIG, sample_files
 from spark_jobs.storage.s3_store import S3Store
-from tests.e2e.airflow_nights import NIGHTLY, NIGHTS, running_airflow, until
+from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, running_airflow, until
 from tests.faults.processes import called_with
 from tests.s3_server import S3Server, running_s3_server
 
@@ -47,7 +47,7 @@ catalog: {{kind: sql}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Where secrets were seen while the nights ran; `scratch` is for what these need only meanwhile."""
+    """Where secrets were seen while the runs ran; `scratch` is for what these need only meanwhile."""
 
     secrets: Mapping[str, str]
     scratch: Path
@@ -83,17 +83,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """What the nights left, and what was seen while they ran."""
+    """What the runs left, and what was seen while they ran."""
 
     secrets: Mapping[str, str]
     directory: Path
     database: Path
-    told: str
+    reported: str
     seen: Seen
 
 
 def names_in(data: bytes, secrets: Mapping[str, str]) -> list[str]:
-    """Which of the secrets stand in there."""
+    """Which of the secrets are in there."""
     return [name for name, secret in secrets.items() if secret.encode() in data]
 
 
@@ -121,7 +121,7 @@ def _environment(server: S3Server, postgres: Postgres, directory: Path, scratch:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    """A night that succeeds, and one whose catalog is gone when it wants to publish."""
+    """A run that succeeds, and one whose catalog is gone when it wants to publish."""
     directory = tmp_path_factory.mktemp("secrets")
     config = directory / CONFIG
     with ExitStack() as stack, ExitStack() as database, pytest.MonkeyPatch.context() as patch:
@@ -136,12 +136,14 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
         environment = _environment(server, postgres, directory, scratch)
         seen = Seen(secrets=secrets, scratch=scratch)
         with seen.looking(), running_airflow(directory, config, environment) as api:
-            run_night(api, NIGHTS[0])
+            execute_run(api, RUN_DATES[0])
             database.close()
-            told = _failed(api)
+            reported = _failed(api)
         stop_driver(SourcesRequest(config=str(config), master=MASTER, conf=CONF))
         home = api.home.directory
-    return Searched(secrets=secrets, directory=directory, database=home / "airflow.db", told=told, seen=seen)
+    return Searched(
+        secrets=secrets, directory=directory, database=home / "airflow.db", reported=reported, seen=seen
+    )
 
 
 def _start(stack: ExitStack, directory: Path) -> Postgres:
@@ -152,8 +154,8 @@ def _start(stack: ExitStack, directory: Path) -> Postgres:
 
 
 def _failed(api: Api) -> str:
-    """The second night up to its first try to publish; the log of that."""
-    run_id = api.trigger(NIGHTLY, {"date": str(NIGHTS[1])})
+    """The second run up to its first try to publish; the log of that."""
+    run_id = api.trigger(NIGHTLY, {"date": str(RUN_DATES[1])})
     awaited = ("publish", "up_for_retry")
     until(
         lambda: [task for task in api.tasks(NIGHTLY, run_id) if (task["task_id"], task["state"]) == awaited]
@@ -163,9 +165,9 @@ def _failed(api: Api) -> str:
     return log.read_text()
 
 
-def test_the_failed_night_says_what_is_wrong_without_a_secret(searched: Searched) -> None:
-    assert "the sql catalog does not answer" in searched.told
-    assert names_in(searched.told.encode(), searched.secrets) == []
+def test_the_failed_run_says_what_is_wrong_without_a_secret(searched: Searched) -> None:
+    assert "the sql catalog does not answer" in searched.reported
+    assert names_in(searched.reported.encode(), searched.secrets) == []
 
 
 def test_no_table_of_airflows_database_holds_one(searched: Searched) -> None:
@@ -180,7 +182,7 @@ def test_no_table_of_airflows_database_holds_one(searched: Searched) -> None:
     } == {}
 
 
-def test_no_file_that_airflow_the_nights_or_spark_have_left_holds_one(searched: Searched) -> None:
+def test_no_file_that_airflow_the_runs_or_spark_have_left_holds_one(searched: Searched) -> None:
     """Task logs, service logs, the database as bytes, lineage, the lake with its pages, scratch files."""
     files = [path for path in searched.directory.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"lineage.jsonl", "airflow.db", "index.html", "scheduler.log"}
@@ -188,6 +190,6 @@ def test_no_file_that_airflow_the_nights_or_spark_have_left_holds_one(searched: 
     assert {path: names for path, names in found.items() if names} == {}
 
 
-def test_neither_command_lines_nor_scratch_files_showed_one_while_the_nights_ran(searched: Searched) -> None:
+def test_neither_command_lines_nor_scratch_files_showed_one_while_the_runs_ran(searched: Searched) -> None:
     assert searched.seen.scratch_files
     assert searched.seen.found == set()

@@ -1,4 +1,4 @@
-"""A batch that would fill the machine costs a bounded amount of memory, is corrupt, and the night goes on."""
+"""A batch that would fill the machine costs a bounded amount of memory, is corrupt, and the run continues."""
 
 import json
 import subprocess
@@ -14,9 +14,9 @@ MOST_MIB = 512
 """What nine bombs of up to 100 GiB may cost together, in one process, where a batch may have 32 MiB."""
 
 
-def _night(directory: Path, kind: str) -> Any:
+def _run(directory: Path, kind: str) -> Any:
     directory.mkdir()
-    command = [sys.executable, "-m", "tests.security.bombed_night", str(directory), kind]
+    command = [sys.executable, "-m", "tests.security.bombed_run", str(directory), kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -24,7 +24,7 @@ def _night(directory: Path, kind: str) -> Any:
 
 @pytest.fixture(scope="module")
 def bombed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return _night(tmp_path_factory.mktemp("night") / "bombed", "bombed")
+    return _run(tmp_path_factory.mktemp("run") / "bombed", "bombed")
 
 
 def test_every_bomb_is_corrupt_and_says_why(bombed: Any) -> None:
@@ -40,4 +40,4 @@ def test_the_batches_around_a_bomb_are_published(bombed: Any) -> None:
 
 
 def test_bombs_cost_a_bounded_amount_of_memory(bombed: Any, tmp_path: Path) -> None:
-    assert bombed["peak_mib"] < _night(tmp_path / "plain", "plain")["peak_mib"] + MOST_MIB
+    assert bombed["peak_mib"] < _run(tmp_path / "plain", "plain")["peak_mib"] + MOST_MIB

@@ -16,7 +16,7 @@ from spark_jobs.driver.messages import StepRequest
 from spark_jobs.driver.place import Place, UnsafePlace, place_of
 from spark_jobs.flow import Step
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 NOBODY = 65534
 NONSENSE = {
@@ -35,7 +35,7 @@ NONSENSE = {
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StepRequest]:
-    """A request that a driver has answered, which now waits for more; its place lies where all may look."""
+    """A request that a driver has answered, which now waits for more; its place is where all may look."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
@@ -46,7 +46,7 @@ def _answered(tmp_path: Path) -> Iterator[StepRequest]:
     place_at(tmp_path).arrive("dt=2024-05-01/orders-0/a", plain_object(3))
     config = tmp_path / "onceover.yaml"
     config.write_text(CAPTURE)
-    request = StepRequest(config=str(config), day=date(2024, 5, 1), step=Step.STAGE, goes_on=True)
+    request = StepRequest(config=str(config), day=date(2024, 5, 1), step=Step.STAGE, more_steps_follow=True)
     run_step(request, log=print)
     yield request
     stop_driver(request)
@@ -103,7 +103,7 @@ def test_a_caller_who_says_nothing_does_not_keep_others_waiting(
         assert not run_step(asked, log=print).worked
 
 
-def test_a_directory_that_somebody_else_made_is_not_used(
+def test_a_directory_that_someone_else_made_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

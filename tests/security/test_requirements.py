@@ -68,7 +68,7 @@ def test_an_advisory_is_about_the_versions_that_it_names(advisory: dict[str, obj
     assert found == (["Some_Package 1.9: X-1"] if is_known else [])
 
 
-def test_what_is_installed_otherwise_than_pinned_is_told() -> None:
+def test_what_is_installed_otherwise_than_pinned_is_reported() -> None:
     pinned = pins("a==1\nb==2 ; sys_platform == 'none'\nc[x]==3\n")
     assert list(differences(pinned, {"a": "1", "c": "4", "d": "1"})) == [
         "c: 3 is pinned, 4 is installed",
@@ -76,7 +76,7 @@ def test_what_is_installed_otherwise_than_pinned_is_told() -> None:
     ]
 
 
-def test_a_package_whose_file_was_changed_is_told(tmp_path: Path) -> None:
+def test_a_package_whose_file_was_changed_is_reported(tmp_path: Path) -> None:
     place = tmp_path / "some-1.dist-info"
     place.mkdir()
     (tmp_path / "some.py").write_text("changed")

@@ -12,7 +12,7 @@ import pytest
 from infra.embedded.home import Home
 from infra.embedded.services import prepare
 from spark_jobs.config.load import parse_settings
-from spark_jobs.sample.nights import CONFIG, sample_files
+from spark_jobs.sample.files import CONFIG, sample_files
 from spark_jobs.spark_jvm import shown
 from spark_jobs.storage.errors import PublishFailed
 from spark_jobs.storage.iceberg.catalog import open_catalog
@@ -20,7 +20,7 @@ from spark_jobs.storage.s3_store import S3Store
 from tests.s3_server import S3Server
 
 CATALOG_PASSWORD = "marked-catalog-password"
-NIGHT = "2026-03-01"
+RUN = "2026-03-01"
 SETTINGS = """
 lake: lake
 sources:
@@ -40,7 +40,7 @@ def _run(directory: Path, server: S3Server, *, until: str, more: str = "", **env
     bucket = server.new_bucket()
     store = S3Store(f"s3://{bucket}", server.settings)
     for path, data in sample_files():
-        if path.startswith(f"gateway/dt={NIGHT}/orders"):
+        if path.startswith(f"gateway/dt={RUN}/orders"):
             store.put(path, data)
     config = directory / CONFIG
     config.write_text(SETTINGS.format(bucket=bucket, endpoint=server.endpoint_url, more=more))
@@ -53,7 +53,7 @@ def _run(directory: Path, server: S3Server, *, until: str, more: str = "", **env
             "--config",
             str(config),
             "--date",
-            NIGHT,
+            RUN,
             "--until",
             until,
         ],

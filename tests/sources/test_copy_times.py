@@ -14,7 +14,7 @@ from spark_jobs.storage.chain import Chain
 from spark_jobs.storage.manifest import Manifest, ObjectRole
 from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.stores import open_lake
-from tests.resolving.night_lake import FIRST_DAY
+from tests.resolving.run_lake import FIRST_DAY
 
 CONFIG = """
 lake: lake

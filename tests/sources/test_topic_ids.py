@@ -13,7 +13,7 @@ from spark_jobs.storage.errors import TopicRecreated
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.manifest import Manifest
 from spark_jobs.storage.run_folder import MANIFEST
-from tests.steps.nights import BROKER_LOG, CAPTURE, Place, day, place_at
+from tests.steps.runs import BROKER_LOG, CAPTURE, Place, day, place_at
 
 FIRST, SECOND, THIRD = "25SNuNZhRx2La2_fVdm_UQ", "Q6qNlyVoRc-LPQhzkpBTGA", "Ai1bOKTzQ-e1EJ3YgGXvUA"
 NEW_TABLE = BROKER_LOG + "topics: {orders: {on_recreate: new_table}}\n"

@@ -1,4 +1,4 @@
-"""Runs a night up to `admit` in processes that die at a chosen write to the lake.
+"""Runs a run up to `admit` in processes that die at a chosen write to the lake.
 
 Every line of the input is a lake's directory, a pattern of keys, which write of such a key, and whether to
 die `before` or `after` it; every line of the output is how that process ended. The first line is run in this
@@ -15,12 +15,12 @@ from rich.console import Console
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.storage import stores
 from spark_jobs.storage.file_store import FileStore
 from tests.in_process import InProcess
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 
 class DyingStore(FileStore):
@@ -57,8 +57,8 @@ def run(config: Path, line: str) -> None:
     DyingStore.pattern, DyingStore.number, DyingStore.moment = re.compile(pattern), int(number), moment
     text = config.read_text().replace("lake: lake", f"lake: {lake}")
     settings = parse_settings(text, name=config.name, base=config.parent)
-    narrator = Narrator(Console(quiet=True))
-    run_night(settings, day(1), until=Step.ADMIT, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    execute_run(settings, day(1), until=Step.ADMIT, spark=InProcess(), progress=progress)
 
 
 def main(config: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nights run up to `admit`, and what stands in the lake afterwards."""
+"""Runs run up to `admit`, and what is in the lake afterwards."""
 
 from datetime import date
 from typing import Any
@@ -13,8 +13,8 @@ from spark_jobs.materialising.summaries import PartitionPlan, Workshop
 from spark_jobs.materialising.survey import SurveyTask, survey_partitions
 from spark_jobs.materialising.worker import DecodeTask, decode_files
 from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
@@ -25,27 +25,27 @@ from spark_jobs.storage.staged import read_run_manifest
 from spark_jobs.storage.state_file import PartitionState, get_state
 from spark_jobs.storage.states import read_states
 from tests.in_process import InProcess
-from tests.steps.nights import Place
-from tests.steps.nights import day as day_of
+from tests.steps.runs import Place
+from tests.steps.runs import day as day_of
 
 ORDERS = TopicPartition("orders", 0)
 
 
 def admit(
     place: Place, day: int | date, *, spark: Spark | None = None, until: Step = Step.ADMIT
-) -> "AdmittedNight":
-    """The night of that day, up to `admit` and in this process unless told otherwise."""
-    outcome = run_night(
+) -> "AdmittedRun":
+    """The run of that day, up to `admit` and in this process unless told otherwise."""
+    outcome = execute_run(
         place.settings,
         day_of(day) if isinstance(day, int) else day,
         until=until,
         spark=spark or InProcess(),
-        narrator=Narrator(Console(quiet=True)),
+        progress=RunProgress(Console(quiet=True)),
     )
-    return AdmittedNight(place, outcome.run_id)
+    return AdmittedRun(place, outcome.run_id)
 
 
-class AdmittedNight:
+class AdmittedRun:
     """What a run left behind."""
 
     def __init__(self, place: Place, run_id: str) -> None:

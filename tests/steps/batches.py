@@ -9,7 +9,7 @@ from spark_jobs.protocol.record_batch import assign_offset
 from spark_jobs.protocol.records import Record
 
 NOON = 1_714_564_800_000
-"""2024-05-01T12:00Z, the day of the first night."""
+"""2024-05-01T12:00Z, the day of the first run."""
 
 
 def batch(

@@ -61,23 +61,23 @@ def _appended(recording: str, partition: TopicPartition) -> Iterator[CapturedBat
 
 
 def with_markers(recording: str, batches: list[CapturedBatch]) -> Iterator[CapturedBatch]:
-    """`batches` with the log's markers, each before the first accepted batch that stands behind it.
+    """`batches` with the log's markers, each before the first accepted batch that is behind it.
 
     Left out is what a broker refused for its coordinator's sake, since a capture knows nothing of that.
     """
     markers = {each: list(_markers(recording, each)) for each in sorted({b.topic_partition for b in batches})}
     epochs: dict[tuple[TopicPartition, int], int] = {}
     for batch in batches:
-        waiting = markers[batch.topic_partition]
-        before = sum(marker.offset < batch.offset for marker in waiting)
-        for each in (*waiting[:before], batch):
+        held_state = markers[batch.topic_partition]
+        before = sum(marker.offset < batch.offset for marker in held_state)
+        for each in (*held_state[:before], batch):
             header = read_header(each.records)
             producer = each.topic_partition, header.producer_id
             if each.error in {None, KafkaError.NONE}:
                 epochs[producer] = header.producer_epoch
             if not _is_unverified(each, header.producer_epoch, epochs.get(producer, -1)):
                 yield each
-        del waiting[:before]
+        del held_state[:before]
     for left in markers.values():
         yield from left
 

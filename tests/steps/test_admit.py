@@ -1,4 +1,4 @@
-"""`admit` on nights made by hand: verdicts, offsets, transactions, state and what adds up."""
+"""`admit` on runs made by hand: verdicts, offsets, transactions, state and what adds up."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.cases.admission import CASES, AdmissionCase
 from tests.steps.admitted import ORDERS, admit
 from tests.steps.batches import NOON, batch, batch_of, marker
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 MARKERS = CAPTURE + "    markers: true\n"
 PARK = CAPTURE + "    on_gap: park\n"
@@ -34,7 +34,7 @@ FIRST_LOG = "00000000000000000000.log"
 
 
 def capture(tmp_path: Path, config: str = MARKERS, **objects: bytes) -> Place:
-    """Objects `name=bytes` of partition orders-0 on the first night."""
+    """Objects `name=bytes` of partition orders-0 on the first run."""
     place = place_at(tmp_path, config)
     for name, data in objects.items():
         place.arrive(f"dt=2024-05-01/orders-0/{name}", data)
@@ -74,10 +74,10 @@ def test_captured_cases_end_as_their_tables_say(tmp_path: Path, version: Transac
         data = b"".join(batch_of(step.row) for step in case.steps)
         place.arrive(f"dt=2024-05-01/cases-{number}/a", data)
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
     for number, case in enumerate(cases):
-        rows = night.batches(TopicPartition("cases", number))
+        rows = run.batches(TopicPartition("cases", number))
         assert [row["verdict"] for row in rows] == [step.expected.verdict for step in case.steps], case.title
         for row, step in zip(rows, case.steps, strict=True):
             assert row["kafka_error"] == step.expected.verdict.kafka_error.name
@@ -95,12 +95,12 @@ def test_replicated_cases_end_as_their_tables_say(tmp_path: Path) -> None:
         first = case.steps[0].row.header.base_offset
         place.arrive(f"cases-{number}/{segment_file_name(first, LogFileKind.LOG)}", data)
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
     assert cases
     for number, case in enumerate(cases):
         partition = TopicPartition("cases", number)
-        known = {row["producer_id"]: row for row in night.state(partition).producers}
+        known = {row["producer_id"]: row for row in run.state(partition).producers}
         for expected in case.remembered:
             assert known[expected.producer_id]["producer_epoch"] == expected.producer_epoch, case.title
 
@@ -115,11 +115,11 @@ def test_every_batch_has_a_verdict_and_the_counts_add_up(tmp_path: Path) -> None
         tmp_path, a=batch(0) + batch(0) + bytes(damaged), b=batch(5) + batch(1), c=batch(2)[:-3] + bytes(9)
     )
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["accepted", "duplicate", "corrupt", "out_of_order", "accepted", "corrupt"]
-    assert night.offsets() == [0, 0, None, None, 1, None]
-    row = night.partitions()[ORDERS]
+    assert run.verdicts() == ["accepted", "duplicate", "corrupt", "out_of_order", "accepted", "corrupt"]
+    assert run.offsets() == [0, 0, None, None, 1, None]
+    row = run.partitions()[ORDERS]
     groups = {name: row[name] for name in ("accepted", "duplicate", "rejected", "corrupt", "held")}
     assert groups == {"accepted": 2, "duplicate": 1, "rejected": 1, "corrupt": 2, "held": 0}
     assert row["rows"] == sum(groups.values())
@@ -133,17 +133,17 @@ def test_a_refused_batch_says_what_was_expected_and_what_was_found(tmp_path: Pat
 
     assert rows[1]["reason"] == "expected sequence 1 of epoch 0, found 7"
     assert (rows[1]["expected_sequence"], rows[1]["base_sequence"]) == (1, 7)
-    assert rows[3]["reason"] == "epoch 1 does not stand against the producer's epoch 2"
+    assert rows[3]["reason"] == "producer epoch 1 is fenced by epoch 2"
     assert [row["reason"] for row in rows if row["verdict"] == "accepted"] == [None, None]
 
 
 def test_control_batches_are_refused_where_the_source_does_not_vouch_for_them(tmp_path: Path) -> None:
     place = capture(tmp_path, CAPTURE, a=batch(0, txn=True) + marker(epoch=1))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["accepted", "invalid_record"]
-    assert night.batches()[1]["reason"] == "a control batch, which only a coordinator may send"
+    assert run.verdicts() == ["accepted", "invalid_record"]
+    assert run.batches()[1]["reason"] == "a control batch, which only a coordinator may send"
 
 
 def test_a_topic_that_stamps_its_own_time_refuses_that_of_producers(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_a_topic_that_stamps_its_own_time_refuses_that_of_producers(tmp_path: Pa
     config = MARKERS + "topics: {orders: {message_timestamp_type: LogAppendTime}}\n"
     place = capture(tmp_path, config, a=claimed + batch(0))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["invalid_record", "accepted"]
-    assert [row["kafka_error"] for row in night.batches()] == ["INVALID_TIMESTAMP", "NONE"]
+    assert run.verdicts() == ["invalid_record", "accepted"]
+    assert [row["kafka_error"] for row in run.batches()] == ["INVALID_TIMESTAMP", "NONE"]
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -184,8 +184,8 @@ def test_a_compacted_topic_refuses_batches_with_a_record_without_key_as_a_broker
 
 
 def test_a_topic_that_is_not_compacted_takes_records_without_key(tmp_path: Path) -> None:
-    night = admit(capture(tmp_path, a=_keyed([None, "a"], 0, Codec.NONE)), 1)
-    assert night.verdicts() == ["accepted"]
+    run = admit(capture(tmp_path, a=_keyed([None, "a"], 0, Codec.NONE)), 1)
+    assert run.verdicts() == ["accepted"]
 
 
 def _keyed(keys: Sequence[str | None], seq: int, codec: Codec) -> bytes:
@@ -207,14 +207,14 @@ def test_a_codec_that_kafka_does_not_have_is_refused_before_it_gets_an_offset(tm
     unknown = seal(replace(header, attributes=header.attributes | 5), batch(0)[HEADER_SIZE:])
     place = capture(tmp_path, a=unknown + batch(0))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["invalid_record", "accepted"]
-    assert night.offsets() == [None, 0]
-    row = night.batches()[0]
+    assert run.verdicts() == ["invalid_record", "accepted"]
+    assert run.offsets() == [None, 0]
+    row = run.batches()[0]
     assert (row["kafka_error"], row["reason"]) == (
         "UNKNOWN_SERVER_ERROR",
-        "codec 5, which Kafka does not have",
+        "unknown compression codec 5",
     )
 
 
@@ -225,18 +225,18 @@ def test_transactions_of_a_partition_from_first_batch_to_marker(tmp_path: Path) 
         b=batch(0, pid=3) + marker(pid=9, epoch=4),
     )
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
     found = [
         (row["producer_id"], row["first_offset"], row["batches"], row["records"], row["marker_type"])
-        for row in night.transactions()
+        for row in run.transactions()
     ]
     assert found == [(1, 0, 1, 2, 0), (9, 5, 0, 0, 1), (2, 2, 1, 1, None)]
-    assert night.partitions()[ORDERS]["first_unstable_offset"] == 2
-    assert [row["txn_first_offset"] for row in night.batches()] == [0, 2, 0, None, None]
+    assert run.partitions()[ORDERS]["first_unstable_offset"] == 2
+    assert [row["txn_first_offset"] for row in run.batches()] == [0, 2, 0, None, None]
 
 
-def test_a_transaction_that_spans_nights_is_one_row_on_the_night_of_its_marker(tmp_path: Path) -> None:
+def test_a_transaction_that_spans_runs_is_one_row_on_the_run_of_its_marker(tmp_path: Path) -> None:
     place = capture(tmp_path, a=batch(0, txn=True, count=3))
     place.arrive("dt=2024-05-02/orders-0/b", batch(3, txn=True) + marker(epoch=1))
 
@@ -261,7 +261,7 @@ def test_a_partition_without_news_keeps_its_digest(tmp_path: Path) -> None:
     assert quiet not in second.partitions()
 
 
-def test_producers_that_were_idle_for_too_long_are_forgotten_when_the_night_begins(tmp_path: Path) -> None:
+def test_producers_that_were_idle_for_too_long_are_forgotten_when_the_run_begins(tmp_path: Path) -> None:
     place = capture(
         tmp_path, a=batch(0, timestamp=NOON - 86_400_000) + batch(0, pid=2) + batch(0, pid=3, txn=True)
     )
@@ -281,18 +281,18 @@ def test_producers_that_were_idle_for_too_long_are_forgotten_when_the_night_begi
 def test_early_batches_wait_for_the_gap_to_fill(tmp_path: Path) -> None:
     place = capture(tmp_path, PARK, a=batch(1) + batch(3), b=batch(0) + batch(2))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert [(row["base_sequence"], row["offset"]) for row in night.batches()] == [
+    assert [(row["base_sequence"], row["offset"]) for row in run.batches()] == [
         (0, 0),
         (1, 1),
         (2, 2),
         (3, 3),
     ]
-    assert night.log()[FIRST_LOG] == b"".join(batch(n, at=n, leader_epoch=0) for n in range(4))
+    assert run.log()[FIRST_LOG] == b"".join(batch(n, at=n, leader_epoch=0) for n in range(4))
 
 
-def test_a_gap_that_fills_on_a_later_night_lets_the_batch_in_then(tmp_path: Path) -> None:
+def test_a_gap_that_fills_on_a_later_run_lets_the_batch_in_then(tmp_path: Path) -> None:
     place = capture(tmp_path, PARK, a=batch(0) + batch(2) + batch(0, pid=2), b=batch(3))
     place.arrive("dt=2024-05-02/orders-0/c", batch(1, pid=2))
     place.arrive("dt=2024-05-03/orders-0/d", batch(1) + batch(4))
@@ -319,9 +319,9 @@ def test_a_gap_that_fills_on_a_later_night_lets_the_batch_in_then(tmp_path: Path
 def test_beyond_the_limit_a_gap_is_refused(tmp_path: Path) -> None:
     place = capture(tmp_path, PARK + "limits: {parked_batches: 1}\n", a=batch(0) + batch(2) + batch(4))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert sorted(night.verdicts()) == ["accepted", "out_of_order", "parked"]
+    assert sorted(run.verdicts()) == ["accepted", "out_of_order", "parked"]
 
 
 def test_a_producer_is_not_forgotten_while_batches_wait_for_it(tmp_path: Path) -> None:
@@ -342,9 +342,9 @@ def _log(*numbers: int, leader_epoch: int = 0, value: bytes = b"v") -> bytes:
 
 
 def test_copies_of_replicas_collapse(tmp_path: Path) -> None:
-    night = admit(logs(tmp_path, one=_log(0, 1), two=_log(0, 1, 2)), 1)
+    run = admit(logs(tmp_path, one=_log(0, 1), two=_log(0, 1, 2)), 1)
 
-    rows = night.batches()
+    rows = run.batches()
     assert [(row["offset"], row["copy"], row["verdict"]) for row in rows] == [
         (0, 0, "accepted"),
         (0, 1, "overlap"),
@@ -352,16 +352,16 @@ def test_copies_of_replicas_collapse(tmp_path: Path) -> None:
         (1, 1, "overlap"),
         (2, 1, "accepted"),
     ]
-    assert night.state().end_offset == 3
+    assert run.state().end_offset == 3
 
 
 def test_the_newer_leaders_batches_win_over_an_old_leaders_tail(tmp_path: Path) -> None:
     old = _log(0, 1, 2, 3, leader_epoch=1)
     new = _log(0, leader_epoch=1) + _log(1, leader_epoch=3, value=b"other")
 
-    night = admit(logs(tmp_path, old=old, new=new), 1)
+    run = admit(logs(tmp_path, old=old, new=new), 1)
 
-    found = [(row["base_offset"], row["partition_leader_epoch"], row["verdict"]) for row in night.batches()]
+    found = [(row["base_offset"], row["partition_leader_epoch"], row["verdict"]) for row in run.batches()]
     assert found == [
         (0, 1, "accepted"),
         (0, 1, "overlap"),
@@ -370,7 +370,7 @@ def test_the_newer_leaders_batches_win_over_an_old_leaders_tail(tmp_path: Path) 
         (2, 1, "divergent"),
         (3, 1, "divergent"),
     ]
-    assert night.state().end_offset == 2
+    assert run.state().end_offset == 2
 
 
 def test_a_checkpoint_tells_of_a_leader_that_has_written_nothing_yet(tmp_path: Path) -> None:
@@ -385,10 +385,10 @@ def test_missing_offsets_are_reported_unless_the_topic_is_compacted(tmp_path: Pa
     place.arrive(f"one/compacted-0/{FIRST_LOG}", _log(0, 7))
     config = LOGS + "topics: {compacted: {cleanup_policy: compact}}\n"
 
-    night = admit(place_at(tmp_path, config), 1)
+    run = admit(place_at(tmp_path, config), 1)
 
-    assert night.gaps() == [(2, 4), (6, 8)]
-    assert night.partitions()[ORDERS]["gaps"] == 2
+    assert run.gaps() == [(2, 4), (6, 8)]
+    assert run.partitions()[ORDERS]["gaps"] == 2
 
 
 def test_a_compacted_segment_speaks_where_what_it_was_about_to_replace_is_gone(tmp_path: Path) -> None:
@@ -398,21 +398,21 @@ def test_a_compacted_segment_speaks_where_what_it_was_about_to_replace_is_gone(t
     place.arrive(f"one/orders-0/{2:020d}.log.cleaned", _log(2))
     place.arrive(f"one/orders-0/{5:020d}.log", _log(5))
 
-    night = admit(place_at(tmp_path, LOGS + "topics: {orders: {cleanup_policy: compact}}\n"), 1)
+    run = admit(place_at(tmp_path, LOGS + "topics: {orders: {cleanup_policy: compact}}\n"), 1)
 
-    assert [(row["offset"], row["verdict"]) for row in night.batches()] == [
+    assert [(row["offset"], row["verdict"]) for row in run.batches()] == [
         (offset, "accepted") for offset in (0, 1, 2, 4, 5)
     ]
-    assert night.gaps() == []
+    assert run.gaps() == []
 
 
 def test_a_compacted_segment_is_silent_where_what_it_was_about_to_replace_is_there(tmp_path: Path) -> None:
     place = logs(tmp_path, one=_log(0, 1, 2))
     place.arrive(f"one/orders-0/{0:020d}.log.swap", _log(0, 2))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert [(row["offset"], row["verdict"]) for row in night.batches()] == [
+    assert [(row["offset"], row["verdict"]) for row in run.batches()] == [
         (0, "accepted"),
         (0, "overlap"),
         (1, "accepted"),
@@ -421,7 +421,7 @@ def test_a_compacted_segment_is_silent_where_what_it_was_about_to_replace_is_the
     ]
 
 
-def test_a_log_directory_that_grew_over_night_brings_only_its_tail(tmp_path: Path) -> None:
+def test_a_log_directory_that_grew_over_run_brings_only_its_tail(tmp_path: Path) -> None:
     place = logs(tmp_path, one=_log(0, 1))
     first = admit(place, 1)
     place.arrive(f"one/orders-0/{FIRST_LOG}", _log(0, 1, 2, 3))
@@ -447,32 +447,32 @@ def test_offsets_that_a_newer_leader_rewrote_after_they_were_taken_are_divergent
     admit(place, 1)
     place.arrive(f"one/orders-0/{FIRST_LOG}", _log(0, leader_epoch=1) + _log(1, 2, leader_epoch=2))
 
-    night = admit(place, 2)
+    run = admit(place, 2)
 
-    assert night.verdicts() == ["overlap", "divergent", "accepted"]
+    assert run.verdicts() == ["overlap", "divergent", "accepted"]
 
 
-def test_a_log_that_ends_before_what_was_taken_is_told(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_what_was_taken_is_reported(tmp_path: Path) -> None:
     place = logs(tmp_path, one=_log(0, 1, 2))
     admit(place, 1)
     place.arrive(f"one/orders-0/{FIRST_LOG}", _log(0))
 
-    night = admit(place, 2)
+    run = admit(place, 2)
 
-    told = night.lake.read(night.key(Step.ADMIT, "messages.json")).decode()
-    assert "critical: orders-0 was staged up to offset 1, but earlier nights have taken it up to 3" in told
-    assert night.state().end_offset == 3
+    reported = run.lake.read(run.key(Step.ADMIT, "messages.json")).decode()
+    assert "critical: orders-0 was staged up to offset 1, but earlier runs have taken it up to 3" in reported
+    assert run.state().end_offset == 3
 
 
 def test_a_plain_batch_inside_an_open_transaction_is_critical_but_taken(tmp_path: Path) -> None:
     data = batch(0, txn=True, at=0) + batch(1, at=1) + marker(ControlType.COMMIT, at=2)
 
-    night = admit(logs(tmp_path, one=data), 1)
+    run = admit(logs(tmp_path, one=data), 1)
 
-    assert night.verdicts() == ["accepted"] * 3
-    assert night.batches()[1]["reason"].startswith("critical: ")
-    assert night.partitions()[ORDERS]["critical"] == 1
-    assert "critical: orders-0" in night.lake.read(night.key(Step.ADMIT, "messages.json")).decode()
+    assert run.verdicts() == ["accepted"] * 3
+    assert run.batches()[1]["reason"].startswith("critical: ")
+    assert run.partitions()[ORDERS]["critical"] == 1
+    assert "critical: orders-0" in run.lake.read(run.key(Step.ADMIT, "messages.json")).decode()
 
 
 def test_a_brokers_log_of_a_captured_partition_has_no_say(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_a_brokers_log_of_a_captured_partition_has_no_say(tmp_path: Path) -> Non
     directory.mkdir(parents=True)
     (directory / FIRST_LOG).write_bytes(_log(0, 1, 2))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["accepted", "overlap", "overlap", "overlap"]
-    assert night.state().end_offset == 1
+    assert run.verdicts() == ["accepted", "overlap", "overlap", "overlap"]
+    assert run.state().end_offset == 1

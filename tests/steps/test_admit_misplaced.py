@@ -9,9 +9,9 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.run import MESSAGES
-from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.admitted import AdmittedRun, admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import CAPTURE, place_at
+from tests.steps.runs import CAPTURE, place_at
 
 HELD = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
 LOGS = HELD + "topics: {orders: {gaps: publish_past}}\n"
@@ -20,61 +20,61 @@ FIRST_LOG = "00000000000000000000.log"
 FAR = 2**40
 
 
-def night_of(tmp_path: Path, *logs: bytes, config: str = LOGS) -> AdmittedNight:
-    """The night of orders-0, of which each of `logs` is a replica's copy."""
+def run_of(tmp_path: Path, *logs: bytes, config: str = LOGS) -> AdmittedRun:
+    """The run of orders-0, of which each of `logs` is a replica's copy."""
     place = place_at(tmp_path, config)
     for replica, log in enumerate(logs):
         place.arrive(f"replica-{replica}/orders-0/{FIRST_LOG}", log)
     return admit(place, 1)
 
 
-def said(night: AdmittedNight) -> list[str]:
-    messages: list[str] = json.loads(night.lake.read(night.key(Step.ADMIT, MESSAGES)))
+def said(run: AdmittedRun) -> list[str]:
+    messages: list[str] = json.loads(run.lake.read(run.key(Step.ADMIT, MESSAGES)))
     return messages
 
 
 def test_a_batch_out_of_place_is_corrupt_and_those_behind_it_are_taken(tmp_path: Path) -> None:
-    night = night_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + FAR) + batch(3, count=3, at=3))
-    assert night.verdicts() == ["accepted", "corrupt", "accepted"]
-    assert night.offsets() == [0, None, 3]
-    assert night.gaps() == [(2, 2)]
-    assert night.state().end_offset == 6
+    run = run_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + FAR) + batch(3, count=3, at=3))
+    assert run.verdicts() == ["accepted", "corrupt", "accepted"]
+    assert run.offsets() == [0, None, 3]
+    assert run.gaps() == [(2, 2)]
+    assert run.state().end_offset == 6
 
 
 def test_those_behind_it_are_held_until_a_copy_has_it_in_its_place(tmp_path: Path) -> None:
-    night = night_of(tmp_path, batch(0, at=0) + batch(1, at=1 + FAR) + batch(2, at=2), config=HELD)
-    assert night.verdicts() == ["accepted", "corrupt", "behind_gap"]
-    assert night.state().end_offset == 1
+    run = run_of(tmp_path, batch(0, at=0) + batch(1, at=1 + FAR) + batch(2, at=2), config=HELD)
+    assert run.verdicts() == ["accepted", "corrupt", "behind_gap"]
+    assert run.state().end_offset == 1
 
 
-def test_where_it_stands_and_what_there_is_room_for_is_told(tmp_path: Path) -> None:
+def test_where_it_stands_and_what_there_is_room_for_is_reported(tmp_path: Path) -> None:
     first = batch(0, count=2, at=0)
-    night = night_of(tmp_path, first + batch(2, at=2 + FAR) + batch(3, at=3))
+    run = run_of(tmp_path, first + batch(2, at=2 + FAR) + batch(3, at=3))
     reason = f"misplaced batch: expected base offset 2, found {2 + FAR}"
-    assert night.batches()[1]["reason"] == reason
+    assert run.batches()[1]["reason"] == reason
     where = f"kafka/replica-0/orders-0/{FIRST_LOG} at byte {len(first)}"
-    assert any(where in message and reason in message for message in said(night))
+    assert any(where in message and reason in message for message in said(run))
 
 
 def test_the_last_batch_of_a_log_is_known_by_those_before_it(tmp_path: Path) -> None:
-    night = night_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + 4))
-    assert night.verdicts() == ["accepted", "corrupt"]
-    assert night.state().end_offset == 2
+    run = run_of(tmp_path, batch(0, count=2, at=0) + batch(2, at=2 + 4))
+    assert run.verdicts() == ["accepted", "corrupt"]
+    assert run.state().end_offset == 2
 
 
 def test_a_marker_out_of_place_leaves_its_transaction_to_no_later_marker(tmp_path: Path) -> None:
     data = batch(0, txn=True, at=0) + marker(ControlType.ABORT, at=1 + FAR)
-    night = night_of(tmp_path, data + batch(1, txn=True, at=2) + marker(at=3))
-    assert night.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
-    (transaction,) = night.transactions()
+    run = run_of(tmp_path, data + batch(1, txn=True, at=2) + marker(at=3))
+    assert run.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
+    (transaction,) = run.transactions()
     assert (transaction["first_offset"], transaction["gap_first_offset"]) == (0, 1)
 
 
 def test_in_a_compacted_log_damage_is_where_the_batch_is_missing(tmp_path: Path) -> None:
     data = batch(0, txn=True, at=4) + marker(ControlType.ABORT, at=9 + FAR)
-    night = night_of(tmp_path, data + batch(1, txn=True, at=12) + marker(at=20), config=COMPACTED)
-    assert night.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
-    (transaction,) = night.transactions()
+    run = run_of(tmp_path, data + batch(1, txn=True, at=12) + marker(at=20), config=COMPACTED)
+    assert run.verdicts() == ["accepted", "corrupt", "accepted", "accepted"]
+    (transaction,) = run.transactions()
     assert transaction["gap_first_offset"] == 5
 
 
@@ -82,9 +82,9 @@ def test_another_replica_has_the_batch_where_it_belongs(tmp_path: Path) -> None:
     first, second, third = (batch(n, at=n, leader_epoch=1) for n in range(3))
     # A leader that began where this one says would have overwritten all the others.
     changed = batch(1, at=0, leader_epoch=2)
-    night = night_of(tmp_path, first + changed + third, first + second + third)
-    assert sorted(night.verdicts()) == ["accepted"] * 3 + ["corrupt"] + ["overlap"] * 2
-    assert night.gaps() == []
+    run = run_of(tmp_path, first + changed + third, first + second + third)
+    assert sorted(run.verdicts()) == ["accepted"] * 3 + ["corrupt"] + ["overlap"] * 2
+    assert run.gaps() == []
 
 
 @pytest.mark.parametrize("cleaned", ["0\n0\n", "0\n1\norders 0 0\n"])

@@ -17,8 +17,7 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage import index_rows
-from tests.steps.admitted import AdmittedNight, admit
-from tests.steps.nights import Place, place_at
+from tests.steps.admitted import AdmittedRun, admit
 from tests.steps.recorded_captures import (
     DATA,
     CapturedBatch,
@@ -27,6 +26,7 @@ from tests.steps.recorded_captures import (
     produced,
     with_markers,
 )
+from tests.steps.runs import Place, place_at
 
 DAY = date(2026, 11, 16)
 CAPTURE = """
@@ -52,11 +52,11 @@ def by_partition(batches: Iterable[CapturedBatch]) -> dict[TopicPartition, list[
     return found
 
 
-def differences(night: AdmittedNight, batches: Iterable[CapturedBatch]) -> list[str]:
+def differences(run: AdmittedRun, batches: Iterable[CapturedBatch]) -> list[str]:
     """Answers that are not the broker's."""
     found = []
     for partition, sent in by_partition(batches).items():
-        for batch, row in zip(sent, night.batches(partition), strict=True):
+        for batch, row in zip(sent, run.batches(partition), strict=True):
             expected = (batch.error or KafkaError.NONE).name, batch.offset
             answer = row["kafka_error"], -1 if row["offset"] is None else row["offset"]
             if answer != expected:
@@ -68,10 +68,10 @@ def test_producers_get_the_brokers_answers_through_spark(tmp_path: Path, spark: 
     place, batches = place_at(tmp_path, CAPTURE), produced("oracle_A")
     arrive(place, batches)
 
-    night = admit(place, DAY, spark=spark)
+    run = admit(place, DAY, spark=spark)
 
-    assert differences(night, batches) == []
-    given = {verdict for partition in night.partitions() for verdict in night.verdicts(partition)}
+    assert differences(run, batches) == []
+    given = {verdict for partition in run.partitions() for verdict in run.verdicts(partition)}
     assert given >= {"accepted", "duplicate", "stale_duplicate", "out_of_order", "fenced", "corrupt"}
 
 
@@ -85,16 +85,16 @@ def test_a_capture_becomes_the_log_and_the_producers_of_the_broker(
     batches = list(with_markers(recording, produced(recording)))
     arrive(place, batches)
 
-    night = admit(place, DAY)
+    run = admit(place, DAY)
 
-    assert differences(night, batches) == []
+    assert differences(run, batches) == []
     for partition in by_partition(batches):
         if partition.topic == "lat":
             continue  # the broker has stamped its own clock's time on everything
-        log = night.log(partition)
+        log = run.log(partition)
         segments = [log[name] for name in sorted(log) if name.endswith(".log")]
         assert b"".join(segments) == log_of(recording, partition)
-        assert snapshot_of(night, partition) == in_order(newest_snapshot(recording, partition))
+        assert snapshot_of(run, partition) == in_order(newest_snapshot(recording, partition))
 
 
 def in_order(data: bytes) -> bytes:
@@ -102,8 +102,8 @@ def in_order(data: bytes) -> bytes:
     return write_snapshot(ProducerTable(read_snapshot(data)).canonical())
 
 
-def snapshot_of(night: AdmittedNight, partition: TopicPartition) -> bytes:
-    return write_snapshot(night.state(partition).producers)
+def snapshot_of(run: AdmittedRun, partition: TopicPartition) -> bytes:
+    return write_snapshot(run.state(partition).producers)
 
 
 @pytest.mark.parametrize("recording", RECORDED_LOGS)
@@ -111,11 +111,11 @@ def test_a_brokers_log_gives_the_producers_of_its_newest_snapshot(tmp_path: Path
     logs = DATA / recording / "data"
     place = place_at(tmp_path, f"lake: lake\nsources:\n  - {{name: kafka, kind: broker-log, root: {logs}}}\n")
 
-    night = admit(place, DAY)
+    run = admit(place, DAY)
 
-    for partition, row in night.partitions().items():
-        assert set(night.verdicts(partition)) <= {Verdict.ACCEPTED, Verdict.CORRUPT}
-        assert snapshot_of(night, partition) == snapshot_at_end(logs / str(partition), row["end_offset"])
+    for partition, row in run.partitions().items():
+        assert set(run.verdicts(partition)) <= {Verdict.ACCEPTED, Verdict.CORRUPT}
+        assert snapshot_of(run, partition) == snapshot_at_end(logs / str(partition), row["end_offset"])
 
 
 @pytest.mark.parametrize("recording", ["oracle_A", "oracle_D"])
@@ -135,8 +135,8 @@ def test_verdicts_do_not_depend_on_how_the_index_is_cut(
         assert apart.batches(partition) == together.batches(partition)
 
 
-def index_files(night: AdmittedNight) -> int:
-    return night.table(Step.INDEX, "files.parquet").num_rows
+def index_files(run: AdmittedRun) -> int:
+    return run.table(Step.INDEX, "files.parquet").num_rows
 
 
 def snapshot_at_end(directory: Path, end_offset: int) -> bytes:

@@ -1,12 +1,12 @@
-"""Two nights whose lake is a bucket have the verdicts, the log and the state of nights in a directory."""
+"""Two runs whose lake is a bucket have the verdicts, the log and the state of runs in a directory."""
 
 from pathlib import Path
 
 from spark_jobs.storage.stores import open_source
 from tests.s3_server import S3Server
-from tests.steps.admitted import ORDERS, AdmittedNight, admit
+from tests.steps.admitted import ORDERS, AdmittedRun, admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 PARK = CAPTURE + "    markers: true\n    on_gap: park\n"
 OBJECTS = {
@@ -15,7 +15,7 @@ OBJECTS = {
 }
 
 
-def _run(place: Place) -> list[AdmittedNight]:
+def _run(place: Place) -> list[AdmittedRun]:
     for path, data in OBJECTS.items():
         open_source(place.settings, place.settings.sources[0]).put(path, data)
     return [admit(place, number) for number in (1, 2)]

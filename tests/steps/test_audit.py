@@ -1,4 +1,4 @@
-"""A night that is audited: what stands in its folder, and what becomes of one that must not be published."""
+"""A run that is audited: what is in its folder, and what becomes of one that must not be published."""
 
 import subprocess
 import sys
@@ -19,10 +19,10 @@ from spark_jobs.config.load import load_settings, parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.steps import audit, materialise
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("great_expectations")
 DAY = date(2024, 5, 1)
 AHEAD = "timestamp_ahead_ms: 999999999999"  # the recording was made after the day that it is run for
 BROKEN = ("rows_are_the_committed_records", "record_offsets_increase", "record_sequences_are_unique")
-"""What a record that stands in a table twice contradicts."""
+"""What a record that is in a table twice contradicts."""
 
 
 def _settings(place: Path, audit: str = AHEAD) -> Settings:
@@ -55,7 +55,9 @@ def _run(settings: Settings, until: Step = Step.AUDIT) -> RunOutcome:
 
 
 def _run_day(settings: Settings, day: date, until: Step) -> RunOutcome:
-    return run_night(settings, day, until=until, spark=InProcess(), narrator=Narrator(Console(quiet=True)))
+    return execute_run(
+        settings, day, until=until, spark=InProcess(), progress=RunProgress(Console(quiet=True))
+    )
 
 
 def _results(settings: Settings, run_id: str) -> dict[str, dict[str, Any]]:
@@ -105,7 +107,7 @@ def _failure(act: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_a_recorded_night_meets_every_critical_expectation(tmp_path: Path) -> None:
+def test_a_recorded_run_meets_every_critical_expectation(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     outcome = _run(settings)
     results = _results(settings, outcome.run_id)
@@ -116,7 +118,7 @@ def test_a_recorded_night_meets_every_critical_expectation(tmp_path: Path) -> No
     assert all(row["run_date"] == DAY and row["sentence"] for row in results.values())
 
 
-def test_the_facts_are_those_of_the_night(tmp_path: Path) -> None:
+def test_the_facts_are_those_of_the_run(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     outcome = _run(settings)
     counts = {done.step: done.counts for done in outcome.done}
@@ -139,7 +141,7 @@ def test_another_lake_gets_the_same_bytes_docs_included(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spoiled")
-def test_a_night_that_fails_is_not_published_and_the_run_says_why(tmp_path: Path) -> None:
+def test_a_run_that_fails_is_not_published_and_the_run_says_why(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     message = _failure(lambda: _run(settings, Step.PUBLISH))
     assert message.startswith("3 critical expectations failed, nothing is published")
@@ -151,12 +153,12 @@ def test_a_night_that_fails_is_not_published_and_the_run_says_why(tmp_path: Path
     assert any(name.endswith("docs/records.html") for name in _files(tmp_path))
 
 
-def test_a_second_night_that_fails_leaves_what_the_first_has_published(
+def test_a_second_run_that_fails_leaves_what_the_first_has_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sample(tmp_path)
     settings = load_settings(tmp_path / CONFIG)
-    first, second = NIGHTS[:2]
+    first, second = RUN_DATES[:2]
     _run_day(settings, first, Step.PUBLISH)
     before = _published(settings)
     assert "onceover.expectation_results" in before
@@ -166,7 +168,7 @@ def test_a_second_night_that_fails_leaves_what_the_first_has_published(
 
 
 @pytest.mark.usefixtures("spoiled")
-def test_a_finding_can_be_accepted_without_repeating_the_night(tmp_path: Path) -> None:
+def test_a_finding_can_be_accepted_without_repeating_the_run(tmp_path: Path) -> None:
     severities = ", ".join(f"{name}: warning" for name in BROKEN)
     _failure(lambda: _run(_settings(tmp_path)))
     (failed,) = list_runs(open_lake(_settings(tmp_path)))

@@ -1,4 +1,4 @@
-"""Whatever catalog and store the settings name, a night is published, taken back and read back alike."""
+"""Whatever catalog and store the settings name, a run is published, taken back and read back alike."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,9 +54,9 @@ def _configured(kind: str, place: Path, s3_server: S3Server) -> Iterator[Setting
 def _publish(settings: Settings, name: str, day: int) -> str:
     """A final run of one recorded partition, published twice: the second time adds nothing."""
     directories = [path for path in recorded_partitions(RECORDING) if path.name == name]
-    night = date(2024, 5, day)
-    state_in = read_chain(open_lake(settings)).state_before(night)
-    context = resolved_run(settings, directories, day=night, state_in=state_in)
+    run = date(2024, 5, day)
+    state_in = read_chain(open_lake(settings)).state_before(run)
+    context = resolved_run(settings, directories, day=run, state_in=state_in)
     do_until_published(context)
     do(context, Step.PUBLISH, publish.run)
     chain = read_chain(context.lake)
@@ -83,7 +83,7 @@ def _cuts(settings: Settings) -> dict[str, Any]:
 
 
 def _story(settings: Settings) -> list[dict[str, Any]]:
-    """Two nights are published, the second is taken back and published again."""
+    """Two runs are published, the second is taken back and published again."""
     _publish(settings, "orc-1", 1)
     cuts = [_cuts(settings)]
     second = _publish(settings, "orc-2", 2)

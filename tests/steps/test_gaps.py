@@ -15,10 +15,10 @@ from spark_jobs.explaining.question import Question
 from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.rollback import roll_back
-from tests.backfilling.lakes import backfill, chain_of, night, plan, run_tree, speaking, tables, whys
-from tests.steps.admitted import ORDERS, AdmittedNight
+from tests.backfilling.lakes import backfill, chain_of, plan, run_day, run_tree, speaking, tables, whys
+from tests.steps.admitted import ORDERS, AdmittedRun
 from tests.steps.batches import batch, marker
-from tests.steps.nights import BROKER_LOG, Place, day, place_at
+from tests.steps.runs import BROKER_LOG, Place, day, place_at
 
 SEGMENT = 4
 """Offsets of a segment."""
@@ -64,11 +64,11 @@ def _gap_table(place: Place) -> list[str]:
     return tables(place)["onceover.gaps"]
 
 
-def _statuses(run: AdmittedNight) -> list[tuple[int, int, str]]:
+def _statuses(run: AdmittedRun) -> list[tuple[int, int, str]]:
     return [(row["first_offset"], row["last_offset"], row["status"]) for row in run.gap_rows()]
 
 
-def _messages(run: AdmittedNight, step: Step = Step.ADMIT) -> list[str]:
+def _messages(run: AdmittedRun, step: Step = Step.ADMIT) -> list[str]:
     key = run.key(step, "messages.json")
     found: list[str] = json.loads(run.lake.read(key)) if run.lake.stat(key) else []
     return found
@@ -77,7 +77,7 @@ def _messages(run: AdmittedNight, step: Step = Step.ADMIT) -> list[str]:
 def _unbroken(directory: Path, segments: int, config: str = BROKER_LOG) -> Place:
     place = place_at(directory / "unbroken", config)
     _copy(place, *range(segments))
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     return place
 
 
@@ -107,7 +107,7 @@ def _same_in_the_end(place: Place, number: int, whole: Place) -> None:
 def test_a_missing_segment_that_a_later_copy_brings_is_published_once(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2, 3)
-    first = night(place, 1, Step.PUBLISH)
+    first = run_day(place, 1, Step.PUBLISH)
     held = speaking(place, 1)
 
     assert first.is_final
@@ -118,7 +118,7 @@ def test_a_missing_segment_that_a_later_copy_brings_is_published_once(tmp_path: 
     assert len(_records(place)) == 2  # of the others a transaction is open
 
     _copy(place, 0, 1, 2, 3)
-    second = night(place, 2, Step.PUBLISH)
+    second = run_day(place, 2, Step.PUBLISH)
 
     assert not second.is_held
     assert _statuses(speaking(place, 2)) == [(4, 7, "filled")]
@@ -131,7 +131,7 @@ def test_the_others_go_on(tmp_path: Path) -> None:
     _copy(place, 0, 2)
     place.arrive(f"one/orders-1/{0:020d}.log", _segment(0))
 
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
 
     partitions = speaking(place, 1).partitions()
     assert [row["end_offset"] for row in partitions.values()] == [4, 4]
@@ -141,12 +141,12 @@ def test_the_others_go_on(tmp_path: Path) -> None:
 def test_what_is_held_is_published_though_its_source_has_deleted_it_meanwhile(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2, 3)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     _copy(place, 4)
     place.arrive("one/orders-0/leader-epoch-checkpoint", b"0\n1\n0 16\n")
     place.arrive("one/log-start-offset-checkpoint", b"0\n1\norders 0 16\n")
 
-    second = night(place, 2, Step.PUBLISH)
+    second = run_day(place, 2, Step.PUBLISH)
 
     assert second.is_held
     assert _statuses(speaking(place, 2)) == [(4, 7, "open")]
@@ -154,7 +154,7 @@ def test_what_is_held_is_published_though_its_source_has_deleted_it_meanwhile(tm
 
     _copy(place, 5)
     place.arrive(_path(1, "backup"), _segment(1))
-    night(place, 3, Step.PUBLISH)
+    run_day(place, 3, Step.PUBLISH)
 
     assert _statuses(speaking(place, 3)) == [(4, 7, "filled")]
     _same_in_the_end(place, 3, _unbroken(tmp_path, 6))
@@ -163,7 +163,7 @@ def test_what_is_held_is_published_though_its_source_has_deleted_it_meanwhile(tm
 def test_several_gaps_are_filled_one_after_the_other(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2, 4, 6)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     gaps = speaking(place, 1).gap_rows()
     assert [(row["first_offset"], row["held_batches"], row["held_records"]) for row in gaps] == [
         (4, 4, 4),
@@ -174,28 +174,28 @@ def test_several_gaps_are_filled_one_after_the_other(tmp_path: Path) -> None:
     assert [row["after"] for row in gaps] == [f"gateway/{_path(number)}" for number in (2, 4, 6)]
 
     _copy(place, 3)
-    night(place, 2, Step.PUBLISH)
+    run_day(place, 2, Step.PUBLISH)
     assert _statuses(speaking(place, 2)) == [(4, 7, "open"), (12, 15, "filled"), (20, 23, "open")]
     assert speaking(place, 2).state().end_offset == 4
 
     _copy(place, 1)
-    night(place, 3, Step.PUBLISH)
+    run_day(place, 3, Step.PUBLISH)
     assert _statuses(speaking(place, 3)) == [(4, 7, "filled"), (20, 23, "open")]
     assert speaking(place, 3).state().end_offset == 20
     assert {str(row["found_on"]) for row in speaking(place, 3).gap_rows()} == {"2024-05-01"}
 
     _copy(place, 5)
-    night(place, 4, Step.PUBLISH)
+    run_day(place, 4, Step.PUBLISH)
     _same_in_the_end(place, 4, _unbroken(tmp_path, 7))
 
 
 def test_a_gap_that_is_filled_in_part_stays_open_for_the_rest(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0, 2)
-    night(place, 1)
+    run_day(place, 1)
     place.arrive(_path(1), _segment(1, until=5))
 
-    night(place, 2)
+    run_day(place, 2)
 
     assert _statuses(speaking(place, 2)) == [(4, 5, "filled"), (6, 7, "open")]
     assert speaking(place, 2).state().end_offset == 6
@@ -205,11 +205,11 @@ def test_a_partition_without_objects_stays_held_and_is_listed(tmp_path: Path) ->
     config = BROKER_LOG + "audit: {severities: {partitions_are_still_there: warning}}\n"
     place = place_at(tmp_path, config)
     _copy(place, 0, 2)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     _copy(place)
     place.arrive(f"one/other-0/{0:020d}.log", _segment(0))
 
-    second = night(place, 2, Step.PUBLISH)
+    second = run_day(place, 2, Step.PUBLISH)
 
     assert second.is_held
     assert _statuses(speaking(place, 2)) == [(4, 7, "open")]
@@ -221,9 +221,9 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         place = place_at(tmp_path / name, BROKER_LOG)
         _copy(place, 0, 2, 4)
-        night(place, 1)
+        run_day(place, 1)
         _copy(place, 1)
-        night(place, 2)
+        run_day(place, 2)
         trees = (run_tree(place, speaking(place, number).run_id) for number in (1, 2))
         # The manifest has times of objects, and each step names the one before it.
         found.append(
@@ -239,14 +239,14 @@ def test_held_objects_survive_expiry(tmp_path: Path) -> None:
     config = BROKER_LOG + "retention: {staged_days: 1, runs_days: 1}\n"
     place = place_at(tmp_path / "place", config)
     _copy(place, 0, 2)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     _copy(place, 3)
     for number in range(2, 7):
-        night(place, number, Step.PUBLISH)
+        run_day(place, number, Step.PUBLISH)
     expire(place.settings)
     _copy(place, 1)
 
-    night(place, 7, Step.PUBLISH)
+    run_day(place, 7, Step.PUBLISH)
 
     _same_in_the_end(place, 7, _unbroken(tmp_path, 4))
 
@@ -254,12 +254,12 @@ def test_held_objects_survive_expiry(tmp_path: Path) -> None:
 def test_a_batch_that_a_newer_leader_overwrote_while_it_was_held_is_divergent(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0, 2)
-    night(place, 1)
+    run_day(place, 1)
     newer = b"".join(batch(number, pid=9, at=8 + number, leader_epoch=3) for number in range(2))
     _copy(place, 0, 1)
     place.arrive(_path(2), newer)
 
-    night(place, 2)
+    run_day(place, 2)
 
     run = speaking(place, 2)
     kept = [row for row in run.batches() if row["base_offset"] >= 8]
@@ -277,11 +277,11 @@ def test_a_first_copy_without_its_first_segments_is_held(tmp_path: Path) -> None
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 1, 2)
     place.arrive("one/orders-0/leader-epoch-checkpoint", b"0\n1\n0 0\n")
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     assert _statuses(speaking(place, 1)) == [(0, 3, "open")]
 
     _copy(place, 0, 1, 2)
-    night(place, 2, Step.PUBLISH)
+    run_day(place, 2, Step.PUBLISH)
 
     _same_in_the_end(place, 2, _unbroken(tmp_path, 3))
 
@@ -293,7 +293,7 @@ def test_a_first_copy_begins_where_its_first_segment_does(tmp_path: Path, checkp
     if checkpoint is not None:
         place.arrive("one/orders-0/leader-epoch-checkpoint", checkpoint)
 
-    night(place, 1)
+    run_day(place, 1)
 
     assert (speaking(place, 1).gaps(), speaking(place, 1).state().end_offset) == ([], 12)
 
@@ -313,14 +313,14 @@ def test_only_what_the_broker_wrote_down_proves_a_deletion(
 ) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0)
-    night(place, 1)
+    run_day(place, 1)
     _copy(place, 3, 4)
     if epochs is not None:
         place.arrive("one/orders-0/leader-epoch-checkpoint", epochs)
     if log_start is not None:
         place.arrive("one/log-start-offset-checkpoint", f"0\n1\norders 0 {log_start}\n".encode())
 
-    night(place, 2)
+    run_day(place, 2)
 
     assert _statuses(speaking(place, 2)) == [found]
     assert speaking(place, 2).state().end_offset == (20 if found[2] == "deleted" else 4)
@@ -329,11 +329,11 @@ def test_only_what_the_broker_wrote_down_proves_a_deletion(
 def test_a_deletion_does_not_explain_what_is_missing_behind_it(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     _copy(place, 3, 4)
     place.arrive("one/log-start-offset-checkpoint", b"0\n1\norders 0 8\n")
 
-    night(place, 2, Step.PUBLISH)
+    run_day(place, 2, Step.PUBLISH)
 
     assert _statuses(speaking(place, 2)) == [(4, 7, "deleted"), (8, 11, "open")]
     assert speaking(place, 2).state().end_offset == 8
@@ -342,12 +342,12 @@ def test_a_deletion_does_not_explain_what_is_missing_behind_it(tmp_path: Path) -
 def test_a_partition_that_retention_has_emptied_is_as_it_should_be(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     _copy(place)
     empty = place.arrive(_path(1))
     empty.write_bytes(b"")
 
-    second = night(place, 2, Step.PUBLISH)
+    second = run_day(place, 2, Step.PUBLISH)
 
     assert not second.is_held
     assert (_messages(speaking(place, 2)), speaking(place, 2).gaps()) == ([], [])
@@ -362,7 +362,7 @@ def test_a_cleaner_explains_holes_up_to_where_it_was(
     _copy(place, 0, 2)
     place.arrive("one/cleaner-offset-checkpoint", f"0\n1\norders 0 {cleaned}\n".encode())
 
-    found = night(place, 1, Step.PUBLISH)
+    found = run_day(place, 1, Step.PUBLISH)
 
     assert speaking(place, 1).gaps() == gaps
     assert found.is_held == bool(gaps)
@@ -378,7 +378,7 @@ def test_damage_is_no_work_of_a_cleaner(tmp_path: Path) -> None:
     place.arrive(_path(1), bytes(data))
     place.arrive("one/cleaner-offset-checkpoint", b"0\n1\norders 0 12\n")
 
-    night(place, 1)
+    run_day(place, 1)
 
     assert _statuses(speaking(place, 1)) == [(5, 5, "open")]
 
@@ -389,11 +389,11 @@ def test_damage_is_no_work_of_a_cleaner(tmp_path: Path) -> None:
 def test_publishing_past_a_gap_releases_what_was_held(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0, 2)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     past = place_at(tmp_path, PAST)
     _copy(past, 3)
 
-    second = night(past, 2, Step.PUBLISH)
+    second = run_day(past, 2, Step.PUBLISH)
 
     assert not second.is_held
     assert _statuses(speaking(past, 2)) == [(4, 7, "published_past")]
@@ -404,11 +404,11 @@ def test_publishing_past_a_gap_releases_what_was_held(tmp_path: Path) -> None:
 def test_offsets_that_come_after_they_were_passed_are_taken_by_a_backfill(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", PAST)
     _copy(place, 0, 2)
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
     assert _statuses(speaking(place, 1)) == [(4, 7, "published_past")]
     _copy(place, 0, 1, 2)
 
-    night(place, 2, Step.PUBLISH)
+    run_day(place, 2, Step.PUBLISH)
 
     late = speaking(place, 2)
     assert [row["verdict"] for row in late.batches() if 4 <= row["base_offset"] < 8] == ["late"] * 4
@@ -427,12 +427,12 @@ def test_offsets_that_come_after_they_were_passed_are_taken_by_a_backfill(tmp_pa
 def test_a_run_taken_back_and_staged_anew_takes_what_has_arrived(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2)
-    first = night(place, 1, Step.PUBLISH)
+    first = run_day(place, 1, Step.PUBLISH)
     roll_back(place.settings, first.run_id)
     _copy(place, 0, 1, 2)
     place.stage(1, restage=True)
 
-    night(place, 1, Step.PUBLISH)
+    run_day(place, 1, Step.PUBLISH)
 
     _same_in_the_end(place, 1, _unbroken(tmp_path, 3))
 
@@ -449,7 +449,7 @@ def _explained(place: Place, offset: int) -> list[str]:
 def test_explain_reports_what_became_of_an_offset(tmp_path: Path) -> None:
     place = place_at(tmp_path, BROKER_LOG)
     _copy(place, 0, 2)
-    night(place, 1)
+    run_day(place, 1)
     assert _explained(place, 5) == [
         "offsets 4 to 7: in no copy since the run of 2024-05-01; 4 batches are held behind it"
     ]
@@ -457,7 +457,7 @@ def test_explain_reports_what_became_of_an_offset(tmp_path: Path) -> None:
     assert held.endswith("behind_gap: held: offsets 4 to 7 before it are in no copy so far")
 
     _copy(place, 1)
-    night(place, 2)
+    run_day(place, 2)
 
     assert _explained(place, 4)[1:] == [
         "offsets 4 to 7: missing since the run of 2024-05-01, taken by the run of 2024-05-02",

@@ -23,13 +23,13 @@ from spark_jobs.tables.index import INDEX, INDEX_FILES
 from tests.indexing.objects import batch, marker, nested_object, plain_object
 from tests.indexing.reading import index_bytes
 from tests.s3_server import S3Server
-from tests.steps.nights import BROKER_LOG, CAPTURE, Place, place_at
+from tests.steps.runs import BROKER_LOG, CAPTURE, Place, place_at
 
 SMALL_RANGES = "limits: {range_bytes: 4096}\n"
 
 
 def _context(place: Place, spark: Spark) -> RunContext:
-    """The first night, staged."""
+    """The first run, staged."""
     chain = read_chain(place.lake)
     folder = open_run(place.settings, place.stage(1), lake=place.lake, chain=chain)
     return RunContext(settings=place.settings, folder=folder, chain=chain, spark=spark)
@@ -57,21 +57,21 @@ def _expected(context: RunContext, objects: dict[str, bytes]) -> pa.Table:
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Place:
+def run(tmp_path: Path) -> Place:
     return place_at(tmp_path, CAPTURE + SMALL_RANGES)
 
 
-def _arrive(night: Place, **objects: bytes) -> dict[str, bytes]:
-    """Objects `topic_partition_name` of the first night."""
+def _arrive(run: Place, **objects: bytes) -> dict[str, bytes]:
+    """Objects `topic_partition_name` of the first run."""
     found = {f"dt=2024-05-01/{'-'.join(key.split('_')[:2])}/{key[-1]}": data for key, data in objects.items()}
     for path, data in found.items():
-        night.arrive(path).write_bytes(data)
+        run.arrive(path).write_bytes(data)
     return found
 
 
-def test_rows_are_those_of_whole_objects_in_arrival_order(night: Place, spark: Spark) -> None:
+def test_rows_are_those_of_whole_objects_in_arrival_order(run: Place, spark: Spark) -> None:
     objects = _arrive(
-        night,
+        run,
         orders_0_a=plain_object(120),
         orders_0_b=b"",
         orders_0_c=nested_object(30) + marker(1),
@@ -79,7 +79,7 @@ def test_rows_are_those_of_whole_objects_in_arrival_order(night: Place, spark: S
         orders_1_a=batch(0, value=nested_object(40)),
         payments_0_a=plain_object(2),
     )
-    context = _context(night, spark)
+    context = _context(run, spark)
 
     result = index.run(context)
 
@@ -92,9 +92,9 @@ def test_rows_are_those_of_whole_objects_in_arrival_order(night: Place, spark: S
     }
 
 
-def test_the_files_table_names_every_file_with_its_rows_and_bytes(night: Place, spark: Spark) -> None:
-    objects = _arrive(night, orders_0_a=plain_object(120), orders_0_b=plain_object(3))
-    context = _context(night, spark)
+def test_the_files_table_names_every_file_with_its_rows_and_bytes(run: Place, spark: Spark) -> None:
+    objects = _arrive(run, orders_0_a=plain_object(120), orders_0_b=plain_object(3))
+    context = _context(run, spark)
 
     result = index.run(context)
 
@@ -109,17 +109,17 @@ def test_the_files_table_names_every_file_with_its_rows_and_bytes(night: Place, 
         assert stat.size == output.size
 
 
-def test_damage_is_rows_with_reasons_and_no_byte_is_lost(night: Place, spark: Spark) -> None:
+def test_damage_is_rows_with_reasons_and_no_byte_is_lost(run: Place, spark: Spark) -> None:
     flipped = bytearray(plain_object(100))
     flipped[len(flipped) // 2] ^= 1
     objects = _arrive(
-        night,
+        run,
         orders_0_a=bytes(flipped),
         orders_0_b=plain_object(90)[:-7],
         orders_1_a=plain_object(1) + bytes(9000),
         orders_1_b=b"not a batch" * 100,
     )
-    context = _context(night, spark)
+    context = _context(run, spark)
 
     result = index.run(context)
 
@@ -132,11 +132,11 @@ def test_damage_is_rows_with_reasons_and_no_byte_is_lost(night: Place, spark: Sp
     assert "torn batch" in result.messages[1]
 
 
-def test_an_object_that_vanished_from_staging_is_a_row_and_a_message(night: Place, spark: Spark) -> None:
-    _arrive(night, orders_0_a=plain_object(120), orders_0_b=plain_object(3))
-    context = _context(night, spark)
+def test_an_object_that_vanished_from_staging_is_a_row_and_a_message(run: Place, spark: Spark) -> None:
+    _arrive(run, orders_0_a=plain_object(120), orders_0_b=plain_object(3))
+    context = _context(run, spark)
     gone, stays = context.manifest.batches
-    night.lake.delete(object_key(gone.sha256))
+    run.lake.delete(object_key(gone.sha256))
 
     result = index.run(context)
 
@@ -165,10 +165,10 @@ def test_replicas_of_a_partition_are_copies_of_their_own(tmp_path: Path, spark: 
     assert files["rows"].to_pylist() == [6, 6]
 
 
-def test_captures_of_a_partition_are_one_copy_whatever_their_directories(night: Place, spark: Spark) -> None:
+def test_captures_of_a_partition_are_one_copy_whatever_their_directories(run: Place, spark: Spark) -> None:
     for gateway in ("east", "west"):
-        night.arrive(f"dt=2024-05-01/{gateway}/orders-0/a", plain_object(2))
-    context = _context(night, spark)
+        run.arrive(f"dt=2024-05-01/{gateway}/orders-0/a", plain_object(2))
+    context = _context(run, spark)
 
     index.run(context)
 
@@ -187,9 +187,9 @@ def test_the_documented_example_is_indexed_to_the_last_batch(tmp_path: Path, spa
     assert result.counts["problems"] == 0
 
 
-def test_an_empty_night_has_an_empty_index(night: Place, spark: Spark) -> None:
-    Path(night.settings.sources[0].root).mkdir()
-    context = _context(night, spark)
+def test_an_empty_run_has_an_empty_index(run: Place, spark: Spark) -> None:
+    Path(run.settings.sources[0].root).mkdir()
+    context = _context(run, spark)
 
     result = index.run(context)
 

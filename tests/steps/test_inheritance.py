@@ -20,9 +20,9 @@ from spark_jobs.storage.stores import open_source
 from tests.e2e.tables import by_pyiceberg, own_rows
 from tests.materialising.truth import DATA, truth_of
 from tests.s3_server import S3Server
-from tests.steps.admitted import ORDERS, AdmittedNight, admit
+from tests.steps.admitted import ORDERS, AdmittedRun, admit
 from tests.steps.batches import batch, marker
-from tests.steps.nights import Place, day, place_at
+from tests.steps.runs import Place, day, place_at
 
 WHOLE = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
 DATED = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs, dates: '%Y/%m/%d'}\n"
@@ -52,12 +52,12 @@ def _log(end_offset: int, per_segment: int = 4) -> dict[str, bytes]:
     }
 
 
-def _entries(night: AdmittedNight) -> dict[str, ManifestEntry]:
-    return {entry.name: entry for entry in read_run_manifest(night.lake, night.run_id).entries}
+def _entries(run_day: AdmittedRun) -> dict[str, ManifestEntry]:
+    return {entry.name: entry for entry in read_run_manifest(run_day.lake, run_day.run_id).entries}
 
 
-def _inherited(night: AdmittedNight) -> list[str]:
-    return sorted(name for name, entry in _entries(night).items() if entry.inherited)
+def _inherited(run_day: AdmittedRun) -> list[str]:
+    return sorted(name for name, entry in _entries(run_day).items() if entry.inherited)
 
 
 def _objects(place: Place) -> int:
@@ -236,7 +236,7 @@ def test_another_topic_id_is_another_log(tmp_path: Path, had: str, has: str, cou
     assert sum(entry.inherited for entry in found.entries) == count
 
 
-def test_what_an_inherited_replica_told_of_its_leaders_still_counts(tmp_path: Path) -> None:
+def test_what_an_inherited_replica_reported_of_its_leaders_still_counts(tmp_path: Path) -> None:
     """The first replica has leader epoch 1 from offset 4 on; the other one, of epoch 0, grows beyond it."""
     place = place_at(tmp_path, WHOLE)
     _put(place, {_segment(0): _batches(0, 4) + _batches(4, 6, 1), _segment(6): _batches(6, 7, 1)})
@@ -278,7 +278,7 @@ def test_a_lake_in_a_bucket_inherits_the_same(tmp_path: Path, s3_server: S3Serve
     assert here.offsets() == list(range(10, 17))
 
 
-def _without_inheritance(place: Place, number: int) -> AdmittedNight:
+def _without_inheritance(place: Place, number: int) -> AdmittedRun:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SegmentHistory, "inherit", lambda _self, manifest, _prefixes: manifest)
         patched.setattr(SegmentHistory, "alike", lambda _self, _placed: [])
@@ -346,13 +346,13 @@ def test_runs_over_growing_copies_accept_what_runs_that_read_all_of_them_accept(
     assert _open(found) == _open(wanted)
 
 
-def _accepted(night: AdmittedNight) -> list[tuple[int, int, int]]:
-    rows = night.batches() if ORDERS in night.partitions() else []
+def _accepted(run_day: AdmittedRun) -> list[tuple[int, int, int]]:
+    rows = run_day.batches() if ORDERS in run_day.partitions() else []
     return [(r["offset"], r["producer_id"], r["crc"]) for r in rows if r["verdict"] == "accepted"]
 
 
-def _open(night: AdmittedNight) -> list[int]:
-    first: list[int] = night.state().open_transactions["first_offset"].tolist()
+def _open(run_day: AdmittedRun) -> list[int]:
+    first: list[int] = run_day.state().open_transactions["first_offset"].tolist()
     return first
 
 
@@ -380,9 +380,9 @@ def test_the_tables_hold_once_what_a_consumer_got(
     place = place_at(tmp_path, f"publish: read_committed\n{compacted}\n{config}")
     for number, share in enumerate(GROWTH, start=1):
         copy(place, dict(_grown(root, share)), number)
-        night = admit(place, number, until=Step.PUBLISH)
+        run_day = admit(place, number, until=Step.PUBLISH)
     assert by_pyiceberg(place.settings) == truth_of(recording)
-    assert _inherited(night)
+    assert _inherited(run_day)
     rows = [row for row in own_rows(place.settings, "batches") if not row["topic"].startswith("__")]
     assert sum(row["verdict"] == "overlap" for row in rows) == 0
 
@@ -417,7 +417,7 @@ def test_a_backfill_in_the_middle_leaves_later_days_what_they_can_inherit(tmp_pa
 
     entry = read_chain(place.lake).run_of(day(3))
     assert entry is not None
-    third = AdmittedNight(place, entry.run_id)
+    third = AdmittedRun(place, entry.run_id)
     assert third.offsets() == list(range(8, 14))
     assert by_pyiceberg(place.settings) == before
 

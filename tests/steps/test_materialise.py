@@ -1,4 +1,4 @@
-"""The run's own tables tell of every batch; what stays out lies in quarantine with its bytes."""
+"""The run's own tables tell of every batch; what stays out is in quarantine with its bytes."""
 
 from datetime import date
 from pathlib import Path
@@ -55,7 +55,7 @@ def _batch(first: int, value: bytes, **named: Any) -> bytes:
     return build_batch(records=[Record(value=value)], base_timestamp=0, base_offset=first, **named)
 
 
-def test_every_batch_is_told_of_with_its_object_and_its_transaction_s_outcome(tmp_path: Path) -> None:
+def test_every_batch_is_reported_of_with_its_object_and_its_transaction_s_outcome(tmp_path: Path) -> None:
     producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     context = _written(tmp_path, _batch(0, b"plain"), _batch(1, b"open", **producer))
     do(context, Step.MATERIALISE, materialise.run)
@@ -73,14 +73,16 @@ def test_what_waits_for_its_transaction_lies_in_quarantine_with_its_bytes(tmp_pa
     assert {row["kind"] for row in held} == {"held"}
     assert {row["reason"] for row in held} == {
         "its transaction is open",
-        "it stands behind a transaction that is not decided yet",
+        "it follows a transaction that is not decided yet",
     }
     for row in held:
         assert check_batch(row["bytes"]).base_offset == row["offset"]
         assert len(row["bytes"]) == row["size"]
     batches = _rows(context, "batches")
-    waiting = [(row["topic"], row["partition"], row["offset"]) for row in batches if row["outcome"] == "open"]
-    assert set(waiting) <= {(row["topic"], row["partition"], row["offset"]) for row in held}
+    held_state = [
+        (row["topic"], row["partition"], row["offset"]) for row in batches if row["outcome"] == "open"
+    ]
+    assert set(held_state) <= {(row["topic"], row["partition"], row["offset"]) for row in held}
 
 
 def test_a_batch_with_unfit_values_is_readable(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.hashes import KEY_HASHES, Partitioner
 from spark_jobs.protocol.records import Record
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.reporting.run_tables import RunTables
-from spark_jobs.run import run_night
+from spark_jobs.run import execute_run
 from spark_jobs.storage.stores import open_lake
 from tests.in_process import InProcess
 
@@ -57,12 +57,12 @@ class Lake:
     def run(self) -> tuple[set[str], list[str]]:
         """Expectations that failed, and what the audit reports besides."""
         self._runs += 1
-        outcome = run_night(
+        outcome = execute_run(
             self.settings,
             date(2024, 5, self._runs),
             until=Step.PUBLISH,
             spark=InProcess(),
-            narrator=Narrator(Console(quiet=True)),
+            progress=RunProgress(Console(quiet=True)),
         )
         tables = RunTables(open_lake(self.settings), outcome.run_id)
         results = tables.rows(Step.AUDIT, "expectation_results.parquet")

@@ -101,7 +101,7 @@ def _cuts(catalog: Catalog) -> dict[str, Any]:
 
 
 def _made(place: Path) -> tuple[Settings, RunContext]:
-    """A small night right before its publication."""
+    """A small run right before its publication."""
     settings = _settings(place, "oracle_E")
     chosen = [path for path in recorded_partitions("oracle_E") if path.name in {"lat-0", "orc-1"}]
     context = resolved_run(settings, chosen, day=DAY)
@@ -148,7 +148,7 @@ def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
         assert [catalog.load_table(name).metadata for name in catalog.list_tables("topics")] == before
 
 
-def test_another_run_of_the_night_replaces_the_first(tmp_path: Path) -> None:
+def test_another_run_of_the_run_replaces_the_first(tmp_path: Path) -> None:
     """The second run has other settings, so it is another run; its records are the same."""
     settings, context = _made(tmp_path)
     do(context, Step.PUBLISH, publish.run)

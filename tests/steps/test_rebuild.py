@@ -10,9 +10,9 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.control_record import ControlType
 from spark_jobs.protocol.producer_state import BatchMetadata, ProducerStateEntry
 from spark_jobs.protocol.snapshot import write_snapshot
-from tests.steps.admitted import ORDERS, AdmittedNight, admit
+from tests.steps.admitted import ORDERS, AdmittedRun, admit
 from tests.steps.batches import NOON, batch, marker
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 LOGS = "lake: lake\nsources:\n  - {name: kafka, kind: broker-log, root: logs}\n"
 SEEDED = CAPTURE + "    markers: true\n  - {name: kafka, kind: broker-log, root: logs, seed: true}\n"
@@ -49,31 +49,31 @@ def log(*numbers: int, start: int = 0) -> bytes:
     return b"".join(batch(seq, at=start + place) for place, seq in enumerate(numbers))
 
 
-def origin(night: AdmittedNight) -> dict[str, Any]:
-    rows = night.table(Step.REBUILD, "origins.parquet").to_pylist()
+def origin(run: AdmittedRun) -> dict[str, Any]:
+    rows = run.table(Step.REBUILD, "origins.parquet").to_pylist()
     [found] = [row for row in rows if (row["topic"], row["partition"]) == ORDERS]
     return dict(found)
 
 
-def messages(night: AdmittedNight) -> list[str]:
-    key = night.key(Step.REBUILD, "messages.json")
-    found: list[str] = json.loads(night.lake.read(key)) if night.lake.stat(key) else []
+def messages(run: AdmittedRun) -> list[str]:
+    key = run.key(Step.REBUILD, "messages.json")
+    found: list[str] = json.loads(run.lake.read(key)) if run.lake.stat(key) else []
     return found
 
 
-def test_a_first_night_of_a_capture_starts_empty_and_says_so(tmp_path: Path) -> None:
+def test_a_first_run_of_a_capture_starts_empty_and_says_so(tmp_path: Path) -> None:
     place = place_at(tmp_path, CAPTURE)
     place.arrive("dt=2024-05-01/orders-0/a", batch(0))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert origin(night)["origin"] == "empty"
-    assert messages(night) == [
+    assert origin(run)["origin"] == "empty"
+    assert messages(run) == [
         "orders-0: starts without any state; no producer is known, and the first sequence of each is taken"
     ]
 
 
-def test_the_next_night_starts_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_the_next_run_starts_where_the_last_one_ended(tmp_path: Path) -> None:
     place = place_at(tmp_path, CAPTURE)
     for number in (1, 2):
         place.arrive(f"dt=2024-05-0{number}/orders-0/a", batch(number))
@@ -88,10 +88,10 @@ def test_a_whole_log_needs_no_snapshot(tmp_path: Path) -> None:
     place = place_at(tmp_path, LOGS)
     put(place, log_file(0), log(0, 1))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert origin(night)["origin"] == "empty"
-    assert messages(night) == []
+    assert origin(run)["origin"] == "empty"
+    assert messages(run) == []
 
 
 def test_a_log_that_begins_later_starts_from_the_snapshot_at_its_beginning(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_a_log_that_begins_later_starts_from_the_snapshot_at_its_beginning(tmp_p
     put(place, log_file(50, "snapshot"), snapshot(6, 3, at=50))
     put(place, log_file(51, "snapshot"), snapshot(7, 3, at=51))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    found = origin(night)
+    found = origin(run)
     assert (found["origin"], found["snapshot_offset"], found["producers"]) == ("snapshot", 50, 2)
     assert found["snapshot"] == "kafka/one/orders-0/00000000000000000050.snapshot"
-    assert night.state().producers["producer_id"].tolist() == [1, 2]
-    assert night.verdicts() == ["accepted"]
-    assert night.gaps() == []
+    assert run.state().producers["producer_id"].tolist() == [1, 2]
+    assert run.verdicts() == ["accepted"]
+    assert run.gaps() == []
 
 
 def test_a_corrupt_snapshot_at_the_beginning_is_passed_over_and_named(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_a_corrupt_snapshot_at_the_beginning_is_passed_over_and_named(tmp_path: 
     put(place, log_file(50), log(7, start=50))
     put(place, log_file(50, "snapshot"), snapshot(6, at=50)[:-1])
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert origin(night)["origin"] == "empty"
-    assert "corrupt producer snapshot" in origin(night)["skipped"][0]
-    assert len(messages(night)) == 2
+    assert origin(run)["origin"] == "empty"
+    assert "corrupt producer snapshot" in origin(run)["skipped"][0]
+    assert len(messages(run)) == 2
 
 
 def _without_middle(directory: Path) -> Place:
@@ -134,28 +134,28 @@ def _without_middle(directory: Path) -> Place:
 
 
 def test_a_log_whose_middle_is_missing_keeps_the_state_of_its_chain(tmp_path: Path) -> None:
-    night = admit(_without_middle(tmp_path), 2)
+    run = admit(_without_middle(tmp_path), 2)
 
-    assert origin(night)["origin"] == "chain"
-    assert night.verdicts() == ["behind_gap"]
-    assert (night.state().end_offset, len(night.state().open_transactions)) == (1, 1)
+    assert origin(run)["origin"] == "chain"
+    assert run.verdicts() == ["behind_gap"]
+    assert (run.state().end_offset, len(run.state().open_transactions)) == (1, 1)
 
 
 def test_a_log_whose_middle_is_deleted_goes_on_from_the_snapshot_behind_it(tmp_path: Path) -> None:
     place = _without_middle(tmp_path)
     put(place, "leader-epoch-checkpoint", b"0\n1\n0 50\n")
 
-    night = admit(place, 2)
+    run = admit(place, 2)
 
-    assert origin(night)["origin"] == "snapshot"
-    assert messages(night) == ["orders-0: offsets 1 to 49 are in no staged log"]
-    assert [(*gap, night.gap_rows()[0]["status"]) for gap in night.gaps()] == [(1, 49, "deleted")]
-    assert len(night.state().open_transactions) == 0
+    assert origin(run)["origin"] == "snapshot"
+    assert messages(run) == ["orders-0: offsets 1 to 49 are in no staged log"]
+    assert [(*gap, run.gap_rows()[0]["status"]) for gap in run.gaps()] == [(1, 49, "deleted")]
+    assert len(run.state().open_transactions) == 0
 
 
-def _positions(night: AdmittedNight) -> tuple[int, int]:
+def _positions(run: AdmittedRun) -> tuple[int, int]:
     """(last stable offset, end of what is published)."""
-    [row] = night.table(Step.RESOLVE, "partitions.parquet").to_pylist()
+    [row] = run.table(Step.RESOLVE, "partitions.parquet").to_pylist()
     return row["last_stable_offset"], row["end_offset"]
 
 
@@ -184,9 +184,9 @@ def test_a_transaction_that_only_the_newest_snapshot_knows_counts_for_a_partitio
     (place.directory / "logs/one/orders-0" / log_file(50, "snapshot")).unlink()
     put(place, log_file(51, "snapshot"), snapshot(0, 6, at=40, txn=20))
 
-    night = admit(place, 2)
+    run = admit(place, 2)
 
-    opened = night.state().open_transactions
+    opened = run.state().open_transactions
     assert [(int(row["producer_id"]), int(row["first_offset"])) for row in opened] == [(1, 20), (2, 20)]
 
 
@@ -195,10 +195,10 @@ def test_the_checkpointed_log_start_is_what_the_log_still_promises(tmp_path: Pat
     put(place, log_file(0), log(0, 1, 2))
     (place.directory / "logs/one/log-start-offset-checkpoint").write_bytes(b"0\n1\norders 0 2\n")
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert night.verdicts() == ["accepted"] * 3
-    assert (night.state().log_start_offset, night.state().published_offset) == (2, 2)
+    assert run.verdicts() == ["accepted"] * 3
+    assert (run.state().log_start_offset, run.state().published_offset) == (2, 2)
 
 
 # -- a broker's log as the past of a captured partition ------------------------------------------------------
@@ -217,15 +217,15 @@ def seeded(tmp_path: Path) -> Place:
 
 
 def test_a_capture_goes_on_where_its_seed_ends(tmp_path: Path) -> None:
-    night = admit(seeded(tmp_path), 1)
+    run = admit(seeded(tmp_path), 1)
 
-    found = origin(night)
+    found = origin(run)
     assert (found["origin"], found["snapshot_offset"], found["tail_first_offset"]) == ("seed", 5, None)
-    captured = [row for row in night.batches() if row["source"] == "gateway"]
+    captured = [row for row in run.batches() if row["source"] == "gateway"]
     assert [(row["verdict"], row["offset"]) for row in captured] == [("duplicate", 4), ("accepted", 5)]
-    assert night.verdicts().count("overlap") == 5
-    assert night.state().log_start_offset == 5
-    assert list(night.log()) == [
+    assert run.verdicts().count("overlap") == 5
+    assert run.state().log_start_offset == 5
+    assert list(run.log()) == [
         log_file(5),
         log_file(5, "snapshot"),
         log_file(6, "snapshot"),
@@ -244,13 +244,13 @@ def test_corrupt_snapshots_mean_an_older_one_and_more_tail(
     for offset in corrupt:
         put(place, log_file(offset, "snapshot"), b"\0\1 no snapshot")
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    found = origin(night)
+    found = origin(run)
     assert found["snapshot_offset"] == snapshot_offset
     assert (found["tail_first_offset"], found["tail_last_offset"]) == tail
     assert len(found["skipped"]) == len(corrupt)
-    captured = [row for row in night.batches() if row["source"] == "gateway"]
+    captured = [row for row in run.batches() if row["source"] == "gateway"]
     assert [(row["verdict"], row["offset"]) for row in captured] == [("duplicate", 4), ("accepted", 5)]
 
 
@@ -260,10 +260,10 @@ def test_a_seed_ends_where_an_unclean_recovery_would_cut_it(tmp_path: Path) -> N
     put(place, log_file(3, "snapshot"), snapshot(2, at=3))
     place.arrive("dt=2024-05-01/orders-0/a", batch(2))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    assert origin(night)["snapshot"] is None
-    assert night.state().end_offset == 3
+    assert origin(run)["snapshot"] is None
+    assert run.state().end_offset == 3
 
 
 def test_the_furthest_of_several_seeds_counts(tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_a_transaction_open_in_the_seed_is_closed_by_a_captured_marker(tmp_path:
     put(place, log_file(0), batch(0, txn=True, at=0))
     place.arrive("dt=2024-05-01/orders-0/a", marker(ControlType.ABORT, epoch=1))
 
-    night = admit(place, 1)
+    run = admit(place, 1)
 
-    [row] = night.transactions()
+    [row] = run.transactions()
     assert (row["first_offset"], row["marker_type"], row["began_before"]) == (0, 0, True)
 
 
-def test_later_nights_follow_the_chain_and_not_the_seed(tmp_path: Path) -> None:
+def test_later_runs_follow_the_chain_and_not_the_seed(tmp_path: Path) -> None:
     place = seeded(tmp_path)
     admit(place, 1)
     put(place, log_file(4), log(4, 5, 6, 7, start=4))

@@ -8,30 +8,30 @@ from rich.console import Console
 
 from spark_jobs.flow import LAST_OF_RUN, Step
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import ReportFailed, RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import ReportFailed, RunOutcome, execute_run
 from spark_jobs.steps import report
 from spark_jobs.storage.errors import LakeBusy
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.lock import lake_lock
 from tests.in_process import InProcess
 from tests.indexing.objects import plain_object
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 STRICT = "audit: {earliest_timestamp: 2100-01-01, severities: {timestamps_are_in_range: critical}}\n"
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
 
-def _night(directory: Path, config: str = CAPTURE) -> Place:
+def _place(directory: Path, config: str = CAPTURE) -> Place:
     place = place_at(directory, config)
     place.arrive("dt=2024-05-01/orders-0/a", plain_object(3))
     return place
 
 
 def _run(place: Place, until: Step = Step.REPORT) -> RunOutcome:
-    narrator = Narrator(Console(quiet=True))
-    return run_night(place.settings, day(1), until=until, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    return execute_run(place.settings, day(1), until=until, spark=InProcess(), progress=progress)
 
 
 def _page(place: Place) -> Path:
@@ -46,7 +46,7 @@ def _break_report(monkeypatch: pytest.MonkeyPatch, module: ModuleType = report) 
 
 
 def test_a_run_is_final_with_publish_and_shown_by_report(tmp_path: Path) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
 
     outcome = _run(place)
 
@@ -55,7 +55,7 @@ def test_a_run_is_final_with_publish_and_shown_by_report(tmp_path: Path) -> None
 
 
 def test_report_leaves_nothing_in_the_run(tmp_path: Path) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
     first = _run(place, until=LAST_OF_RUN)
 
     again = _run(place)
@@ -65,7 +65,7 @@ def test_report_leaves_nothing_in_the_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_is_reported_and_stays_failed(tmp_path: Path) -> None:
-    place = _night(tmp_path, CAPTURE + STRICT)
+    place = _place(tmp_path, CAPTURE + STRICT)
 
     with pytest.raises(OnceoverError, match="timestamp"):
         _run(place)
@@ -75,7 +75,7 @@ def test_a_run_that_failed_is_reported_and_stays_failed(tmp_path: Path) -> None:
 
 
 def test_a_good_run_whose_report_fails_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
     _break_report(monkeypatch)
 
     with pytest.raises(ReportFailed, match="is final and published; its report failed: no room"):
@@ -87,7 +87,7 @@ def test_a_good_run_whose_report_fails_says_both(tmp_path: Path, monkeypatch: py
 def test_a_failed_run_whose_report_fails_tells_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = _night(tmp_path, CAPTURE + STRICT)
+    place = _place(tmp_path, CAPTURE + STRICT)
     _break_report(monkeypatch)
 
     with pytest.raises(OnceoverError, match="timestamp") as failed:
@@ -97,7 +97,7 @@ def test_a_failed_run_whose_report_fails_tells_of_the_run(
 
 
 def test_a_busy_lake_is_left_to_the_run_that_works_on_it(tmp_path: Path) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
 
     with lake_lock(place.lake, purpose="another run"), pytest.raises(LakeBusy):
         _run(place)

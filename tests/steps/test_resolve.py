@@ -1,4 +1,4 @@
-"""`resolve` as a step of a run: repeatable, in turn, and only ever one word on a night."""
+"""`resolve` as a step of a run: repeatable, in turn, and only ever one word on a run."""
 
 from datetime import timedelta
 from io import StringIO
@@ -9,16 +9,16 @@ from rich.console import Console
 
 from spark_jobs.flow import Step
 from spark_jobs.protocol.end_txn import TransactionResult
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.errors import OutOfTurn
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.run_folder import DONE
 from tests.protocol.txn_cluster import PARTITIONS, Cluster
-from tests.resolving.night_lake import FIRST_DAY, NightLake
-from tests.resolving.test_resolve_cases import at_night, cluster_at, send, started
+from tests.resolving.run_lake import FIRST_DAY, RunLake
+from tests.resolving.test_resolve_cases import at_run, cluster_at, send, started
 
 FIRST, SECOND, _ = PARTITIONS
 
@@ -34,20 +34,20 @@ def busy_cluster() -> Cluster:
     return cluster
 
 
-def contents(lake: NightLake, run_id: str) -> dict[str, bytes]:
+def contents(lake: RunLake, run_id: str) -> dict[str, bytes]:
     store, folder = lake.lake, step_key(run_id, Step.RESOLVE)
     return {found.key: store.read(found.key) for found in store.list(folder)}
 
 
-def test_a_night_resolved_again_is_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
-    lake, cluster = NightLake(tmp_path, spark=spark), busy_cluster()
+def test_a_run_resolved_again_is_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
+    lake, cluster = RunLake(tmp_path, spark=spark), busy_cluster()
     lake.copy_logs(cluster.logs, cluster.entries)
-    first = lake.night(0)
+    first = lake.run(0)
     before = contents(lake, first.run_id)
     lake.lake.delete(step_key(first.run_id, Step.RESOLVE, DONE))
     lake.lake.put(step_key(first.run_id, Step.RESOLVE, "work", "left-behind.parquet"), b"half a file")
 
-    again = lake.night(0)
+    again = lake.run(0)
 
     assert contents(lake, again.run_id) == before
     assert not any("/work/" in key for key in before)
@@ -56,45 +56,45 @@ def test_a_night_resolved_again_is_the_same_bytes(tmp_path: Path, spark: Spark) 
 
 def test_real_workers_and_plain_calls_write_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
     cluster = busy_cluster()
-    lakes = NightLake(tmp_path / "spark", spark=spark), NightLake(tmp_path / "here")
+    lakes = RunLake(tmp_path / "spark", spark=spark), RunLake(tmp_path / "here")
     for lake in lakes:
         lake.copy_logs(cluster.logs, cluster.entries)
-        lake.night(0)
-    at_night(cluster, 1)
+        lake.run(0)
+    at_run(cluster, 1)
     send(cluster, started(cluster, "d"), FIRST, SECOND)
     written = []
     for lake in lakes:
         lake.copy_logs(cluster.logs, cluster.entries)
-        found = contents(lake, lake.night(1).run_id)
+        found = contents(lake, lake.run(1).run_id)
         written.append({key: data for key, data in found.items() if not key.endswith(DONE)})
     assert written[0] == written[1]
 
 
-def test_nothing_can_be_resolved_after_a_night_that_was_not(tmp_path: Path) -> None:
-    lake, cluster = NightLake(tmp_path), busy_cluster()
+def test_nothing_can_be_resolved_after_a_run_that_was_not(tmp_path: Path) -> None:
+    lake, cluster = RunLake(tmp_path), busy_cluster()
     lake.copy_logs(cluster.logs, cluster.entries)
-    narrator = Narrator(Console(file=StringIO()))
-    run_night(lake.settings, FIRST_DAY, until=Step.ADMIT, spark=lake.spark, narrator=narrator)
+    progress = RunProgress(Console(file=StringIO()))
+    execute_run(lake.settings, FIRST_DAY, until=Step.ADMIT, spark=lake.spark, progress=progress)
 
     with pytest.raises(OutOfTurn, match="run 2024-05-01 until resolve first"):
-        lake.night(1)
+        lake.run(1)
 
     assert [entry.last_step for entry in read_chain(lake.lake).entries] == [Step.ADMIT]
 
 
-def test_a_night_can_be_resolved_after_it_was_admitted(tmp_path: Path) -> None:
-    lake, cluster = NightLake(tmp_path), busy_cluster()
+def test_a_run_can_be_resolved_after_it_was_admitted(tmp_path: Path) -> None:
+    lake, cluster = RunLake(tmp_path), busy_cluster()
     lake.copy_logs(cluster.logs, cluster.entries)
-    narrator = Narrator(Console(file=StringIO()))
-    run_night(lake.settings, FIRST_DAY, until=Step.ADMIT, spark=lake.spark, narrator=narrator)
-    assert lake.night(0).published
-    at_night(cluster, 1)
-    assert lake.night(1).published == ()
+    progress = RunProgress(Console(file=StringIO()))
+    execute_run(lake.settings, FIRST_DAY, until=Step.ADMIT, spark=lake.spark, progress=progress)
+    assert lake.run(0).published
+    at_run(cluster, 1)
+    assert lake.run(1).published == ()
     assert read_chain(lake.lake).run_of(FIRST_DAY + timedelta(days=1)) is not None
 
 
-def test_an_empty_night_is_resolved_too(tmp_path: Path) -> None:
-    lake = NightLake(tmp_path)
+def test_an_empty_run_is_resolved_too(tmp_path: Path) -> None:
+    lake = RunLake(tmp_path)
     Path(lake.settings.sources[0].root).mkdir()
-    found = lake.night(0)
+    found = lake.run(0)
     assert (found.partitions, found.transactions, found.published) == ({}, [], ())

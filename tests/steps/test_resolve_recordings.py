@@ -27,7 +27,7 @@ from spark_jobs.storage.parquet_file import read_table
 from tests.protocol.resolving import parts_of, resolve_all
 from tests.recordings.log_directory import RecordedPartition
 from tests.recordings.recording import Recording, read_recording, truth_of
-from tests.resolving.night_lake import COPY_TIMES, FIRST_DAY, NightLake, Resolved, end_of_day
+from tests.resolving.run_lake import COPY_TIMES, FIRST_DAY, Resolved, RunLake, end_of_day
 from tests.steps.recorded_captures import DATA
 
 BROKER = """
@@ -47,9 +47,9 @@ def recorded(name: str) -> Recording:
 
 
 def resolve(directory: Path, name: str, spark: Spark, publish: str = "read_committed") -> Resolved:
-    """A night long before the recording was made, so that nothing in it has timed out."""
+    """A run long before the recording was made, so that nothing in it has timed out."""
     config = BROKER.format(root=DATA / name / "data", publish=publish)
-    return NightLake(directory, config, spark).night(0)
+    return RunLake(directory, config, spark).run(0)
 
 
 def batches_of(partition: RecordedPartition) -> Iterator[tuple[RecordBatchHeader, bytes]]:
@@ -61,7 +61,7 @@ def batches_of(partition: RecordedPartition) -> Iterator[tuple[RecordBatchHeader
 
 
 def records_of(found: Resolved, name: str) -> Iterator[Mapping[str, Any]]:
-    """The records that the night publishes, decoded in the plain way."""
+    """The records that the run publishes, decoded in the plain way."""
     published = set(found.published)
     for partition, own in found.partitions.items():
         for header, batch in batches_of(recorded(name).logs.partitions[partition]):
@@ -74,9 +74,7 @@ def records_of(found: Resolved, name: str) -> Iterator[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("name", [*TRANSACTIONAL, *PLAIN])
-def test_a_night_publishes_what_a_read_committed_consumer_got(
-    name: str, tmp_path: Path, spark: Spark
-) -> None:
+def test_a_run_publishes_what_a_read_committed_consumer_got(name: str, tmp_path: Path, spark: Spark) -> None:
     found = resolve(tmp_path, name, spark)
 
     committed = recorded(name).committed
@@ -87,7 +85,7 @@ def test_a_night_publishes_what_a_read_committed_consumer_got(
         stable = (own["log_start_offset"], own["log_end_offset"], own["last_stable_offset"])
         assert stable == (offsets.log_start_offset, offsets.high_watermark, offsets.last_stable_offset)
     _check_outcomes(found, name)
-    _check_consumer_offsets(found, name, NightLake(tmp_path))
+    _check_consumer_offsets(found, name, RunLake(tmp_path))
 
 
 def _check_outcomes(found: Resolved, name: str) -> None:
@@ -117,7 +115,7 @@ def _entries(name: str) -> Iterator[CoordinatorEntry]:
                 yield from read_entries(header, read_records(batch))
 
 
-def _check_consumer_offsets(found: Resolved, name: str, lake: NightLake) -> None:
+def _check_consumer_offsets(found: Resolved, name: str, lake: RunLake) -> None:
     """Committed and pending offsets are those of the plain fold."""
     for partition, log in recorded(name).logs.partitions.items():
         if partition.topic == CONSUMER_OFFSETS and partition in found.partitions:
@@ -141,15 +139,15 @@ def test_what_is_open_is_held_until_a_copy_of_a_later_day_shows_that_it_has_time
     tmp_path: Path, spark: Spark
 ) -> None:
     source = shutil.copytree(DATA / "oracle_D" / "data", tmp_path / "source")
-    lake = NightLake(tmp_path, BROKER.format(root=source, publish="read_committed"), spark)
+    lake = RunLake(tmp_path, BROKER.format(root=source, publish="read_committed"), spark)
     day = (RECORDED - FIRST_DAY).days
 
-    assert lake.night(day).counts["ongoing"] == 3
-    assert lake.night(day + 1).counts["ongoing"] == 3  # the same copy again
+    assert lake.run(day).counts["ongoing"] == 3
+    assert lake.run(day + 1).counts["ongoing"] == 3  # the same copy again
     later = (RECORDED + timedelta(days=2)).isoformat()
     times = COPY_TIMES.format(data=f"{later}T01:00:00Z", coordinator=f"{later}T01:10:00Z")
     (source / "onceover-copy.json").write_text(times)
-    found = lake.night(day + 2)
+    found = lake.run(day + 2)
 
     assert found.counts["ongoing"] == 0
     timed_out = [row for row in found.transactions if "timeout" in row["evidence"]]

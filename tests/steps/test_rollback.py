@@ -1,4 +1,4 @@
-"""A run that is taken back leaves no row and no tag behind, and its night can run again."""
+"""A run that is taken back leaves no row and no tag behind, and its run can run again."""
 
 from datetime import date
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_taking_a_run_back_twice_changes_nothing_more(settings: Settings) -> Non
     assert _cuts(settings) == before
 
 
-def test_the_night_can_be_published_again(settings: Settings) -> None:
+def test_the_run_can_be_published_again(settings: Settings) -> None:
     first = _publish(settings, "orc-1", 1)
     before = _cuts(settings)
     roll_back(settings, first.folder.run_id)
@@ -83,7 +83,7 @@ def test_the_night_can_be_published_again(settings: Settings) -> None:
     assert _cuts(settings) == before
 
 
-def test_a_run_that_later_nights_build_upon_stays(settings: Settings) -> None:
+def test_a_run_that_later_runs_build_upon_stays(settings: Settings) -> None:
     first, second = _publish(settings, "orc-1", 1), _publish(settings, "orc-2", 2)
     before = _cuts(settings)
     with pytest.raises(OutOfTurn, match=f"run {second.folder.run_id} of a later date builds upon it"):
@@ -91,7 +91,7 @@ def test_a_run_that_later_nights_build_upon_stays(settings: Settings) -> None:
     assert _cuts(settings) == before
 
 
-def test_an_unknown_run_is_told(settings: Settings) -> None:
+def test_an_unknown_run_is_reported(settings: Settings) -> None:
     with pytest.raises(ObjectMissing, match="has no such run"):
         roll_back(settings, "2024-05-01-0000000000000000")
 

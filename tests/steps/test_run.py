@@ -12,8 +12,8 @@ from rich.console import Console
 
 from spark_jobs.context import RunContext, StepResult
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.spark_session import Spark
 from spark_jobs.steps import rebuild
 from spark_jobs.storage.errors import LakeBusy
@@ -21,10 +21,10 @@ from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.lock import lake_lock
 from tests.in_process import InProcess
 from tests.indexing.objects import nested_object, plain_object
-from tests.steps.nights import CAPTURE, Place, day, place_at
+from tests.steps.runs import CAPTURE, Place, day, place_at
 
 CONFIG = CAPTURE + "limits: {range_bytes: 4096}\nspark: {master: 'local[2]'}\n"
-PATIENCE_S = 300
+TIMEOUT_S = 300
 NEVER_DONE = (
     "import time; from spark_jobs.cli import main; from spark_jobs.flow import Step;"
     "from spark_jobs.storage.run_folder import RunFolder; finish = RunFolder.finish\n"
@@ -35,8 +35,8 @@ NEVER_DONE = (
 """The command, which waits for its end before it calls `index` done: however late the kill, it is in time."""
 
 
-def _night(directory: Path, lake: str = "lake", batches: int = 200) -> Place:
-    """A lake for the one night that stands in `directory`, and its configuration file."""
+def _place(directory: Path, lake: str = "lake", batches: int = 200) -> Place:
+    """A lake for the one run that is in `directory`, and its configuration file."""
     config = CONFIG.replace("lake: lake", f"lake: {lake}")
     place = place_at(directory, config)
     if not (directory / "capture").exists():
@@ -52,8 +52,8 @@ def _config_file(place: Place) -> Path:
 
 
 def _run(place: Place, spark: Spark, until: Step = Step.INDEX) -> RunOutcome:
-    narrator = Narrator(Console(quiet=True))
-    return run_night(place.settings, day(1), until=until, spark=spark, narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    return execute_run(place.settings, day(1), until=until, spark=spark, progress=progress)
 
 
 def _tree(directory: Path, *left_out: str) -> dict[str, bytes]:
@@ -64,7 +64,7 @@ def _tree(directory: Path, *left_out: str) -> dict[str, bytes]:
 
 
 def _wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -79,7 +79,7 @@ def _start(place: Place, *program: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_run_does_its_steps_and_says_so_in_the_ledger(tmp_path: Path, spark: Spark) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
 
     outcome = _run(place, spark)
 
@@ -91,7 +91,7 @@ def test_a_run_does_its_steps_and_says_so_in_the_ledger(tmp_path: Path, spark: S
 
 
 def test_the_same_run_again_changes_nothing_and_needs_no_spark(tmp_path: Path, spark: Spark) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
     first = _run(place, spark)
     before = _tree(tmp_path / "lake", "locks")
 
@@ -103,7 +103,7 @@ def test_the_same_run_again_changes_nothing_and_needs_no_spark(tmp_path: Path, s
 
 
 def test_another_lake_gets_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
-    first, second = (_run(_night(tmp_path, lake), spark) for lake in ("one", "two"))
+    first, second = (_run(_place(tmp_path, lake), spark) for lake in ("one", "two"))
 
     assert first == second
     assert _tree(tmp_path / "one/runs") == _tree(tmp_path / "two/runs")
@@ -112,8 +112,8 @@ def test_another_lake_gets_the_same_bytes(tmp_path: Path, spark: Spark) -> None:
 def test_a_run_killed_in_index_and_repeated_gives_the_bytes_of_an_undisturbed_one(
     tmp_path: Path, spark: Spark
 ) -> None:
-    expected = _run(_night(tmp_path, "undisturbed", batches=3000), spark)
-    killed, runs = _night(tmp_path, "killed"), tmp_path / "killed/runs"
+    expected = _run(_place(tmp_path, "undisturbed", batches=3000), spark)
+    killed, runs = _place(tmp_path, "killed"), tmp_path / "killed/runs"
     process = _start(killed, "-c", NEVER_DONE)
     try:
         _wait_until(lambda: any(runs.glob("*/index/*/*/*.parquet")), process)
@@ -131,7 +131,7 @@ def test_a_run_killed_in_index_and_repeated_gives_the_bytes_of_an_undisturbed_on
 
 
 def test_of_two_runs_at_once_one_wins_and_the_other_says_who(tmp_path: Path, spark: Spark) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
 
     with lake_lock(place.lake, purpose="run of 2024-05-01"), pytest.raises(LakeBusy) as refused:
         _run(place, spark)
@@ -141,7 +141,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_who(tmp_path: Path, spa
 
 
 def test_the_command_says_what_went_wrong_and_whether_to_try_again(tmp_path: Path) -> None:
-    place = _night(tmp_path)
+    place = _place(tmp_path)
 
     with lake_lock(place.lake, purpose="run of 2024-05-01"):
         process = _start(place)
@@ -149,7 +149,7 @@ def test_the_command_says_what_went_wrong_and_whether_to_try_again(tmp_path: Pat
 
     assert process.returncode == 75
     assert out == b""
-    assert b"works on this lake" in err
+    assert b"holds the lock of this lake" in err
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -172,7 +172,7 @@ def test_a_step_begins_when_it_is_prepared(
 
     monkeypatch.setattr(rebuild, "prepare", prepare, raising=False)
     monkeypatch.setattr(rebuild, "run", begin)
-    narrator = Narrator(Console(quiet=True))
-    place = _night(tmp_path)
-    run_night(place.settings, day(1), until=Step.ADMIT, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    place = _place(tmp_path)
+    execute_run(place.settings, day(1), until=Step.ADMIT, spark=InProcess(), progress=progress)
     assert happened == ["prepared", "begun"]

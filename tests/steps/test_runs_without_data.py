@@ -17,9 +17,9 @@ from spark_jobs.flow import Step
 from spark_jobs.protocol.batch_builder import build_batch
 from spark_jobs.protocol.records import Record
 from spark_jobs.reporting.headline import headline
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 from spark_jobs.reporting.run_tables import RunTables
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.ledger import RunStatus, list_runs
 from spark_jobs.storage.parquet_file import read_table
@@ -44,8 +44,8 @@ def _settings(place: Path, text: str) -> Settings:
 
 
 def _run(settings: Settings, number: int = 1, until: Step = Step.PUBLISH) -> RunOutcome:
-    narrator = Narrator(Console(quiet=True))
-    return run_night(settings, date(2024, 5, number), until=until, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    return execute_run(settings, date(2024, 5, number), until=until, spark=InProcess(), progress=progress)
 
 
 def _refused(settings: Settings, number: int = 1) -> str:

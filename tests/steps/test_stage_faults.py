@@ -14,7 +14,7 @@ from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.layout import staging_key
 from spark_jobs.storage.manifest import SetAside
 from spark_jobs.storage.staged import StagedObjects
-from tests.steps.nights import CAPTURE, DisturbedStore, Place, day, paths, place_at
+from tests.steps.runs import CAPTURE, DisturbedStore, Place, day, paths, place_at
 
 VICTIM = "dt=2024-05-01/orders-0/2"
 OTHERS = ["2024-05-01/orders-0/1", "2024-05-01/orders-0/3"]
@@ -22,7 +22,7 @@ Disturb = Callable[[Callable[[Path], None]], DisturbedStore]
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Place:
+def spot(tmp_path: Path) -> Place:
     place = place_at(tmp_path)
     for name in ("1", "2", "3"):
         place.arrive(f"dt=2024-05-01/orders-0/{name}", name.encode() * 100)
@@ -30,11 +30,11 @@ def night(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def disturb(night: Place, monkeypatch: pytest.MonkeyPatch) -> Disturb:
+def disturb(spot: Place, monkeypatch: pytest.MonkeyPatch) -> Disturb:
     """Lets something happen to an object after it was listed, right before it is read."""
 
     def install(before_read: Callable[[Path], None]) -> DisturbedStore:
-        store = DisturbedStore(night.settings.sources[0].root, before_read)
+        store = DisturbedStore(spot.settings.sources[0].root, before_read)
         monkeypatch.setattr(source_module, "open_source", lambda settings, source: store)
         return store
 
@@ -71,10 +71,10 @@ def _replace(path: Path) -> None:
     ids=["vanished", "grown", "rewritten", "truncated", "replaced"],
 )
 def test_an_object_that_does_not_stay_is_set_aside_and_the_rest_goes_on(
-    night: Place, disturb: Disturb, fault: Callable[[Path], None], reason: SetAside, words: str
+    spot: Place, disturb: Disturb, fault: Callable[[Path], None], reason: SetAside, words: str
 ) -> None:
     disturb(lambda path: fault(path) if path.name == "2" else None)
-    manifest = night.stage(1)
+    manifest = spot.stage(1)
     (problem,) = manifest.problems
     assert paths(manifest) == OTHERS
     assert (problem.source, problem.path, problem.reason) == ("gateway", VICTIM, reason)
@@ -82,35 +82,35 @@ def test_an_object_that_does_not_stay_is_set_aside_and_the_rest_goes_on(
     assert words in problem.detail
 
 
-def test_an_object_that_was_set_aside_comes_in_with_the_next_night(night: Place, disturb: Disturb) -> None:
+def test_an_object_that_was_set_aside_comes_in_with_the_next_run(spot: Place, disturb: Disturb) -> None:
     disturb(lambda path: _grow(path) if path.name == "2" else None)
-    night.finish(1)
+    spot.finish(1)
     disturb(lambda path: None)
-    assert paths(night.finish(2)) == ["2024-05-01/orders-0/2"]
+    assert paths(spot.finish(2)) == ["2024-05-01/orders-0/2"]
 
 
 def test_hostile_names_are_set_aside_and_long_or_foreign_ones_are_taken(tmp_path: Path) -> None:
-    night = place_at(tmp_path)
+    spot = place_at(tmp_path)
     fine = ["n" * 255, "Заказ 注文", "a..b", "a\\b", "%2e%2e", "'; drop table", "<script>", "-rf"]
     for name in fine:
-        night.arrive(f"dt=2024-05-01/orders-0/{name}")
+        spot.arrive(f"dt=2024-05-01/orders-0/{name}")
     hostile = ["a\nb", "\x1b[2Jwiped", "bad\udcff"]
     for name in hostile:
-        night.arrive(f"dt=2024-05-01/orders-0/{name}", b"x")
-    os.mkfifo(Path(night.settings.sources[0].root, "dt=2024-05-01/orders-0/fifo"))
-    Path(night.settings.sources[0].root, "dt=2024-05-01/orders-0/link").symlink_to("/etc/passwd")
-    manifest = night.stage(1)
+        spot.arrive(f"dt=2024-05-01/orders-0/{name}", b"x")
+    os.mkfifo(Path(spot.settings.sources[0].root, "dt=2024-05-01/orders-0/fifo"))
+    Path(spot.settings.sources[0].root, "dt=2024-05-01/orders-0/link").symlink_to("/etc/passwd")
+    manifest = spot.stage(1)
     assert sorted(entry.name for entry in manifest.entries) == sorted(fine)
     found = sorted((problem.reason, problem.path.rpartition("/")[2]) for problem in manifest.problems)
     unsafe = [(SetAside.UNSAFE_NAME, name) for name in hostile]
     assert found == sorted([*unsafe, (SetAside.NOT_A_FILE, "fifo"), (SetAside.NOT_A_FILE, "link")])
     assert all(problem.detail.isprintable() for problem in manifest.problems)
-    assert night.stage(1) == manifest
+    assert spot.stage(1) == manifest
 
 
-def test_an_interrupted_staging_goes_on_where_it_stopped(night: Place, disturb: Disturb) -> None:
+def test_an_interrupted_staging_goes_on_where_it_stopped(spot: Place, disturb: Disturb) -> None:
     """The third object stops the first attempt; the first two are not read again."""
-    single = place_at(night.directory, CAPTURE + "limits: {stage_threads: 1}\n")
+    single = place_at(spot.directory, CAPTURE + "limits: {stage_threads: 1}\n")
 
     def stop(path: Path) -> None:
         if path.name == "3":
@@ -126,22 +126,22 @@ def test_an_interrupted_staging_goes_on_where_it_stopped(night: Place, disturb: 
     assert list(single.lake.list(staging_key(day(1), "read"))) == []
 
 
-def test_what_an_attempt_noted_that_ended_behind_its_manifest_is_cleared_by_the_next(night: Place) -> None:
-    night.stage(1)
-    notes = Notes(night.lake, day(1))
+def test_what_an_attempt_noted_that_ended_behind_its_manifest_is_cleared_by_the_next(spot: Place) -> None:
+    spot.stage(1)
+    notes = Notes(spot.lake, day(1))
     notes.add("left over", "0" * 64, 1)
     notes.write()
-    night.stage(1)
-    assert list(night.lake.list(staging_key(day(1), "read"))) == []
+    spot.stage(1)
+    assert list(spot.lake.list(staging_key(day(1), "read"))) == []
 
 
-def test_a_copy_that_was_lost_meanwhile_is_made_again(night: Place, disturb: Disturb) -> None:
+def test_a_copy_that_was_lost_meanwhile_is_made_again(spot: Place, disturb: Disturb) -> None:
     disturb(lambda path: None)
-    lost = night.stage(1).entries[0]
-    staged = StagedObjects(night.settings).locate(lost)
+    lost = spot.stage(1).entries[0]
+    staged = StagedObjects(spot.settings).locate(lost)
     staged.store.delete(staged.key)
-    night.stage(1, restage=True)
-    assert StagedObjects(night.settings).read(lost) == b"1" * 100
+    spot.stage(1, restage=True)
+    assert StagedObjects(spot.settings).read(lost) == b"1" * 100
 
 
 def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_one(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
     undisturbed.stage(1)
     code = (
         "import os, signal, sys; from pathlib import Path;"
-        "from spark_jobs.steps.stage.fetch import Fetcher; from tests.steps.nights import place_at;"
+        "from spark_jobs.steps.stage.fetch import Fetcher; from tests.steps.runs import place_at;"
         "left = iter(range(int(sys.argv[2]))); whole = Fetcher.fetch\n"
         "def fetch(self, wanted, origin):\n"
         "    if next(left, None) is None: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -166,12 +166,12 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
     assert _content(place) == _content(undisturbed)
 
 
-def test_a_device_that_is_full_stops_the_night_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
+def test_a_device_that_is_full_stops_the_run_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     place.arrive("dt=2024-05-01/orders-0/1", bytes(200_000))
     code = (
         "import resource, signal, sys; from pathlib import Path;"
-        "from tests.steps.nights import place_at;"
+        "from tests.steps.runs import place_at;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
         "place_at(Path(sys.argv[1])).stage(1)"

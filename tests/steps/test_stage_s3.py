@@ -22,7 +22,7 @@ from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.storage.stores import open_lake, open_source
 from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3
 from tests.s3_server import S3Server
-from tests.steps.nights import place_at
+from tests.steps.runs import place_at
 
 DAY = date(2024, 5, 1)
 OBJECTS = {
@@ -55,7 +55,7 @@ sources:
     return settings
 
 
-def test_a_night_on_s3_is_the_same_as_on_files(settings: Settings, tmp_path: Path) -> None:
+def test_a_run_on_s3_is_the_same_as_on_files(settings: Settings, tmp_path: Path) -> None:
     files = place_at(tmp_path)
     for key, data in OBJECTS.items():
         files.arrive(key, data)
@@ -183,10 +183,10 @@ def test_an_object_that_vanishes_is_set_aside(settings: Settings, proxy: FaultyS
     [Spoiled(status=500), Spoiled(status=503), Spoiled(body_bytes=2)],
     ids=["500", "503", "torn body"],
 )
-def test_a_server_that_fails_stops_the_night_and_the_next_attempt_is_as_if_nothing_had_been(
+def test_a_server_that_fails_stops_the_run_and_the_next_attempt_is_as_if_nothing_had_been(
     settings: Settings, proxy: FaultyS3, tmp_path: Path, spoiled: Spoiled
 ) -> None:
-    """A night without one of its objects would be another night: better none than that."""
+    """A run without one of its objects would be another run: better none than that."""
     proxy.spoil(lambda method, path: spoiled if path.endswith("orders-0/0001") else None)
     with pytest.raises(StoreUnavailable):
         _stage(settings)

@@ -18,7 +18,7 @@ from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.stores import open_source
 from spark_jobs.worker import Summary, Task
 from tests.s3_server import S3Server
-from tests.steps.nights import BROKER_LOG, CAPTURE, Place, day, place_at
+from tests.steps.runs import BROKER_LOG, CAPTURE, Place, day, place_at
 
 OBJECTS = 12
 SIZE = 50_000

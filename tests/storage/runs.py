@@ -18,7 +18,7 @@ def inputs_of(lake: ObjectStore, number: int, manifest: str = "m") -> RunInputs:
     return RunInputs(day=day(number), manifest=manifest, config="c", state_in=state)
 
 
-def finish_night(
+def finish_run(
     lake: ObjectStore, number: int, *, state: str, manifest: str = "m", last_step: Step = Step.ADMIT
 ) -> ChainEntry:
     """Makes a run of that day final, with `state` as what it hands on."""

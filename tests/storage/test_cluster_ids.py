@@ -9,7 +9,7 @@ from spark_jobs.protocol.meta_properties import read_cluster_id
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.errors import OtherCluster
 from spark_jobs.storage.layout import STAGING
-from tests.steps.nights import BROKER_LOG, Place, place_at
+from tests.steps.runs import BROKER_LOG, Place, place_at
 
 ONE, OTHER = "5L6g3nShT-eMCtK--X86sw", "MkU3OEVBNTcwNTJENDM2Qg"
 SEGMENT = "00000000000000000000.log"

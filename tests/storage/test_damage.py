@@ -61,9 +61,11 @@ def test_a_damaged_file_is_named_with_what_to_do(kind: str, damage: str, lake: F
     _filled(lake)
     key, read = READERS[kind][0](lake), READERS[kind][1]
     lake.put(key, NO_JSON[damage])
-    with pytest.raises(Damaged, match=r"damaged, it cannot be read .*; (restore|remove|if nothing)") as told:
+    with pytest.raises(
+        Damaged, match=r"damaged, it cannot be read .*; (restore|remove|if nothing)"
+    ) as reported:
         read(lake)
-    assert lake.url_of(key) in str(told.value)
+    assert lake.url_of(key) in str(reported.value)
 
 
 def test_a_manifest_with_one_changed_bit_is_not_believed() -> None:

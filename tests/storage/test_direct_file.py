@@ -77,7 +77,7 @@ def test_a_disk_that_takes_no_blocks_after_all_is_written_through_the_cache(
     assert (tmp_path / "file").stat().st_size == 3 * BLOCK
 
 
-def test_a_full_disk_is_told_by_the_next_part_or_the_end(
+def test_a_full_disk_is_reported_by_the_next_part_or_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(*_: object) -> int:

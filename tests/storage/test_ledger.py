@@ -6,7 +6,7 @@ from spark_jobs.storage.file_store import FileStore
 from spark_jobs.storage.ledger import Clock, Ledger, LedgerLine, RunStatus, list_runs
 from spark_jobs.storage.lock import lake_lock
 from spark_jobs.storage.object_store import ObjectStore
-from tests.storage.runs import day, finish_night, inputs_of
+from tests.storage.runs import day, finish_run, inputs_of
 
 
 def ticking() -> Clock:
@@ -75,7 +75,7 @@ def test_a_run_that_nobody_works_on_was_interrupted(lake: FileStore) -> None:
 def test_whether_a_run_is_final_is_what_the_chain_says(lake: FileStore) -> None:
     """Killed between becoming final and saying so in the ledger."""
     Ledger(lake).started(inputs_of(lake, 1))
-    finish_night(lake, 1, state="s1")
+    finish_run(lake, 1, state="s1")
     assert _only(lake).status is RunStatus.FINAL
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_a_backfill_replaced_is_shown_as_such(lake: FileStore) -> Non
     ledger = Ledger(lake, ticking())
     for manifest in ("old", "new"):
         ledger.started(inputs_of(lake, 1, manifest))
-        finish_night(lake, 1, state="s1", manifest=manifest)
+        finish_run(lake, 1, state="s1", manifest=manifest)
     assert [line.status for line in list_runs(lake)] == [RunStatus.REPLACED, RunStatus.FINAL]
 
 
@@ -95,7 +95,7 @@ def test_runs_are_listed_by_date(lake: FileStore) -> None:
 
 
 def test_a_lost_ledger_costs_only_the_times(lake: FileStore) -> None:
-    entry = finish_night(lake, 1, state="s1")
+    entry = finish_run(lake, 1, state="s1")
     assert entry.run_id not in [line.run_id for line in list_runs(lake)]
     Ledger(lake).started(inputs_of(lake, 1))
     assert _only(lake).status is RunStatus.FINAL

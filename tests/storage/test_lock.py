@@ -18,12 +18,12 @@ SHORT_LEASE_S = 0.4
 ELSEWHERE = ProcessIdentity(host="elsewhere", realm="another machine", pid=1, started="1")
 
 
-def test_the_second_run_is_told_who_works(store: ObjectStore) -> None:
+def test_the_second_run_is_reported_who_works(store: ObjectStore) -> None:
     with lake_lock(store, purpose="run of 2024-05-01") as lock:
         pid = this_process().pid
-        told = rf"run of 2024-05-01 \(process {pid} on .*\) works on this lake"
+        reported = rf"run of 2024-05-01 \(process {pid} on .*\) holds the lock of this lake"
         with (
-            pytest.raises(LakeBusy, match=told) as caught,
+            pytest.raises(LakeBusy, match=reported) as caught,
             lake_lock(store, purpose="another run"),
         ):
             pytest.fail("two runs hold the lock")

@@ -125,8 +125,8 @@ def test_every_bit_of_a_base_offset_is_found_in_a_log_without_holes(tmp_path: Pa
             tmp_path, damaged, files, cuts=sorted({row, row + 1} - {0, table.num_rows}), is_compacted=False
         )
         found = problems(*copy)
-        told = [place for place, text in enumerate(found) if text is not None]
-        assert told == [row], (row, bit)
+        reported = [place for place, text in enumerate(found) if text is not None]
+        assert reported == [row], (row, bit)
         true, false = (rows.column("base_offset")[row].as_py() for rows in (table, damaged))
         assert found[row] == f"misplaced batch: expected base offset {true}, found {false}"
 

@@ -18,7 +18,7 @@ def test_a_bundle_is_written_after_so_many_bytes(store: ObjectStore) -> None:
     assert set(Notes(store, day(1)).read()) == {"small", "last straw"}
 
 
-def test_what_is_left_is_written_at_the_end_and_nights_are_kept_apart(store: ObjectStore) -> None:
+def test_what_is_left_is_written_at_the_end_and_runs_are_kept_apart(store: ObjectStore) -> None:
     notes = Notes(store, day(1))
     notes.add("a", "sha", size=1)
     notes.write()

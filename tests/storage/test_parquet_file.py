@@ -80,7 +80,7 @@ def test_nothing_is_visible_before_it_is_finished_and_nothing_remains_if_it_neve
 def test_forgotten_rows_are_not_written(store: ObjectStore) -> None:
     with ParquetOutput(store, TABLE.schema) as output:
         output.write(TABLE)
-        output.forget()
+        output.prune()
         output.write(TABLE.slice(0, 3))
         output.finish("folder", "table.parquet")
 

@@ -41,7 +41,7 @@ def test_more_objects_than_a_page_holds_are_all_listed(s3_store: S3Store) -> Non
     assert [found.key for found in s3_store.list("many")] == names
 
 
-def test_a_page_is_told_to_be_a_page(s3_store: S3Store) -> None:
+def test_a_page_is_reported_to_be_a_page(s3_store: S3Store) -> None:
     bucket, _, prefix = s3_store.url.removeprefix("s3://").partition("/")
     for name, kind in {"a.html": "text/html; charset=utf-8", "a.parquet": "binary/octet-stream"}.items():
         s3_store.put(name, b"x")
@@ -97,7 +97,7 @@ def test_a_denied_upload_of_parts_is_not_called_transient(
 
 
 @pytest.mark.parametrize("ask", ["list", "stat", "read"])
-def test_a_server_without_etags_is_told_with_the_object_and_what_was_expected(
+def test_a_server_without_etags_is_reported_with_the_object_and_what_was_expected(
     ask: str, behind: S3Store, proxy: FaultyS3
 ) -> None:
     behind.put("a/b", b"body")

@@ -15,16 +15,16 @@ from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows
 from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.protocol.checkpoint import EpochEntry
 from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.storage.carried_rows import (
-    CARRIED,
-    carry,
-    get_carried,
-    put_carried,
-    read_carried,
-    write_carried,
-)
 from spark_jobs.storage.errors import BrokenState
 from spark_jobs.storage.file_store import FileStore
+from spark_jobs.storage.inherited_rows import (
+    INHERITED,
+    get_inherited,
+    put_inherited,
+    read_inherited,
+    with_needed_objects,
+    write_inherited,
+)
 from spark_jobs.storage.layout import state_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.state_file import (
@@ -45,7 +45,7 @@ TOPIC_ID = "25SNuNZhRx2La2_fVdm_UQ"
 
 @st.composite
 def states(draw: st.DrawFn) -> PartitionState:
-    """A state as some night leaves it."""
+    """A state as some run leaves it."""
     producers, transactions = ProducerTable(end_offset=draw(OFFSETS)), TransactionTable()
     batches = columns_of(draw(histories()))
     transactions.track(batches, fold(batches, producers, rules=Rules()))
@@ -148,7 +148,7 @@ def test_a_state_of_version_1_is_still_read() -> None:
     assert (opened["producer_id"], opened["first_offset"], opened["records"]) == (3, 114, 5)
 
 
-def test_a_gap_inside_an_open_transaction_is_told_by_version_2() -> None:
+def test_a_gap_inside_an_open_transaction_is_reported_by_version_2() -> None:
     state = read_state((KEPT / "version_1.state").read_bytes())
     opened = state.open_transactions.copy()
     opened["gap_first_offset"], opened["gap_last_offset"] = 116, 117
@@ -169,12 +169,15 @@ def test_a_topic_id_is_kept_by_version_3_and_earlier_versions_have_none() -> Non
     assert write_state(replace(found, topic_id="")) == write_state(state)
 
 
-def test_carried_rows_of_version_1_are_still_read() -> None:
-    data = (KEPT / "version_1.carried").read_bytes()
-    carried = read_carried(data)
-    assert write_carried(carried) == data
-    assert [each.path for each in carried.objects] == ["dt=2024-05-01/orders-0/a", "dt=2024-05-01/orders-0/b"]
-    assert carried.rows["base_sequence"].tolist() == [4, 9]
+def test_inherited_rows_of_version_1_are_still_read() -> None:
+    data = (KEPT / "version_1.inherited").read_bytes()
+    inherited = read_inherited(data)
+    assert write_inherited(inherited) == data
+    assert [each.path for each in inherited.objects] == [
+        "dt=2024-05-01/orders-0/a",
+        "dt=2024-05-01/orders-0/b",
+    ]
+    assert inherited.rows["base_sequence"].tolist() == [4, 9]
 
 
 @pytest.mark.parametrize(
@@ -195,9 +198,9 @@ def test_what_is_no_state_file_is_refused_with_a_sentence(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"CARR\0\2\0\0\0\0", b"ONCE\0\1\0\0\0\0"])
-def test_what_is_no_file_of_carried_rows_is_refused_with_a_sentence(data: bytes) -> None:
+def test_what_is_no_file_of_inherited_rows_is_refused_with_a_sentence(data: bytes) -> None:
     with pytest.raises(BrokenState, match="here: "):
-        read_carried(data, source="here")
+        read_inherited(data, source="here")
 
 
 def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
@@ -219,11 +222,11 @@ def test_a_state_that_was_cut_short_is_written_anew(tmp_path: Path) -> None:
     assert get_state(lake, digest).end_offset == 5
 
 
-def test_carried_rows_keep_only_the_objects_that_they_need(tmp_path: Path) -> None:
-    lake, kept = FileStore(str(tmp_path)), read_carried((KEPT / "version_1.carried").read_bytes())
-    second = carry(kept.objects, kept.rows[1:])
-    found = get_carried(lake, put_carried(lake, second))
+def test_inherited_rows_keep_only_the_objects_that_they_need(tmp_path: Path) -> None:
+    lake, kept = FileStore(str(tmp_path)), read_inherited((KEPT / "version_1.inherited").read_bytes())
+    second = with_needed_objects(kept.objects, kept.rows[1:])
+    found = get_inherited(lake, put_inherited(lake, second))
     assert [each.path for each in found.objects] == ["dt=2024-05-01/orders-0/b"]
     assert found.rows["object"].tolist() == [0]
-    assert put_carried(lake, replace(second, rows=np.empty(0, dtype=CARRIED))) == ""
-    assert len(get_carried(lake, "").rows) == 0
+    assert put_inherited(lake, replace(second, rows=np.empty(0, dtype=INHERITED))) == ""
+    assert len(get_inherited(lake, "").rows) == 0

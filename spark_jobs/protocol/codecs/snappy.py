@@ -17,7 +17,7 @@ _MOST_PER_BYTE = 22
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:
-    """Framed blocks if the framing's header stands in front, else one block."""
+    """Framed blocks if the framing's header is in front, else one block."""
     if len(data) < _HEADER.size or data[: len(_MAGIC)] != _MAGIC:
         return _read_block(data, 0, bounds, 0)
     out, total, position = [], 0, _HEADER.size  # Java's reader checks the version of later headers only

@@ -67,9 +67,9 @@
   }
 
   function holds(index) {
-    if (index.shown === index.batches) return el("p", { class: "soft" }, `All ${words.count(index.batches, "batch", "batches")} of the night are here.`);
+    if (index.shown === index.batches) return el("p", { class: "soft" }, `All ${words.count(index.batches, "batch", "batches")} of the run are here.`);
     const troubled = index.shown_troubled === index.troubled ? `all ${words.number(index.troubled)}` : `${words.number(index.shown_troubled)} of ${words.number(index.troubled)}`;
-    return el("p", { class: "notice" }, `The night has ${words.count(index.batches, "batch", "batches")}. This page holds ${troubled} that were not simply taken, and the newest ${words.number(index.shown - index.shown_troubled)} of the others, shared out evenly over the partitions. For any other batch: `, el("code", {}, "onceover explain"), ".");
+    return el("p", { class: "notice" }, `The run has ${words.count(index.batches, "batch", "batches")}. This page holds ${troubled} that were not simply accepted, and the newest ${words.number(index.shown - index.shown_troubled)} of the others, shared out evenly over the partitions. For any other batch: `, el("code", {}, "onceover explain"), ".");
   }
 
   function results({ found, more }, run, wished) {

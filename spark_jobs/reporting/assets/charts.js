@@ -1,10 +1,10 @@
-// Charts by uPlot. Each comes with its numbers as a table, for whoever cannot see it or wants to copy them.
+// Charts by uPlot. Each chart has its data as a table, for accessibility and copying.
 "use strict";
 
 onceover.charts = (() => {
   const { el, words } = onceover;
   const HEIGHT = 170;
-  const MOST_POINTS = 60; // with more, dots hide the dashes that tell lines apart
+  const MOST_POINTS = 60; // with more, dots hide the dashes that distinguish lines
   const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3], [1, 4], [12, 4]];
   const drawn = new Set();
 
@@ -67,19 +67,19 @@ onceover.charts = (() => {
         y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
       axes: [axis({ values: ticks, incrs: [1, 2, 4, 7, 14, 28, 56, 112], space: 46, size: 30 }), axis({ values, size: 58 })],
-      series: [{ label: "Night", value: (_, i) => (i === null || i === undefined ? words.NONE : spec.days[i]) }, ...spec.series.map((each, i) => series(spec, each, i))],
+      series: [{ label: "Run date", value: (_, i) => (i === null || i === undefined ? words.NONE : spec.days[i]) }, ...spec.series.map((each, i) => series(spec, each, i))],
     };
   }
 
   // spec: title, what (the unit), days, series of {name, values, tone}, kind "bars" or "lines", format.
   function chart(spec) {
-    const holder = el("div", { class: "plot", role: "img", "aria-label": `${spec.title}, ${spec.what}: ${told(spec)}` });
+    const holder = el("div", { class: "plot", role: "img", "aria-label": `${spec.title}, ${spec.what}: ${summary(spec)}` });
     keep(holder, (width) => showLast(new uPlot(options(spec, width), [spec.days.map((_, i) => i), ...spec.series.map((each) => each.values)], holder)));
     const caption = el("figcaption", {}, el("strong", {}, spec.title), " ", el("span", { class: "soft" }, spec.what));
     return el("figure", { class: "chart" }, caption, holder, asTable(spec));
   }
 
-  // While nobody points at a night, the legend tells of the last one.
+  // Without a pointer, the legend shows the last run.
   function showLast(plot) {
     const last = plot.data[0].length - 1;
     const show = () => last >= 0 && plot.setLegend({ idx: last });
@@ -88,21 +88,21 @@ onceover.charts = (() => {
     return plot;
   }
 
-  function told(spec) {
+  function summary(spec) {
     const last = spec.days.length - 1;
     if (last < 0) return "nothing yet";
     const now = spec.series.map((each) => `${each.name} ${format(spec, each.values[last])}`).join(", ");
-    return `${spec.days.length} nights, on ${spec.days[last]} ${now}`;
+    return `${spec.days.length} runs, on ${spec.days[last]} ${now}`;
   }
 
   const format = (spec, value) => (value === null || value === undefined ? words.NONE : (spec.format || words.number)(value));
 
-  // The rows are made when somebody opens it.
+  // The rows are created when it is opened.
   function asTable(spec) {
     const details = el("details", {}, el("summary", {}, "As a table"));
     details.addEventListener("toggle", () => {
       if (details.querySelector("table")) return;
-      const head = el("tr", {}, ["Night", ...spec.series.map((each) => each.name)].map((name, i) => el("th", { scope: "col", class: i ? "number" : null }, name)));
+      const head = el("tr", {}, ["Run date", ...spec.series.map((each) => each.name)].map((name, i) => el("th", { scope: "col", class: i ? "number" : null }, name)));
       const rows = spec.days.map((day, i) => el("tr", {}, el("th", { scope: "row" }, day), spec.series.map((each) => el("td", { class: "number" }, format(spec, each.values[i])))));
       const table = el("table", {}, el("caption", {}, `${spec.title}, ${spec.what}`), el("thead", {}, head), el("tbody", {}, rows.reverse()));
       details.append(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${spec.title} as a table` }, table));

@@ -1,4 +1,4 @@
-// The overview: was last night good, and what has changed over the last 28 runs.
+// The overview: the status of the last run, and the trend over the last 28 runs.
 "use strict";
 
 (() => {
@@ -32,11 +32,11 @@
       "div",
       { class: `hero ${status.tone}` },
       el("p", { class: "hero-symbol", "aria-hidden": "true" }, status.symbol),
-      el("div", {}, el("p", { class: "soft" }, "Last night, ", el("time", { datetime: run.day }, run.day)), el("p", { class: "hero-title" }, runLink(run.id, `${status.text[0].toUpperCase()}${status.text.slice(1)}${run.status === "failed" ? ` in ${run.step}` : ""}`)), el("p", {}, sentences(run)), failed, el("p", { class: "soft" }, run.finished ? ["ended ", time(run.finished)] : ["started ", time(run.started)], `, worked ${words.seconds(run.seconds)}`)),
+      el("div", {}, el("p", { class: "soft" }, "Last run, ", el("time", { datetime: run.day }, run.day)), el("p", { class: "hero-title" }, runLink(run.id, `${status.text[0].toUpperCase()}${status.text.slice(1)}${run.status === "failed" ? ` in ${run.step}` : ""}`)), el("p", {}, sentences(run)), failed, el("p", { class: "soft" }, run.finished ? ["ended ", time(run.finished)] : ["started ", time(run.started)], `, worked ${words.seconds(run.seconds)}`)),
     );
   }
 
-  // One cell per day up to the newest; the run that speaks for it, else the last one that was tried.
+  // One cell per day up to the newest; the current run of the day, else the last attempt.
   function strip(runs, newest) {
     const byDay = new Map();
     for (const run of runs) {
@@ -101,12 +101,12 @@
     const tones = ["warn", "bad", "accent", "calm", "good", "soft"];
     const troubles = seen("verdicts", words.VERDICTS).filter((name) => !["accepted", "overlap"].includes(name));
     return [
-      charts.chart({ title: "Records published", what: "records per night", days, kind: "bars", series: [of("records", (run) => (run.published ? run.records : null), "accent")] }),
-      charts.chart({ title: "Batches by verdict", what: "batches per night, without the accepted", days, series: troubles.map((name, i) => of(words.verdict(name).text, (run) => run.verdicts[name] || 0, tones[i % tones.length])) }),
-      charts.chart({ title: "Batches accepted", what: "batches per night", days, kind: "bars", series: [of("accepted", (run) => run.verdicts.accepted, "good")] }),
-      charts.chart({ title: "Transactions by outcome", what: "transactions per night", days, series: seen("outcomes", words.OUTCOMES).map((name, i) => of(words.outcome(name).text, (run) => run.outcomes[name] || 0, ["good", "calm", "warn", "bad", "accent", "soft"][i])) }),
+      charts.chart({ title: "Records published", what: "records per run", days, kind: "bars", series: [of("records", (run) => (run.published ? run.records : null), "accent")] }),
+      charts.chart({ title: "Batches by verdict", what: "batches per run, without the accepted", days, series: troubles.map((name, i) => of(words.verdict(name).text, (run) => run.verdicts[name] || 0, tones[i % tones.length])) }),
+      charts.chart({ title: "Batches accepted", what: "batches per run", days, kind: "bars", series: [of("accepted", (run) => run.verdicts.accepted, "good")] }),
+      charts.chart({ title: "Transactions by outcome", what: "transactions per run", days, series: seen("outcomes", words.OUTCOMES).map((name, i) => of(words.outcome(name).text, (run) => run.outcomes[name] || 0, ["good", "calm", "warn", "bad", "accent", "soft"][i])) }),
       charts.chart({ title: "LSO lag", what: "offsets that readers cannot reach yet, all partitions", days, kind: "bars", series: [of("lag", (run) => run.lag, "warn")] }),
-      charts.chart({ title: "Quarantine", what: "rows per night", days, kind: "bars", series: [of("rows", (run) => sum(run.quarantine), "bad")] }),
+      charts.chart({ title: "Quarantine", what: "rows per run", days, kind: "bars", series: [of("rows", (run) => sum(run.quarantine), "bad")] }),
       charts.chart({ title: "Time worked", what: "seconds, all steps", days, kind: "bars", format: words.seconds, series: [of("seconds", (run) => run.seconds, "calm")] }),
     ];
   }

@@ -56,7 +56,7 @@ onceover.parts = (() => {
     return el("p", { class: "picker" }, el("label", { for: "chosen-run" }, "Run "), select);
   }
 
-  // The run that the address names, else the newest that speaks for its night, else the newest of all.
+  // The run that the URL names, else the newest current run, else the newest of all.
   function chosenRun(runs) {
     const wanted = onceover.fragment().get("run");
     const newest = [...runs].reverse();
@@ -68,7 +68,7 @@ onceover.parts = (() => {
     const page = document.getElementById("page") || document.getElementById("last");
     const index = await onceover.loadIndex();
     if (!index || !index.runs) {
-      page.replaceChildren(el("p", { class: "notice" }, "This lake has no run yet. After the first night the page has something to tell."));
+      page.replaceChildren(el("p", { class: "notice" }, "This lake has no run yet. The page is filled by the first run."));
       return;
     }
     const again = async () => {

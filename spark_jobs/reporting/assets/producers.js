@@ -24,7 +24,7 @@
     const accepted = { title: "Accepted", number: true, cell: (row) => words.number(row.accepted) };
     const place = { title: "Where", wide: true, cell: where };
     const epoch = { title: "Epochs (batches)", cell: epochs };
-    const bounded = data.count > rows.length ? el("p", { class: "notice" }, `The worst ${words.number(rows.length)} of ${words.number(data.count)} producers with something to tell.`) : null;
+    const bounded = data.count > rows.length ? el("p", { class: "notice" }, `The worst ${words.number(rows.length)} of ${words.number(data.count)} producers with problems.`) : null;
     return [
       bounded,
       section("duplicates", "Duplicates", "Batches that were there already: retries of a request whose answer got lost. Harmless here, but they cost.", parts.table("Producers by duplicates", [first, count("duplicate"), accepted, epoch, place], having(rows, "duplicate"), { empty: "No producer sent a duplicate." })),

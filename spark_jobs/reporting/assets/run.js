@@ -27,7 +27,7 @@
       fact("Records published", run.published ? words.count(run.records, "record") : "nothing is published"),
       fact("Look closer", el("a", { href: link("batches", { run: run.id }) }, "batches"), ", ", el("a", { href: link("producers", { run: run.id }) }, "producers"), ", ", el("a", { href: link("transactions", { run: run.id }) }, "transactions")),
     );
-    return [parts.runPicker(runs, run.id, "run"), el("h1", {}, `Night of ${run.day}`), el("p", { class: "soft code" }, run.id), facts, failure];
+    return [parts.runPicker(runs, run.id, "run"), el("h1", {}, `Run of ${run.day}`), el("p", { class: "soft code" }, run.id), facts, failure];
   }
 
   const fact = (name, ...values) => [el("dt", {}, name), el("dd", {}, ...values)];
@@ -35,12 +35,12 @@
   function steps(data) {
     const longest = Math.max(...data.steps.map((step) => step.seconds || 0), 0.001);
     const bar = (step) => (step.seconds === null ? words.NONE : [words.seconds(step.seconds), el("meter", { class: "bar", min: 0, max: longest, value: step.seconds, "aria-hidden": "true" })]);
-    const told = (step) => [Object.entries(step.counts).filter(([, n]) => n).map(([name, n]) => `${words.number(n)} ${name.replaceAll("_", " ")}`).join(", "), step.messages.length ? el("ul", { class: "remarks" }, step.messages.map((text) => el("li", {}, visible(text)))) : null];
+    const counted = (step) => [Object.entries(step.counts).filter(([, n]) => n).map(([name, n]) => `${words.number(n)} ${name.replaceAll("_", " ")}`).join(", "), step.messages.length ? el("ul", { class: "remarks" }, step.messages.map((text) => el("li", {}, visible(text)))) : null];
     const columns = [
       { title: "Step", cell: (step) => el("strong", {}, step.step) },
       { title: "Status", cell: (step) => parts.badge(STEP_STATUS[step.status]) },
       { title: "Duration", number: true, cell: bar },
-      { title: "Counted", wide: true, cell: told },
+      { title: "Counted", wide: true, cell: counted },
     ];
     return section("steps", "Steps", parts.table("The nine steps of the run", columns, data.steps, { unseen: true }));
   }
@@ -86,7 +86,7 @@
       { title: "Records", number: true, cell: (row) => words.number(row[3]) },
       { title: "LSO lag", number: true, cell: (row) => (row[7] ? words.number(row[7]) : words.NONE) },
     ];
-    return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "Batches of the night; the darker a cell, the larger its share of the partition. Partitions with most trouble come first."), el("div", { class: "heat" }, parts.table("Batches by partition and verdict", columns, rows)));
+    return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "Batches of the run; the darker a cell, the larger its share of the partition. Partitions with most trouble come first."), el("div", { class: "heat" }, parts.table("Batches by partition and verdict", columns, rows)));
   }
 
   function shade(n, all, name, topic, partition, run) {

@@ -49,10 +49,10 @@
       el(
         "div",
         { class: "charts" },
-        charts.chart({ title: "Volume", what: "records published per night", days, kind: "bars", series: [of("records", (row) => row.records, "accent")] }),
-        charts.chart({ title: "Batches", what: "batches accepted per night", days, kind: "bars", series: [of("accepted", verdict("accepted"), "good")] }),
-        charts.chart({ title: "Duplicates", what: "batches that a producer sent again, per night", days, series: [of("duplicate", verdict("duplicate"), "calm"), of("stale duplicate", verdict("stale_duplicate"), "warn")] }),
-        charts.chart({ title: "Out of order and corrupt", what: "batches and stretches of bytes per night", days, series: [of("out of order", verdict("out_of_order"), "warn"), of("corrupt", verdict("corrupt"), "bad")] }),
+        charts.chart({ title: "Volume", what: "records published per run", days, kind: "bars", series: [of("records", (row) => row.records, "accent")] }),
+        charts.chart({ title: "Batches", what: "batches accepted per run", days, kind: "bars", series: [of("accepted", verdict("accepted"), "good")] }),
+        charts.chart({ title: "Duplicates", what: "batches that a producer sent again, per run", days, series: [of("duplicate", verdict("duplicate"), "calm"), of("stale duplicate", verdict("stale_duplicate"), "warn")] }),
+        charts.chart({ title: "Out of order and corrupt", what: "batches and stretches of bytes per run", days, series: [of("out of order", verdict("out_of_order"), "warn"), of("corrupt", verdict("corrupt"), "bad")] }),
         charts.chart({ title: "LSO lag", what: "offsets that readers cannot reach yet", days, kind: "bars", series: [of("lag", (row) => row.lag, "warn")] }),
       ),
     );
@@ -86,8 +86,8 @@
 
   function keys(skew) {
     if (!skew) return section("keys", "Keys", el("p", { class: "soft" }, "The last run published no record of this topic."));
-    const told = `${words.count(skew.sampled, "record")} looked at, ${words.number(skew.without)} without a key, ${words.count(skew.distinct, "different key")}.`;
-    return section("keys", "Key skew", el("p", {}, told), parts.table("The most frequent keys of the sample", [
+    const sampled = `${words.count(skew.sampled, "record")} sampled, ${words.number(skew.without)} without a key, ${words.count(skew.distinct, "different key")}.`;
+    return section("keys", "Key skew", el("p", {}, sampled), parts.table("The most frequent keys of the sample", [
       { title: "Key", cell: (row) => el("code", { class: "name" }, visible(row[0])) },
       { title: "Records", number: true, cell: (row) => words.number(row[1]) },
       { title: "Share", number: true, cell: (row) => words.percent(row[1], skew.sampled) },

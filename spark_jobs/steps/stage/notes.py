@@ -1,4 +1,4 @@
-"""What a staging has read so far, noted down in bundles: an interrupted night goes on where it stopped.
+"""The journal of a staging, in bundles: an interrupted run continues where it stopped.
 
 A bundle is due after so many objects or so many bytes, so a killed process loses little, whatever their size.
 """
@@ -54,6 +54,6 @@ class Notes:
             )
 
     def clear(self) -> None:
-        """Removes all bundles, once the night's manifest is fixed."""
+        """Removes all bundles, once the run's manifest is fixed."""
         for bundle in tuple(self._lake.list(staging_key(self._day, NOTES))):
             self._lake.delete(bundle.key)

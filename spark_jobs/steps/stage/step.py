@@ -1,4 +1,4 @@
-"""`stage`: fixes the night's inputs in a manifest, and copies or references the objects that it names.
+"""`stage`: fixes the run's inputs in a manifest, and copies or references the objects that it names.
 
 A run's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
 What arrives later belongs to the next run. A backfill fixes a final run's inputs anew, and leaves them as
@@ -158,9 +158,9 @@ def _stage_backfill(
     """The inputs that the backfill asks for; those of the final run, truncations and all, if they are."""
     entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
     standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
-    night = list_sources(settings, day) if request.covers(day) else None
-    late = late_entries(lake, chain, day) if night is not None else ()
-    inputs = day_inputs(settings, request, standing, taken, night, late=late)
+    listing = list_sources(settings, day) if request.covers(day) else None
+    late = late_entries(lake, chain, day) if listing is not None else ()
+    inputs = day_inputs(settings, request, standing, taken, listing, late=late)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
         aside = (*inputs.problems, *problems)
@@ -179,7 +179,7 @@ def _stage_backfill(
         build=build,
         kept=inputs.kept,
     )
-    bare = tuple(each.bare(taken) for each in night.unrecognised) if night else standing.bare_sources
+    bare = tuple(each.bare(taken) for each in listing.unrecognised) if listing else standing.bare_sources
     manifest = with_replays(
         replace(found, bare_sources=bare), replays_of_day(lake, chain, request, standing, taken)
     )
@@ -227,7 +227,7 @@ def open_run(
 ) -> RunFolder:
     """The run on this manifest, with `stage` marked as done; finds what an earlier attempt has done.
 
-    Raises `OutOfTurn` if another run speaks for the date already and this is no backfill.
+    Raises `OutOfTurn` if the date already has a current run and this is no backfill.
     """
     inputs = RunInputs(
         day=manifest.day,
@@ -300,21 +300,21 @@ def _stage_anew(
 
     Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
     """
-    night = list_sources(settings, day)
+    listing = list_sources(settings, day)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
-        aside = (*night.problems, *problems)
+        aside = (*listing.problems, *problems)
         found = build_manifest(day, new_content(fetched, taken), aside, taken)
         if not is_whole:
             return with_topic_ids(found, settings, taken.by_version.values())
         return with_logs(found, settings, taken)
 
-    candidates = not_taken(night.placed, taken)
+    candidates = not_taken(listing.placed, taken)
     known = _known_versions(candidates, taken)
     manifest = _bring(
         settings, day, lake, taken, spark=spark, candidates=candidates, known=known, build=build
     )
-    return replace(manifest, bare_sources=tuple(each.bare(taken) for each in night.unrecognised))
+    return replace(manifest, bare_sources=tuple(each.bare(taken) for each in listing.unrecognised))
 
 
 def _bring(

@@ -2,7 +2,7 @@
 
 A pair of leader epoch and offset names one batch for ever (facts §1.11). So where a run gives offsets that a
 run before it has given too, it writes the same bytes or under a higher epoch. Which epochs are used up is
-decided when the night is staged, and is one of its inputs from then on.
+decided when the run is staged, and is one of its inputs from then on.
 """
 
 from collections.abc import Iterable, Iterator

@@ -38,7 +38,7 @@ def has_catalog(settings: Settings) -> bool:
 
 
 def _reached(settings: Settings, *, in_memory: bool) -> Catalog:
-    """The catalog once it has answered; whatever it raises instead is told in a line, which can pass."""
+    """The catalog, connected; any exception becomes a transient error of one line."""
     properties = catalog_properties(settings, in_memory=in_memory)
     try:
         catalog = load_catalog(NAME, **properties)
@@ -52,7 +52,7 @@ def _reached(settings: Settings, *, in_memory: bool) -> Catalog:
 
 
 def catalog_properties(settings: Settings, *, in_memory: bool = False) -> dict[str, str]:
-    """What pyiceberg is told; secrets come from its own environment variables."""
+    """The properties for pyiceberg; secrets come from its own environment variables."""
     catalog = settings.catalog
     properties = {
         "type": _TYPES.get(catalog.kind, catalog.kind.value),

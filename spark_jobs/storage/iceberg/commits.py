@@ -1,4 +1,4 @@
-"""Commits that can be repeated: a table is brought to what a run wants it to hold, wherever it stands.
+"""Idempotent commits: bring a table to what a run publishes, from any state.
 
 Each commit is one snapshot with the run's tag on it, or nothing. Whether a run's files are in a table is read
 from the table itself, so it does not matter where an earlier attempt ended, nor whether its answer arrived.
@@ -142,7 +142,9 @@ def _described(begun: TableChange, paths: Sequence[str], day: date) -> tuple[Ice
     files = tuple(footers_of(begun.io, begun.transaction.table_metadata).describe_all(paths))
     for file in files:
         if file.partition[0] != date_to_days(day):
-            raise PublishedDiffers(f"{file.file_path}: its statistics do not say that its rows are of {day}")
+            raise PublishedDiffers(
+                f"{file.file_path}: its statistics do not prove that its rows are of {day}"
+            )
     return files
 
 

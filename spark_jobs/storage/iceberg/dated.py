@@ -1,7 +1,7 @@
 """The files that a table holds of one run date, as its manifests name them.
 
 Tables are divided by run date alone, so a manifest's bounds and a file's partition say all that a scan would
-find out; a table that somebody divided otherwise is scanned.
+find out; a table with another partition spec is scanned.
 """
 
 from collections.abc import Iterator

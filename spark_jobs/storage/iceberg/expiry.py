@@ -1,4 +1,4 @@
-"""Old cuts of a table: tags and snapshots that go, and the files that nobody can reach without them."""
+"""Old tags and snapshots of a table to remove, and the files that only they reference."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -57,7 +57,7 @@ def plan_table(table: Table, is_old: IsOld) -> TableExpiry:
 
 
 def run_of(snapshot: Snapshot) -> str:
-    """The run in whose name the snapshot was made, empty for somebody else's."""
+    """The run that made the snapshot, empty if it is not Onceover's."""
     said = snapshot.summary.additional_properties if snapshot.summary else {}
     return said.get(RUN_ID) or said.get(ROLLBACK, "")
 

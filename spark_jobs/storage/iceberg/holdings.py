@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What a table lacks; `missing` says that the catalog does not even list the table."""
+    """What a table lacks; `missing` if the catalog does not list the table."""
 
     table: TableKey
     missing: bool
@@ -67,7 +67,7 @@ Shares = Mapping[TableKey, tuple[Share, ...]]
 
 
 def published_shares(lake: ObjectStore, chain: Chain) -> Shares:
-    """What tables hold by the chain: of every run that speaks for its date and was not withdrawn since."""
+    """What tables should hold by the chain: the rows of every current run."""
     runs = [entry for entry in chain.current.values() if entry.is_published]
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda entry: _shares_of(lake, entry), runs))
@@ -88,7 +88,7 @@ def check_holdings(
         more = f"; and {len(losses) - MOST_NAMED} more tables" if len(losses) > MOST_NAMED else ""
         raise CatalogDiffers(
             f"{lake.url}: the {settings.catalog.kind} catalog lacks what the chain lists as published: "
-            f"{named}{more}. Nothing was published. `onceover repair --dry-run` says what can be restored "
+            f"{named}{more}. Nothing was published. `onceover repair --dry-run` lists what can be restored "
             "from this lake and `onceover repair` restores it; or restore the catalog from a backup"
         )
 

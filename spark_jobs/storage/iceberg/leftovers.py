@@ -31,7 +31,7 @@ def leftover_targets(
 
 
 def _target(table: Table, settings: Settings, name: TableName) -> TableTarget | None:
-    """The table as ours, None if somebody else keeps one there."""
+    """The table if it is Onceover's, None if it belongs to another application."""
     topic, own = topic_of(table), OWN_TABLES.get(name[-1])
     if topic is not None:
         contract = topic_contract(settings, topic, name[-1])

@@ -1,4 +1,4 @@
-"""What a run has published, as the tables themselves say."""
+"""What a run has published, from the tables' own metadata."""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class PublishedTable:
 
 
 def published_tables(settings: Settings, run_id: str) -> dict[str, PublishedTable]:
-    """Every table that the run's tag stands on, by `namespace.table`."""
+    """Every table with the run's tag, by `namespace.table`."""
     with open_catalog(settings) as catalog:
         found = {name: _tagged(catalog.load_table(name), run_id) for name in table_names(catalog, settings)}
     return {name: table for name, table in found.items() if table is not None}
@@ -67,7 +67,7 @@ def topic_tables(settings: Settings, known: Container[str] = ()) -> Iterator[Top
 
 
 def rows_of(table: Table) -> int:
-    """How many rows the table has now, as its newest snapshot says."""
+    """The table's row count, from its newest snapshot."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0

@@ -27,10 +27,10 @@ DATA = 0
 """Content of a data file; others are files of deleted rows, which hold addresses themselves."""
 CATALOG_KEY = CATALOG_FILE.as_posix()
 METADATA = "metadata.json"
-"""In the names of metadata files, which may go on with how they are compressed."""
+"""In the names of metadata files, which may continue with how they are compressed."""
 LOCATIONS = ("metadata_location", "previous_metadata_location")
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 Rewrite = Callable[[bytes], bytes]
 
 
@@ -66,7 +66,7 @@ def with_spellings(lake: ObjectStore, move: Move) -> Move:
     return replace(move, old=tuple(sorted({*move.old, *found}, key=len, reverse=True)))
 
 
-def relocate_files(lake: ObjectStore, move: Move, tell: Tell) -> int:
+def relocate_files(lake: ObjectStore, move: Move, on_progress: OnProgress) -> int:
     """Rewrites manifests, then the lists of them, then metadata and other JSON; how many files changed."""
     keys = _metadata_keys(lake)
     avro = [key for key in keys if key.endswith(".avro")]
@@ -79,7 +79,7 @@ def relocate_files(lake: ObjectStore, move: Move, tell: Tell) -> int:
     work = [(key, rewrite) for keys, rewrite in passes for key in keys]
     changed = set[str]()
     for done, (key, rewrite) in enumerate(work, start=1):
-        tell(f"relocate: {done} of {len(work)} files")
+        on_progress(f"relocate: {done} of {len(work)} files")
         if _replaced(lake, key, rewrite):
             changed.add(key)
     return len(changed)

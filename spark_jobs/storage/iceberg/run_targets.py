@@ -46,7 +46,7 @@ def finished_before(folder: RunFolder, step: Step) -> list[StepDone]:
 
 
 def stamp_of(folder: RunFolder, done: list[StepDone]) -> RunStamp:
-    """What every snapshot says of the run."""
+    """The run's properties in every snapshot summary."""
     inputs = folder.inputs
     return RunStamp(
         run_id=inputs.run_id,

@@ -66,7 +66,7 @@ def division(schema: Schema) -> PartitionSpec:
 
 
 def name_mapping(schema: Schema) -> str:
-    """Says that files without ids are read by column names."""
+    """The name mapping for files without field ids."""
     mapping: NameMapping = schema.name_mapping
     return mapping.model_dump_json()
 

@@ -13,7 +13,7 @@ TOPIC_PROPERTY = "onceover.topic"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStamp:
-    """The run in whose name tables change; what it says stands in every snapshot's summary."""
+    """The run that changes tables; its properties are in every snapshot summary."""
 
     run_id: str
     day: date
@@ -46,7 +46,7 @@ class DataFile:
 class TableTarget:
     """All that a table holds of the run's date: these files and no others.
 
-    `next_offsets` are, by partition, where the next night's records begin; only topics have them.
+    `next_offsets` are, by partition, where the next run's records begin; only topics have them.
     """
 
     namespace: str
@@ -64,13 +64,13 @@ class TableTarget:
         return sum(file.rows for file in self.files)
 
     def summary(self) -> dict[str, str]:
-        """What a snapshot says of the table itself."""
+        """The table's properties in a snapshot summary."""
         if self.topic is None:
             return {}
         offsets = canonical_json({str(partition): offset for partition, offset in self.next_offsets.items()})
         return {TOPIC_PROPERTY: self.topic, "onceover.next-offsets": offsets.decode()}
 
     def properties(self) -> dict[str, str]:
-        """What is said of the table when it is made."""
+        """The properties of a new table."""
         topic = {} if self.topic is None else {TOPIC_PROPERTY: self.topic}
         return {"comment": self.contract.meaning, "onceover.key": ",".join(self.contract.key), **topic}

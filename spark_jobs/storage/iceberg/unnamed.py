@@ -1,6 +1,6 @@
-"""Files that are about to lose the last snapshot that names them, written down until they are gone.
+"""Files that are about to lose their last referencing snapshot, recorded until they are deleted.
 
-One object per table below `expiry/`; a later attempt goes on with what an earlier one wrote.
+One object per table below `expiry/`; a later attempt continues with it.
 """
 
 import json
@@ -25,6 +25,6 @@ def read_unnamed(store: ObjectStore) -> dict[TableName, tuple[str, ...]]:
     return {tuple(each["name"]): tuple(each["files"]) for each in found}
 
 
-def forget_unnamed(store: ObjectStore, name: TableName) -> None:
+def prune_unreferenced(store: ObjectStore, name: TableName) -> None:
     """They are gone."""
     store.delete(expiry_key(".".join(name)))

@@ -17,7 +17,9 @@ TableName = tuple[str, ...]
 
 
 def withdraw_run(catalog: Catalog, namespaces: tuple[str, str], run_id: str, day: date) -> int:
-    """How many tables held the run; none does now. `runs` goes first: its row says that all is there."""
+    """Removes the run from all tables; returns how many held it. `runs` goes first: its row marks the run as
+    complete.
+    """
     found = 0
     for name in sorted(_tables(catalog, namespaces), key=lambda name: (name[-1] != RUNS.name, name)):
         table = find_table(catalog, name)
@@ -55,4 +57,4 @@ def _withdraw(catalog: Catalog, table: Table, name: TableName, run_id: str, day:
     except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
         now = find_table(catalog, name)
         if now is None or _holds(now, run_id, day):
-            raise PublishFailed(f"{'.'.join(name)}: run {run_id} was not taken back: {error}") from error
+            raise PublishFailed(f"{'.'.join(name)}: run {run_id} was not rolled back: {error}") from error

@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.broker.clients.journal import Outcome, Sent, copy_of
-from tests.broker.clients.librdkafka import CALL_SECONDS, QUIET, patiently, send, settings_of
+from tests.broker.clients.librdkafka import CALL_SECONDS, QUIET, send, settings_of, with_parking
 from tests.broker.clients.workplace import INPUTS, TOPICS, Workplace
 
 TIMEOUT_MS = 30000
@@ -32,7 +32,7 @@ class CopyingClient:
         """Until something goes wrong: then another consumer starts from the committed offsets."""
         consumer, producer = self._consumer(), self._producer()
         try:
-            patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
+            with_parking(self.work, lambda: producer.init_transactions(CALL_SECONDS))
             number = 0
             while not self.work.stopped.is_set() and number < 8:
                 number += 1
@@ -44,7 +44,7 @@ class CopyingClient:
             consumer.close()
 
     def _copy(self, consumer: Consumer, producer: Producer, name: str) -> bool:
-        """Whether to go on: after an abort the positions are back at the committed ones."""
+        """Whether to continue: after an abort the positions are back at the committed ones."""
         messages = [each for each in consumer.consume(20, timeout=1.0) if not each.error()]
         if not messages:
             return True
@@ -55,11 +55,11 @@ class CopyingClient:
             send(producer, records, self.work, name)
             positions = consumer.position(consumer.assignment())
             held = consumer.consumer_group_metadata()
-            patiently(
+            with_parking(
                 self.work, lambda: producer.send_offsets_to_transaction(_known(positions), held, CALL_SECONDS)
             )
             end = producer.commit_transaction if commits else producer.abort_transaction
-            patiently(self.work, lambda: end(CALL_SECONDS))
+            with_parking(self.work, lambda: end(CALL_SECONDS))
         except KafkaException:
             self.work.journal.note(name, records, Outcome.UNKNOWN)
             return False

@@ -19,7 +19,7 @@ from tests.broker.clients.workplace import (
 QUIET = logging.getLogger("librdkafka")
 """Fenced producers are what is wanted here; librdkafka would tell of each."""
 QUIET.setLevel(logging.CRITICAL + 1)
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 LAST_SECONDS = 20.0
 """Patience of who was told to stop: what it does not learn any more is unknown."""
 CALL_SECONDS = 10.0
@@ -38,15 +38,15 @@ def settings_of(work: Workplace, codec: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def patiently(work: Workplace, call: Callable[[], Any]) -> None:
+def with_parking(work: Workplace, call: Callable[[], Any]) -> None:
     """`call` again while the client says that it may be tried again: the broker may be dead for a while."""
     began = time.monotonic()
     while True:
         try:
             call()
         except KafkaException as error:
-            patience = LAST_SECONDS if work.stopped.is_set() else PATIENCE_SECONDS
-            if not error.args[0].retriable() or time.monotonic() > began + patience:
+            completion_wait = LAST_SECONDS if work.stopped.is_set() else TIMEOUT_SECONDS
+            if not error.args[0].retriable() or time.monotonic() > began + completion_wait:
                 raise
         else:
             return
@@ -83,7 +83,7 @@ class TransactionalClient:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 60000}
         producer = Producer(settings_of(self.work, self.random.choice(CODECS), **settings))
         try:
-            patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
+            with_parking(self.work, lambda: producer.init_transactions(CALL_SECONDS))
         except KafkaException:
             return None
         return producer
@@ -95,7 +95,7 @@ class TransactionalClient:
             producer.begin_transaction()
             send(producer, records, self.work, name)
             end = producer.commit_transaction if commits else producer.abort_transaction
-            patiently(self.work, lambda: end(CALL_SECONDS))
+            with_parking(self.work, lambda: end(CALL_SECONDS))
         except (KafkaException, BufferError):
             self.work.journal.note(name, records, Outcome.UNKNOWN)
             return False
@@ -123,7 +123,7 @@ class ForgetfulClient:
         settings = {"transactional.id": name, "transaction.timeout.ms": self.timeout_ms}
         producer = Producer(settings_of(self.work, "lz4", **settings))
         try:
-            patiently(self.work, lambda: producer.init_transactions(CALL_SECONDS))
+            with_parking(self.work, lambda: producer.init_transactions(CALL_SECONDS))
             producer.begin_transaction()
             send(producer, records, self.work, name)
             producer.flush(CALL_SECONDS)
@@ -150,11 +150,11 @@ class ZombieClient:
         first, second = self._producer(), self._producer()
         outcome = Outcome.UNKNOWN
         try:
-            patiently(self.work, lambda: first.init_transactions(CALL_SECONDS))
+            with_parking(self.work, lambda: first.init_transactions(CALL_SECONDS))
             first.begin_transaction()
             send(first, records, self.work, name)
             first.flush(CALL_SECONDS)
-            patiently(self.work, lambda: second.init_transactions(CALL_SECONDS))
+            with_parking(self.work, lambda: second.init_transactions(CALL_SECONDS))
             first.commit_transaction(CALL_SECONDS)
         except KafkaException as error:
             is_fenced = error.args[0].code() in FENCED

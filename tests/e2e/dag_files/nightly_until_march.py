@@ -1,4 +1,4 @@
-"""The nightly DAG as it stands, but with an end: Airflow starts no night of today by itself."""
+"""The nightly DAG as it is, but with an end: Airflow starts no run of today by itself."""
 
 import runpy
 from datetime import UTC, datetime

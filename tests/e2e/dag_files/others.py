@@ -1,4 +1,4 @@
-"""The other DAGs as they stand; Airflow reads files that name airflow and a dag."""
+"""The other DAGs as they are; Airflow reads files that name airflow and a dag."""
 
 import runpy
 from pathlib import Path

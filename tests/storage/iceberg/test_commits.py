@@ -63,7 +63,7 @@ def test_the_snapshot_says_which_run_made_it_from_what(catalog: Catalog, setting
     }
 
 
-def test_columns_carry_their_meaning_and_the_table_its_own(catalog: Catalog, settings: Settings) -> None:
+def test_columns_inherit_their_meaning_and_the_table_its_own(catalog: Catalog, settings: Settings) -> None:
     stamp = stamp_of("r1")
     publish_table(catalog, target_of(settings, stamp), stamp)
     table = _table(catalog)
@@ -102,7 +102,7 @@ def test_publishing_again_changes_nothing(catalog: Catalog, settings: Settings) 
     assert _table(catalog).metadata == before
 
 
-def test_nights_add_up_and_each_tag_shows_its_own_cut(catalog: Catalog, settings: Settings) -> None:
+def test_runs_add_up_and_each_tag_shows_its_own_cut(catalog: Catalog, settings: Settings) -> None:
     for day in (1, 2, 3):
         stamp = stamp_of(f"r{day}", day)
         publish_table(catalog, target_of(settings, stamp, [day]), stamp)
@@ -110,7 +110,7 @@ def test_nights_add_up_and_each_tag_shows_its_own_cut(catalog: Catalog, settings
     assert [numbers_in(catalog, f"r{day}") for day in (1, 2, 3)] == [[1], [1, 2], [1, 2, 3]]
 
 
-def test_a_night_without_news_is_tagged_too(catalog: Catalog, settings: Settings) -> None:
+def test_a_run_without_news_is_tagged_too(catalog: Catalog, settings: Settings) -> None:
     for day, numbers in ((1, [[1]]), (2, [])):
         stamp = stamp_of(f"r{day}", day)
         publish_table(catalog, target_of(settings, stamp, *numbers), stamp)
@@ -223,7 +223,7 @@ def test_a_file_without_statistics_on_its_run_date_is_noticed(catalog: Catalog, 
     path = Path(target.files[0].location)
     table = pa.parquet.read_table(path)
     pa.parquet.write_table(table, path, write_statistics=False)
-    with pytest.raises(PublishedDiffers, match="statistics do not say that its rows are of 2024-05-01"):
+    with pytest.raises(PublishedDiffers, match="statistics do not prove that its rows are of 2024-05-01"):
         publish_table(catalog, target, stamp)
 
 

@@ -12,7 +12,7 @@ from spark_jobs.storage.iceberg.commits import publish_table
 from spark_jobs.storage.iceberg.dated import dated_files, is_divided_by_date, scanned_files
 from tests.storage.iceberg.places import made_table, settings_at, stamp_of, target_of
 
-NIGHTS: tuple[tuple[str, int, list[list[int]]], ...] = (
+RUN_DATES: tuple[tuple[str, int, list[list[int]]], ...] = (
     ("r1", 1, [[1], [2]]),
     ("r2", 2, [[3]]),
     ("r3", 3, []),
@@ -22,9 +22,9 @@ NIGHTS: tuple[tuple[str, int, list[list[int]]], ...] = (
 
 
 def _published(place: Path, catalog: Catalog) -> Table:
-    """Nights that follow each other, of which two were published again with other files."""
+    """Runs that follow each other, of which two were published again with other files."""
     settings = settings_at(place)
-    for run_id, day, numbers in NIGHTS:
+    for run_id, day, numbers in RUN_DATES:
         stamp = stamp_of(run_id, day)
         publish_table(catalog, target_of(settings, stamp, *numbers), stamp)
     return catalog.load_table(("topics", "things"))
@@ -57,7 +57,7 @@ def test_a_table_without_snapshots_has_none(tmp_path: Path) -> None:
         assert list(dated_files(table, stamp_of("r0").day)) == []
 
 
-def test_a_table_that_somebody_divided_otherwise_is_scanned(tmp_path: Path) -> None:
+def test_a_table_that_someone_divided_otherwise_is_scanned(tmp_path: Path) -> None:
     with open_catalog(settings_at(tmp_path)) as catalog:
         table = _published(tmp_path, catalog)
         with table.update_spec() as update:

@@ -1,4 +1,4 @@
-"""Which night a DAG run is about, and which configuration and Spark it runs on; asked when a task runs."""
+"""The run date of a DAG run, its configuration and its Spark connection, resolved when a task runs."""
 
 import os
 from datetime import date
@@ -8,14 +8,14 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 NIGHTLY = "onceover_nightly"
-"""The id of the DAG that runs nights."""
+"""The id of the nightly DAG."""
 CONFIG_VARIABLE = "ONCEOVER_CONFIG"
 SPARK_CONNECTION = "onceover_spark"
-"""Optional: where it exists, it stands over what the configuration says about Spark."""
+"""Optional connection; it overrides the Spark settings of the configuration."""
 
 
 class Where(TypedDict):
-    """The lake and the Spark that a task asks for: the fields that every request has."""
+    """Lake and Spark of a task: the fields that every request has."""
 
     config: str
     master: str
@@ -23,20 +23,20 @@ class Where(TypedDict):
 
 
 def where() -> Where:
-    """As the machine that runs the task says."""
+    """From the environment and the connections of the worker that runs the task."""
     master, conf = _spark()
     return Where(config=_config(), master=master, conf=conf)
 
 
-def night_of(context: Context) -> date:
-    """The night that somebody chose, or else the one that the schedule means."""
+def run_date_of(context: Context) -> date:
+    """The run date from the trigger parameters, else the start of the data interval."""
     chosen = context["params"].get("date")
     if chosen:
         return date.fromisoformat(chosen)
     start = context.get("data_interval_start")
     if start is None:
         raise AirflowFailException(
-            'this run belongs to no night: trigger it with a date, such as {"date": "2026-03-01"}'
+            'this DAG run has no run date: trigger it with a date, such as {"date": "2026-03-01"}'
         )
     return date(start.year, start.month, start.day)
 

@@ -1,4 +1,4 @@
-"""The two nights as files: the gateway's objects, copies of the broker's logs, a configuration."""
+"""The two days as files: the gateway's objects, copies of the broker's logs, a configuration."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from spark_jobs.sample import incidents
-from spark_jobs.sample.story import NIGHTS, Shop
+from spark_jobs.sample.story import RUN_DATES, Shop
 
 CONFIG = "onceover.yaml"
 CONFIGURATION = """\
@@ -32,7 +32,7 @@ spark:
   driver_memory: 1g
 """
 TORN_COPY, TORN_BYTES = "shipments-1", 30
-"""The first night's copy of this partition ends within its last batch, a marker."""
+"""The first day's copy of this partition ends within its last batch, a marker."""
 
 Files = Iterator[tuple[str, bytes]]
 
@@ -49,8 +49,8 @@ def sample_files() -> Files:
     """Every file of the sample, by path."""
     yield CONFIG, CONFIGURATION.encode()
     shop = Shop()
-    first, second = NIGHTS
-    shop.business(first, _first_night(shop))
+    first, second = RUN_DATES
+    shop.business(first, _first_run(shop))
     incidents.a_transaction_begins_before_midnight(shop)
     unanswered = incidents.an_answer_gets_lost_at_midnight(shop)
     yield from _objects(shop, first)
@@ -58,14 +58,14 @@ def sample_files() -> Files:
     shop.cluster.captured.clear()
     incidents.the_transaction_ends_after_midnight(shop)
     shop.cluster.deliver(*unanswered)
-    shop.business(second, _second_night(shop))
+    shop.business(second, _second_run(shop))
     incidents.the_backup_is_taken_between_two_markers(shop)
     incidents.a_transaction_is_left_open(shop)
     yield from _objects(shop, second)
     yield from _copies(shop, second)
 
 
-def _first_night(shop: Shop) -> incidents.Schedule:
+def _first_run(shop: Shop) -> incidents.Schedule:
     return {
         7: partial(incidents.a_batch_overtaken_by_two_others_is_sent_again_with_them, shop),
         12: partial(incidents.a_bit_flips_on_the_way, shop),
@@ -74,7 +74,7 @@ def _first_night(shop: Shop) -> incidents.Schedule:
     }
 
 
-def _second_night(shop: Shop) -> incidents.Schedule:
+def _second_run(shop: Shop) -> incidents.Schedule:
     return {
         5: partial(incidents.a_client_forgets_that_it_is_in_a_transaction, shop),
         11: partial(incidents.a_batch_is_lost_for_good_and_its_sender_begins_anew, shop),
@@ -90,7 +90,7 @@ def _objects(shop: Shop, day: date) -> Files:
 
 
 def _copies(shop: Shop, day: date, *, torn: str = "") -> Files:
-    """The broker's partitions as they stand at the end of the day."""
+    """The broker's partitions at the end of the day."""
     for (topic, partition), log in sorted(shop.cluster.logs.items()):
         name, newest = f"{topic}-{partition}", log.segments[-1].base_offset
         for file, data in sorted(log.files().items()):

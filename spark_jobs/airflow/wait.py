@@ -1,4 +1,4 @@
-"""Order among runs and tasks that Airflow itself does not promise: whoever is too early looks again later."""
+"""Order among runs and tasks that Airflow does not guarantee: a task that is too early is rescheduled."""
 
 import logging
 from collections.abc import Callable
@@ -19,12 +19,12 @@ def look_again_later(why: str) -> Exception:
     return later(datetime.now(UTC) + PAUSE)
 
 
-def wait_for_earlier_nights(context: Context) -> None:
-    """Nights in their order: Airflow's own backfill starts several at once, and none may overtake another.
+def wait_for_earlier_runs(context: Context) -> None:
+    """Keeps runs in order: Airflow's own backfill starts several at once.
 
-    A night that has failed is not waited for: the next one takes what it left.
+    A failed run is not waited for: the next one takes its objects.
     """
     for state in UNDER_WAY:
         earlier = context["ti"].get_previous_dagrun(state)
         if earlier is not None:
-            raise look_again_later(f"{earlier.run_id} comes before this night and is {state}")
+            raise look_again_later(f"{earlier.run_id} precedes this run and is {state}")

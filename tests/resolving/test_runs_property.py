@@ -1,8 +1,8 @@
-"""Random histories, cut into nights at random: whatever is torn, late or missing, the tables are right.
+"""Random histories, cut into runs at random: whatever is torn, late or missing, the tables are right.
 
-A real coordinator drives producers of both kinds. Each night copies the logs as they are, perhaps without
-their last markers, and goes through the real steps. Over all nights every committed batch is published, once,
-by the night that publishes all of its transaction; nothing else ever is.
+A real coordinator drives producers of both kinds. Each run copies the logs as they are, perhaps without
+their last markers, and goes through the real steps. Over all runs every committed batch is published, once,
+by the run that publishes all of its transaction; nothing else ever is.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from spark_jobs.protocol.transactions import ResolveContext
 from spark_jobs.resolving.transaction_rows import DATA_WAIT_MS
 from tests.protocol.resolving import outcome_of_batches, parts_of, reach_of, resolve_all
 from tests.protocol.txn_cluster import PARTITIONS
-from tests.resolving.night_lake import Batch, NightLake, Resolved, end_of_day
+from tests.resolving.run_lake import Batch, Resolved, RunLake, end_of_day
 from tests.resolving.worlds import PLANS, VERSIONS, Plan, World, finish, play, wake
 
 CLOCK_SKEW_MS = 1000
@@ -46,12 +46,12 @@ def check_outcomes(
     resolved = resolve_all(entries, parts_of(copied), context)
     expected = outcome_of_batches(resolved, copied)
     forgotten = outcome_of_batches((txn for txn in resolved if _may_be_forgotten(txn, context)), copied)
-    told = {
+    reported = {
         batch: outcome
         for batch, outcome in found.outcomes.items()
         if not (batch in forgotten and outcome == Outcome.HANGING)
     }
-    assert told == {batch: expected[batch] for batch in told}
+    assert reported == {batch: expected[batch] for batch in reported}
 
 
 def _may_be_forgotten(txn: ResolvedTransaction, context: ResolveContext) -> bool:
@@ -74,19 +74,19 @@ def test_every_committed_batch_is_published_once_and_whole(
     world = World(versions)
     published: list[Batch] = []
     with TemporaryDirectory() as directory:
-        lake = NightLake(Path(directory))
+        lake = RunLake(Path(directory))
         for number, plan in enumerate(plans):
             play(world, plan, number)
             copied = world.copy(plan.lost_markers)
             lake.copy_logs(copied, world.cluster.entries)
-            found = lake.night(number)
+            found = lake.run(number)
             there = {batch for partition, log in copied.items() for batch in _data(partition, log)}
             world.check_whole(found.published, there)
             check_outcomes(found, copied, world.cluster.entries, number)
             published += found.published
             if plan.coordinator_wakes:
                 wake(world, number)
-        published += last_night(lake, world, len(plans))
+        published += previous(lake, world, len(plans))
     assert Counter(published) == Counter(world.committed)
 
 
@@ -100,27 +100,27 @@ def test_copies_torn_at_random_delay_batches_but_lose_and_repeat_none(
     copied: dict[TopicPartition, list[LogBatch]] = {partition: [] for partition in PARTITIONS}
     entries: list[CoordinatorRecord] = []
     with TemporaryDirectory() as directory:
-        lake = NightLake(Path(directory))
+        lake = RunLake(Path(directory))
         for number, plan in enumerate(plans):
             play(world, plan, number)
             copied = {p: _longer(copied[p], log, next(cuts)) for p, log in world.cluster.logs.items()}
             entries = _longer(entries, world.cluster.entries, next(cuts) // 2)
             lake.copy_logs(copied, entries)
-            found = lake.night(number)
+            found = lake.run(number)
             check_outcomes(found, copied, entries, number)
             published += found.published
             if plan.coordinator_wakes:
                 wake(world, number)
-        published += last_night(lake, world, len(plans))
+        published += previous(lake, world, len(plans))
     assert Counter(published) == Counter(world.committed)
 
 
 def _longer(before: list[Item], log: list[Item], lost: int) -> list[Item]:
-    """The log without its end, but at least what an earlier night has seen of it."""
+    """The log without its end, but at least what an earlier run has seen of it."""
     return max(before, log[: max(len(log) - lost, 0)], key=len)
 
 
-def last_night(lake: NightLake, world: World, number: int) -> tuple[Batch, ...]:
+def previous(lake: RunLake, world: World, number: int) -> tuple[Batch, ...]:
     finish(world, number)
     lake.copy_logs(world.cluster.logs, world.cluster.entries)
-    return lake.night(number).published
+    return lake.run(number).published

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
+from spark_jobs.reporting.run_progress import RunProgress
 
 
 @pytest.mark.parametrize(
@@ -18,5 +18,5 @@ from spark_jobs.reporting.narrator import Narrator
 )
 def test_a_line_of_counts(step: Step, shown: str) -> None:
     output = StringIO()
-    Narrator(Console(file=output, width=200)).done(step, {"behind_gap": 1000, "critical": 0}, 2.0)
+    RunProgress(Console(file=output, width=200)).done(step, {"behind_gap": 1000, "critical": 0}, 2.0)
     assert output.getvalue() == f"{step:<11}    2.0 s  {shown}\n"

@@ -1,4 +1,4 @@
-"""Onceover on what a real broker left: nights in this process, and the tables that they publish."""
+"""Onceover on what a real broker left: runs in this process, and the tables that they publish."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -11,8 +11,8 @@ from spark_jobs.commands.log import log
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.parquet_file import read_table
@@ -26,15 +26,15 @@ CONFIG = "onceover.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
-    """A lake with its configuration; sources lie beside it."""
+    """A lake with its configuration; sources are beside it."""
 
     place: Path
     settings: Settings
 
     def run(self, day: date, *, until: Step = Step.PUBLISH) -> RunOutcome:
-        """The night of `day`, in this process."""
-        narrator = Narrator(Console(quiet=True))
-        return run_night(self.settings, day, until=until, spark=InProcess(), narrator=narrator)
+        """The run of `day`, in this process."""
+        progress = RunProgress(Console(quiet=True))
+        return execute_run(self.settings, day, until=until, spark=InProcess(), progress=progress)
 
     def records(self) -> Records:
         """Everything published, in the words of a consumer."""
@@ -51,7 +51,7 @@ class Lake:
             ]
 
     def rows(self, table: str) -> Records:
-        """The rows of one of Onceover's own tables, over all nights."""
+        """The rows of one of Onceover's own tables, over all runs."""
         return own_rows(self.settings, table)
 
     def step_rows(self, outcome: RunOutcome, step: Step, name: str) -> list[dict[str, Any]]:
@@ -117,5 +117,5 @@ def _lake(place: Path, config: str) -> Lake:
 
 
 def today() -> date:
-    """The day whose night has all that a broker wrote just now."""
+    """The day whose run has all that a broker wrote just now."""
     return datetime.now(tz=UTC).date()

@@ -1,4 +1,4 @@
-"""Runs past missing markers: what they may have ended is set aside, the rest goes on."""
+"""Runs past missing markers: what they may have ended is set aside, the rest continues."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import pytest
 
 from spark_jobs.protocol.topic_partition import TopicPartition
 from tests.protocol.txn_cluster import TV0, TV2, Cluster, Producer
-from tests.resolving.night_lake import BROKER_LOG, SEGMENT, NightLake, Resolved
+from tests.resolving.run_lake import BROKER_LOG, SEGMENT, Resolved, RunLake
 from tests.resolving.test_resolve_cases import (
     ABORT,
     COMMIT,
     FIRST,
     Logs,
-    at_night,
+    at_run,
     cluster_at,
     resolve,
     send,
@@ -24,8 +24,8 @@ COMPACTED = PAST.replace("}}", ", cleanup_policy: compact}}")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> NightLake:
-    return NightLake(tmp_path, BROKER_LOG + PAST)
+def lake(tmp_path: Path) -> RunLake:
+    return RunLake(tmp_path, BROKER_LOG + PAST)
 
 
 def without_offset(cluster: Cluster, offset: int, partition: TopicPartition = FIRST) -> Logs:
@@ -50,7 +50,7 @@ def outcome_at(found: Resolved, offset: int) -> str:
 
 @pytest.mark.parametrize("commits", [(False, True), (True, False)])
 def test_a_lost_marker_leaves_its_records_and_the_next_ones_aside_and_nothing_else(
-    lake: NightLake, commits: tuple[bool, bool]
+    lake: RunLake, commits: tuple[bool, bool]
 ) -> None:
     cluster = cluster_at(0)
     ended_twice(cluster, commits=commits)
@@ -71,19 +71,19 @@ def test_a_lost_marker_leaves_its_records_and_the_next_ones_aside_and_nothing_el
     assert (own["undecided"], own["held_batches"]) == (1, 2)
 
 
-def test_what_is_set_aside_stays_so_night_after_night(lake: NightLake) -> None:
+def test_what_is_set_aside_stays_so_run_after_run(lake: RunLake) -> None:
     cluster = cluster_at(0)
     ended_twice(cluster, commits=(False, True))
     logs = without_offset(cluster, 1)
     resolve(lake, cluster, logs=logs)
-    for night in range(1, 10):
-        found = resolve(lake, cluster, night, logs=logs)
+    for run in range(1, 10):
+        found = resolve(lake, cluster, run, logs=logs)
         assert found.published == ()
         assert found.partitions[FIRST]["held_batches"] == 2
     assert outcome_at(found, 0) == "ambiguous"
 
 
-def test_a_coordinator_log_that_comes_a_night_later_decides_what_was_set_aside(lake: NightLake) -> None:
+def test_a_coordinator_log_that_comes_a_run_later_decides_what_was_set_aside(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster, version=TV0)
     send(cluster, producer, FIRST, FIRST, FIRST)
@@ -91,15 +91,15 @@ def test_a_coordinator_log_that_comes_a_night_later_decides_what_was_set_aside(l
     logs, entries = without_offset(cluster, 1), cluster.entries
     lake.copy_logs(logs)
 
-    assert lake.night(0).published == ()
+    assert lake.run(0).published == ()
 
     lake.copy_logs(logs, entries)
-    found = lake.night(1)
+    found = lake.run(1)
     assert found.published == ((FIRST, 0), (FIRST, 2))
     assert found.partitions[FIRST]["held_batches"] == 0
 
 
-def test_what_was_open_at_a_gap_is_not_ended_by_the_marker_of_a_later_night(lake: NightLake) -> None:
+def test_what_was_open_at_a_gap_is_not_ended_by_the_marker_of_a_later_run(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer, other = started(cluster, version=TV0), started(cluster, "other", TV0)
     send(cluster, producer, FIRST)
@@ -109,19 +109,19 @@ def test_what_was_open_at_a_gap_is_not_ended_by_the_marker_of_a_later_night(lake
     send(cluster, producer, FIRST)
     send(cluster, other, FIRST)
     lake.copy_logs(without_offset(cluster, 1))
-    lake.night(0)
-    at_night(cluster, 1)
+    lake.run(0)
+    at_run(cluster, 1)
     cluster.end(producer, COMMIT)
     cluster.end(other, COMMIT)
     lake.copy_logs(without_offset(cluster, 1))
 
-    found = lake.night(1)
+    found = lake.run(1)
 
     assert found.published == ((FIRST, 3),)
     assert outcome_at(found, 0) == "ambiguous"
 
 
-def test_a_tv2_transaction_is_decided_across_a_gap(lake: NightLake) -> None:
+def test_a_tv2_transaction_is_decided_across_a_gap(lake: RunLake) -> None:
     cluster = cluster_at(0, version=TV2)
     producer = started(cluster)
     send(cluster, producer, FIRST, FIRST, FIRST)
@@ -132,16 +132,16 @@ def test_a_tv2_transaction_is_decided_across_a_gap(lake: NightLake) -> None:
     assert found.published == ((FIRST, 0), (FIRST, 2))
 
 
-def test_the_holes_of_a_compacted_topic_are_no_gaps(lake: NightLake) -> None:
+def test_the_holes_of_a_compacted_topic_are_no_gaps(lake: RunLake) -> None:
     lake.config = BROKER_LOG + COMPACTED
     cluster = cluster_at(0)
     ended_twice(cluster, commits=(False, True))
     lake.copy_logs(without_offset(cluster, 1))
 
-    assert outcome_at(lake.night(0), 0) == "committed"
+    assert outcome_at(lake.run(0), 0) == "committed"
 
 
-def test_damage_in_a_hole_of_a_compacted_topic_may_be_a_marker(lake: NightLake) -> None:
+def test_damage_in_a_hole_of_a_compacted_topic_may_be_a_marker(lake: RunLake) -> None:
     lake.config = BROKER_LOG + COMPACTED
     cluster = cluster_at(0)
     ended_twice(cluster, commits=(False, True))
@@ -152,7 +152,7 @@ def test_damage_in_a_hole_of_a_compacted_topic_may_be_a_marker(lake: NightLake) 
     data[length + 30] ^= 1
     segment.write_bytes(data)
 
-    found = lake.night(0)
+    found = lake.run(0)
 
     assert found.published == ()
     assert outcome_at(found, 0) == "ambiguous"

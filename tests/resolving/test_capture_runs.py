@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from spark_jobs.protocol.producer_state import TransactionVersion
 from tests.protocol.txn_cluster import TV0, TV2
 from tests.resolving.capture_lake import capture_lake
-from tests.resolving.night_lake import Batch
+from tests.resolving.run_lake import Batch
 from tests.resolving.worlds import PLANS, Plan, World, finish, play, wake
 
 
-def published_over_nights(
+def published_over_runs(
     world: World, plans: list[Plan], *, skew_ms: int, version: str = "TV2"
 ) -> list[list[Batch]]:
-    """The batches that each night publishes, the last one after all transactions have ended."""
+    """The batches that each run publishes, the last one after all transactions have ended."""
     with TemporaryDirectory() as directory:
         lake = capture_lake(Path(directory), skew_ms=skew_ms, version=version)
-        nights = []
+        runs = []
         for number, plan in enumerate(plans):
             play(world, plan, number)
-            nights.append(lake.night(number, world.cluster.logs, world.cluster.entries)[1])
+            runs.append(lake.run(number, world.cluster.logs, world.cluster.entries)[1])
             if plan.coordinator_wakes:
                 wake(world, number)
         finish(world, len(plans))
-        nights.append(lake.night(len(plans), world.cluster.logs, world.cluster.entries)[1])
-        return nights
+        runs.append(lake.run(len(plans), world.cluster.logs, world.cluster.entries)[1])
+        return runs
 
 
 @settings(max_examples=10)
@@ -37,10 +37,10 @@ def test_a_tv2_clients_epoch_ends_its_transactions_whatever_the_clocks_say(
     plans: list[Plan], skew_ms: int
 ) -> None:
     world = World((TV2, TV2, TV2))
-    nights = published_over_nights(world, plans, skew_ms=skew_ms)
-    assert Counter(batch for night in nights for batch in night) == Counter(world.committed)
-    for night in nights:
-        world.check_whole(night)
+    runs = published_over_runs(world, plans, skew_ms=skew_ms)
+    assert Counter(batch for run in runs for batch in run) == Counter(world.committed)
+    for run in runs:
+        world.check_whole(run)
 
 
 @settings(max_examples=10)
@@ -53,8 +53,8 @@ def test_of_older_clients_only_what_is_certain_is_published_and_only_once(
     plans: list[Plan], versions: tuple[TransactionVersion, ...], skew_ms: int
 ) -> None:
     world = World(versions)
-    nights = published_over_nights(world, plans, skew_ms=skew_ms)
-    published = Counter(batch for night in nights for batch in night)
+    runs = published_over_runs(world, plans, skew_ms=skew_ms)
+    published = Counter(batch for run in runs for batch in run)
     assert not published - Counter(world.committed)
 
 
@@ -62,5 +62,5 @@ def test_of_older_clients_only_what_is_certain_is_published_and_only_once(
 @given(plans=PLANS)
 def test_older_clients_whose_clocks_agree_lose_nothing(plans: list[Plan]) -> None:
     world = World((TV0, TV0, TV0), pause_ms=10)
-    nights = published_over_nights(world, plans, skew_ms=1, version="TV1")
-    assert Counter(batch for night in nights for batch in night) == Counter(world.committed)
+    runs = published_over_runs(world, plans, skew_ms=1, version="TV1")
+    assert Counter(batch for run in runs for batch in run) == Counter(world.committed)

@@ -1,18 +1,18 @@
-"""`python -m tests.bench.one_night CAPTURE SLOTS TIMES`: a night in a session of so many slots."""
+"""`python -m tests.bench.one_run CAPTURE SLOTS TIMES`: a run in a session of so many slots."""
 
 import sys
 from pathlib import Path
 
 from spark_jobs.spark_session import Spark
-from tests.bench.nights import run_measured
+from tests.bench.runs import run_measured
 
 
 def main(capture: Path, slots: int, times: int) -> None:
     spark = Spark(f"local[{slots}]", {"spark.driver.memory": "2g"})
     scratch = capture.parent / "lakes"
-    nights = [run_measured(capture, spark, scratch=scratch) for _ in range(times + 1)]
+    runs = [run_measured(capture, spark, scratch=scratch) for _ in range(times + 1)]
     spark.stop()
-    print(min(night.seconds for night in nights[1:]), nights[-1].counts["materialise"]["records"])
+    print(min(run.seconds for run in runs[1:]), runs[-1].counts["materialise"]["records"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A log that grows from night to night is published once: what waited comes with the next night."""
+"""A log that grows from run to run is published once: what waited comes with the next run."""
 
 import shutil
 from datetime import date
@@ -10,8 +10,8 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_session import Spark
 from tests.e2e.tables import by_duckdb, by_pyiceberg
 from tests.materialising.truth import DATA, truth_of
@@ -41,13 +41,13 @@ def _copy_of_the_log(recording: str, place: Path, *, whole: bool) -> None:
 
 
 def _publish(settings: Settings, day: int, spark: Spark) -> str:
-    narrator = Narrator(Console(quiet=True))
-    outcome = run_night(settings, date(2026, 11, day), until=Step.PUBLISH, spark=spark, narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    outcome = execute_run(settings, date(2026, 11, day), until=Step.PUBLISH, spark=spark, progress=progress)
     return outcome.run_id
 
 
 @pytest.mark.parametrize("recording", ["oracle_D", "oracle_E"])
-def test_two_nights_publish_what_one_consumer_got(recording: str, tmp_path: Path, spark: Spark) -> None:
+def test_two_runs_publish_what_one_consumer_got(recording: str, tmp_path: Path, spark: Spark) -> None:
     settings = parse_settings(CONFIG, name="test.yaml", base=tmp_path)
     _copy_of_the_log(recording, tmp_path, whole=False)
     first = _publish(settings, 9, spark)

@@ -1,4 +1,4 @@
-"""Tells the person who waits what a run does: a line per step, and on a terminal what goes on inside it."""
+"""Prints the progress of a run: a line per step, and on a terminal the current activity."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ LABELS = {(Step.ADMIT, "critical"): "plain batches in transactions"}
 Finished = Callable[[Mapping[str, int]], None]
 
 
-class Narrator:
+class RunProgress:
     """Writes to stderr, so that stdout holds results only."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -32,15 +32,15 @@ class Narrator:
 
     def done(self, step: Step, counts: Mapping[str, int], seconds: float) -> None:
         """One line about a step that is done."""
-        told = ", ".join(f"{count:,} {_label(step, name)}" for name, count in counts.items())
-        self._console.print(f"{step:<11} {seconds:>6.1f} s  {told}", markup=False)
+        reported = ", ".join(f"{count:,} {_label(step, name)}" for name, count in counts.items())
+        self._console.print(f"{step:<11} {seconds:>6.1f} s  {reported}", markup=False)
 
-    def tell(self, what: str) -> None:
-        """What goes on inside the step, for a moment."""
+    def on_progress(self, what: str) -> None:
+        """Shows the current activity of the step."""
         self._status.update(Text(legible(what)))
 
     def remark(self, sentences: Sequence[str]) -> None:
-        """What a person should know though the run goes on."""
+        """Prints remarks that do not stop the run."""
         for sentence in sentences:
             self._console.print(f"  {legible(sentence)}", markup=False, style="yellow")
 

@@ -1,7 +1,7 @@
-"""What tasks can ask of the driver, done with one Spark for all of them.
+"""Handles the requests of tasks with one shared Spark session.
 
-A night begins with the question for its sources. Spark, and what `audit` loads, take longer to start than a
-source takes to fetch; so both begin then, beside whatever is asked next.
+A run starts with `SourcesRequest`. Starting Spark and importing what `audit` needs take longer than fetching
+a source, so both start then in the background.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from spark_jobs.config.settings import Settings, SparkSettings
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
-    Errand,
+    DriverRequest,
     ExpireRequest,
     FetchRequest,
     PlanRequest,
@@ -28,25 +28,25 @@ from spark_jobs.driver.messages import (
     StepRequest,
 )
 from spark_jobs.flow import LAST_OF_RUN, Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, fetch_source, prepare_step, report_run, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run, fetch_source, prepare_step, report_run
 from spark_jobs.spark_session import Spark, spark_for
 
 
-class Errands:
+class RequestHandler:
     """Does what is asked; the Spark of the first request serves all."""
 
     def __init__(self) -> None:
         self._spark: Spark | None = None
         self._starting: Future[None] | None = None
 
-    def do(self, request: StepRequest | Errand, narrator: Narrator) -> StepAnswer | Answer:
+    def do(self, request: StepRequest | DriverRequest, progress: RunProgress) -> StepAnswer | Answer:
         settings = load_settings(Path(request.config))
         if isinstance(request, StepRequest):
-            return self._step(request, settings, narrator)
-        return Answer(values=self._values(request, settings, narrator))
+            return self._step(request, settings, progress)
+        return Answer(values=self._values(request, settings, progress))
 
-    def _values(self, request: Errand, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
+    def _values(self, request: DriverRequest, settings: Settings, progress: RunProgress) -> Mapping[str, Any]:
         match request:
             case SourcesRequest():
                 self._start_early(request, settings)
@@ -57,13 +57,13 @@ class Errands:
                     settings, request.day, request.source, spark=spark, restage=request.restage
                 )
             case ReportRequest():
-                return report_run(settings, request.run_id or None, narrator)
+                return report_run(settings, request.run_id or None, progress)
             case ExpireRequest():
                 return expire_values(settings)
             case PlanRequest():
                 return plan_values(settings, read_request(request.backfill))
             case DaysRequest():
-                return self._days(request, settings, narrator)
+                return self._days(request, settings, progress)
         assert_never(request)
 
     def stop(self) -> None:
@@ -72,16 +72,16 @@ class Errands:
         if self._spark is not None:
             self._spark.stop()
 
-    def _step(self, request: StepRequest, settings: Settings, narrator: Narrator) -> StepAnswer:
+    def _step(self, request: StepRequest, settings: Settings, progress: RunProgress) -> StepAnswer:
         if request.step is not Step.STAGE:
             self._wait()
-        outcome = run_night(
+        outcome = execute_run(
             settings,
             request.day,
             until=request.step,
             spark=self._spark_for(request, settings),
-            narrator=narrator,
-            goes_on=request.goes_on,
+            progress=progress,
+            more_steps_follow=request.more_steps_follow,
             restage=request.restage and request.step is Step.STAGE,
             is_first_call=request.step is Step.STAGE,
         )
@@ -96,12 +96,12 @@ class Errands:
             tables=_tables(settings, outcome.run_id) if request.step is Step.PUBLISH else {},
         )
 
-    def _days(self, request: DaysRequest, settings: Settings, narrator: Narrator) -> Mapping[str, Any]:
+    def _days(self, request: DaysRequest, settings: Settings, progress: RunProgress) -> Mapping[str, Any]:
         self._wait()
         spark, backfill = self._spark_for(request, settings), read_request(request.backfill)
         runs = [
             {"run_id": outcome.run_id, "tables": dict(_tables(settings, outcome.run_id))}
-            for outcome in due_days(settings, backfill, request, spark=spark, narrator=narrator)
+            for outcome in due_days(settings, backfill, request, spark=spark, progress=progress)
         ]
         return {"runs": runs}
 
@@ -118,7 +118,7 @@ class Errands:
             beside.shutdown(wait=False)
 
     def _wait(self) -> None:
-        """Until Spark has started, where that was begun; why it did not is told by the step that needs it."""
+        """Waits until Spark has started; a failure is raised by the step that needs it."""
         if self._starting is not None:
             self._starting.exception()
             self._starting = None
@@ -159,13 +159,18 @@ def plan_values(settings: Settings, request: BackfillRequest) -> Mapping[str, An
 
 
 def due_days(
-    settings: Settings, backfill: BackfillRequest, request: DaysRequest, *, spark: Spark, narrator: Narrator
+    settings: Settings,
+    backfill: BackfillRequest,
+    request: DaysRequest,
+    *,
+    spark: Spark,
+    progress: RunProgress,
 ) -> Iterator[RunOutcome]:
     """Each day that has to run, in order; whether the next one has to shows when this one is done."""
     after = date.fromisoformat(request.after) if request.after else None
     last = date.fromisoformat(request.until) if request.until else date.max
     while (day := next_day(settings, backfill, after=after)) is not None and day <= last:
-        yield run_backfill_day(settings, day, backfill, spark=spark, narrator=narrator, until=LAST_OF_RUN)
+        yield run_backfill_day(settings, day, backfill, spark=spark, progress=progress, until=LAST_OF_RUN)
         after = day
 
 

@@ -1,4 +1,4 @@
-"""Nights cut anywhere, interrupted anywhere, and run twice at once: always the same bytes."""
+"""Runs cut anywhere, interrupted anywhere, and run twice at once: always the same bytes."""
 
 import subprocess
 import sys
@@ -19,9 +19,9 @@ from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.storage.chain import read_chain
 from spark_jobs.storage.errors import LakeBusy
 from tests.kernels.histories import histories
-from tests.steps.admitted import AdmittedNight, admit
+from tests.steps.admitted import AdmittedRun, admit
 from tests.steps.batches import batch, batch_of, marker
-from tests.steps.nights import CAPTURE, Place, place_at
+from tests.steps.runs import CAPTURE, Place, place_at
 
 MARKERS = CAPTURE + "    markers: true\n"
 EVENING, MORNING = date(2023, 11, 14), date(2023, 11, 15)
@@ -37,7 +37,7 @@ def _arrive(place: Place, objects: Sequence[bytes], cut: int) -> None:
         place.arrive(f"dt={day}/{topic}-0/{number:04d}", data)
 
 
-def _told(nights: Sequence[AdmittedNight], partition: TopicPartition) -> list[tuple[object, ...]]:
+def _reported(runs: Sequence[AdmittedRun], partition: TopicPartition) -> list[tuple[object, ...]]:
     names = (
         "base_sequence",
         "producer_id",
@@ -49,25 +49,25 @@ def _told(nights: Sequence[AdmittedNight], partition: TopicPartition) -> list[tu
     )
     return [
         tuple(row[name] for name in names)
-        for night in nights
-        if partition in night.partitions()
-        for row in night.batches(partition)
+        for each_run in runs
+        if partition in each_run.partitions()
+        for row in each_run.batches(partition)
     ]
 
 
-def _log(nights: Sequence[AdmittedNight], partition: TopicPartition) -> bytes:
-    files = [night.log(partition) for night in nights]
+def _log(runs: Sequence[AdmittedRun], partition: TopicPartition) -> bytes:
+    files = [each_run.log(partition) for each_run in runs]
     return b"".join(log[name] for log in files for name in sorted(log) if name.endswith(".log"))
 
 
 def _leaves_no_time(row: BatchRow) -> bool:
-    """A control batch that ends nothing: its producer has no time, and the next night forgets it."""
+    """A control batch that ends nothing: its producer has no time, and the next run forgets it."""
     return row.header.is_control and row.marker is None
 
 
 @settings(max_examples=12)
 @given(histories(), st.integers(0, 40), st.integers(1, 3))
-def test_a_night_cut_in_two_gives_the_verdicts_the_log_and_the_state_of_one(
+def test_a_run_cut_in_two_gives_the_verdicts_the_log_and_the_state_of_one(
     rows: list[BatchRow], cut: int, together: int
 ) -> None:
     rows = [row for row in rows if not _leaves_no_time(row)]
@@ -85,7 +85,7 @@ def test_a_night_cut_in_two_gives_the_verdicts_the_log_and_the_state_of_one(
         two = [admit(parts, day) for day in (EVENING, MORNING)]
 
         for partition in one.partitions():
-            assert _told([one], partition) == _told(two, partition)
+            assert _reported([one], partition) == _reported(two, partition)
             assert _log([one], partition) == _log(two, partition)
         assert one.states() == two[-1].states()
 
@@ -134,7 +134,7 @@ def _arrive_somewhat_of_everything(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake for every death, in which the night died and was run again; and one that nobody disturbed."""
+    """A lake for every death, in which the run died and was run again; and one that nobody disturbed."""
     directory = tmp_path_factory.mktemp("deaths")
     _arrive_somewhat_of_everything(directory)
     config = directory / "config.yaml"
@@ -149,7 +149,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", range(len(DEATHS)), ids=lambda n: f"{DEATHS[n][2]} {DEATHS[n][0]}")
-def test_a_night_killed_at_a_write_and_run_again_has_the_bytes_of_an_undisturbed_one(
+def test_a_run_killed_at_a_write_and_run_again_has_the_bytes_of_an_undisturbed_one(
     lakes: Path, number: int
 ) -> None:
     undisturbed, killed = (
@@ -159,10 +159,10 @@ def test_a_night_killed_at_a_write_and_run_again_has_the_bytes_of_an_undisturbed
     assert _tree(killed) == _tree(undisturbed)
 
 
-def test_of_two_runs_at_once_one_does_the_night_and_the_other_says_so(tmp_path: Path) -> None:
+def test_of_two_runs_at_once_one_does_the_run_and_the_other_says_so(tmp_path: Path) -> None:
     _arrive_somewhat_of_everything(tmp_path)
     place = place_at(tmp_path, MARKERS)
-    done: list[AdmittedNight] = []
+    done: list[AdmittedRun] = []
     busy: list[LakeBusy] = []
 
     def run() -> None:
@@ -179,11 +179,11 @@ def test_of_two_runs_at_once_one_does_the_night_and_the_other_says_so(tmp_path: 
 
     assert len(done) + len(busy) == 3
     assert done
-    assert len({night.run_id for night in done}) == 1
+    assert len({each_run.run_id for each_run in done}) == 1
     assert [entry.last_step for entry in read_chain(place.lake).entries] == [Step.ADMIT]
 
 
-def test_the_same_night_again_changes_nothing(tmp_path: Path) -> None:
+def test_the_same_run_again_changes_nothing(tmp_path: Path) -> None:
     _arrive_somewhat_of_everything(tmp_path)
     place = place_at(tmp_path, MARKERS)
     first = admit(place, 1)

@@ -1,4 +1,4 @@
-"""Nights of a lake, run until `resolve` by the real steps, and what each of them publishes."""
+"""Runs of a lake, run until `resolve` by the real steps, and what each of them publishes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +23,11 @@ from spark_jobs.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, R
 from spark_jobs.protocol.records import Record
 from spark_jobs.protocol.topic_partition import TopicPartition
 from spark_jobs.protocol.verdict import Verdict
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import MESSAGES, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import MESSAGES, execute_run
 from spark_jobs.spark_session import Spark
-from spark_jobs.storage.carried_rows import get_carried
 from spark_jobs.storage.chain import read_chain
+from spark_jobs.storage.inherited_rows import get_inherited
 from spark_jobs.storage.layout import step_key
 from spark_jobs.storage.object_store import ObjectStore
 from spark_jobs.storage.parquet_file import read_table
@@ -55,14 +55,14 @@ Batch = tuple[TopicPartition, int]
 
 
 def end_of_day(number: int) -> int:
-    """The logical time of night `number`, which counts from 0; ms since 1970."""
+    """The logical time of run `number`, which counts from 0; ms since 1970."""
     after = FIRST_DAY + timedelta(days=number + 1)
     return int(datetime(after.year, after.month, after.day, tzinfo=UTC).timestamp()) * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A night's tables, and the batches that it publishes in the order in which it does."""
+    """A run's tables, and the batches that it publishes in the order in which it does."""
 
     run_id: str
     partitions: dict[TopicPartition, dict[str, Any]]
@@ -74,8 +74,8 @@ class Resolved:
 
 
 @dataclass(slots=True)
-class NightLake:
-    """A lake and its source; nights are counted from 0."""
+class RunLake:
+    """A lake and its source; runs are counted from 0."""
 
     directory: Path
     config: str = BROKER_LOG
@@ -102,15 +102,15 @@ class NightLake:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(data)
 
-    def night(self, number: int) -> Resolved:
-        """Runs a night until `resolve`."""
+    def run(self, number: int) -> Resolved:
+        """Runs a run until `resolve`."""
         day = FIRST_DAY + timedelta(days=number)
-        narrator = Narrator(Console(file=StringIO()))
-        outcome = run_night(self.settings, day, until=Step.RESOLVE, spark=self.spark, narrator=narrator)
+        progress = RunProgress(Console(file=StringIO()))
+        outcome = execute_run(self.settings, day, until=Step.RESOLVE, spark=self.spark, progress=progress)
         return read_resolved(self.lake, outcome.run_id, outcome.done[-1].counts)
 
     def messages(self, number: int, step: str) -> tuple[str, ...]:
-        """What a step of night `number` had to say."""
+        """What a step of run `number` had to say."""
         entry = read_chain(self.lake).run_of(FIRST_DAY + timedelta(days=number))
         assert entry is not None
         return _messages(self.lake, entry.run_id, Step(step))
@@ -152,7 +152,7 @@ def published_batches(
     lake: ObjectStore, run_id: str, partition: TopicPartition, own: dict[str, Any], outcomes: dict[Batch, str]
 ) -> Iterator[Batch]:
     """The batches that a run publishes of a partition, as the contract says, row by row."""
-    for row in (*_held_rows(lake, own), *rows_of_night(lake, run_id, own)):
+    for row in (*_held_rows(lake, own), *rows_of_run(lake, run_id, own)):
         txn, last_offset = row["txn_first_offset"], row["offset"] + row["last_offset_delta"]
         in_range = last_offset >= own["first_offset"] and row["offset"] < own["end_offset"]
         is_committed = txn < 0 or outcomes[partition, txn] == "committed"
@@ -162,11 +162,11 @@ def published_batches(
 
 def _held_rows(lake: ObjectStore, own: dict[str, Any]) -> Iterator[dict[str, int]]:
     for digest in own["held"]:
-        for row in get_carried(lake, digest).rows:
+        for row in get_inherited(lake, digest).rows:
             yield {name: int(row[name]) for name in ("offset", "last_offset_delta", "txn_first_offset")}
 
 
-def rows_of_night(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator[dict[str, int]]:
+def rows_of_run(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator[dict[str, int]]:
     if own["batches"] is None:
         return
     for row in read_table(lake, step_key(run_id, Step.ADMIT, own["batches"])).to_pylist():
@@ -176,7 +176,7 @@ def rows_of_night(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterat
 
 
 def batch_bytes(batch: LogBatch) -> bytes:
-    """A batch of one record that says where it stands, or a marker."""
+    """A batch of one record that says where it is, or a marker."""
     header, marker = batch
     assert isinstance(header, RecordBatchHeader)
     if marker is not None:

@@ -61,7 +61,7 @@ class Place:
         )
 
     def finish(self, number: int, *, backfill: bool = False, state: str = "") -> Manifest:
-        """Stages a night and makes its run final, in a state of its own."""
+        """Stages a run and makes its run final, in a state of its own."""
         manifest = self.stage(number, backfill=backfill)
         chain = read_chain(self.lake)
         run = open_run(self.settings, manifest, lake=self.lake, chain=chain, backfill=backfill)

@@ -1,4 +1,4 @@
-"""Numbers of nights: a good one, and ways to spoil it."""
+"""Numbers of runs: a good one, and ways to spoil it."""
 
 from typing import Any
 
@@ -57,21 +57,21 @@ def volumes(**changes: Any) -> pa.Table:
     return table(TOPIC_VOLUMES, GOOD_VOLUMES | changes)
 
 
-def night(
+def run(
     *,
     source: dict[str, Any] | None = None,
     partition: dict[str, Any] | None = None,
     transactions: dict[str, Any] | None = None,
-    tonight: dict[str, Any] | None = None,
+    current: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
-    """A good night of two sources and two partitions, the second of which is changed as told."""
+    """A good run of two sources and two partitions, the second of which is changed as told."""
     return Facts(
         sources=table(SOURCE_FACTS, GOOD_SOURCE, GOOD_SOURCE | {"source": "gateway"} | (source or {})),
         partitions=table(
             PARTITION_FACTS, GOOD_PARTITION, GOOD_PARTITION | {"partition": 1} | (partition or {})
         ),
         transactions=table(TRANSACTION_FACTS, GOOD_TRANSACTIONS | (transactions or {})),
-        volumes=volumes(**(tonight or {})),
+        volumes=volumes(**(current or {})),
         history=tuple(volumes(records=50_000 + number) for number in range(runs_before)),
     )

@@ -1,6 +1,6 @@
-"""A night that ends at any moment, or finds no space at any write, and is repeated, yields the same tables.
+"""A run that ends at any moment, or finds no space at any write, and is repeated, yields the same tables.
 
-With ONCEOVER_EVERY_FAULT=1 every change of both nights is such a moment; else those that have a name here,
+With ONCEOVER_EVERY_FAULT=1 every change of both runs is such a moment; else those that have a name here,
 where the process is really killed.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.night_server import FAILED, Answer, Request
+from tests.faults.run_server import FAILED, Answer, Request
 from tests.faults.writes import kind_of
 
 EVERY = bool(os.environ.get("ONCEOVER_EVERY_FAULT"))
@@ -37,23 +37,23 @@ NAMED = (
     "put_if_absent chain/*.json",
     "put locks/*.released",
 )
-"""Where a run hands something over: between two steps, two tables, two nights."""
+"""Where a run hands something over: between two steps, two tables, two runs."""
 WRITTEN = (NAMED[1], NAMED[4], NAMED[7], NAMED[10])
-LONGEST_NIGHT_MS = 2500
+LONGEST_RUN_MS = 2500
 RANDOM_MOMENTS = 100 if EVERY else 3
-NIGHTS = (0, pytest.param(1, marks=pytest.mark.xdist_group("faults"))) if EVERY else (1,)
+RUNS = (0, pytest.param(1, marks=pytest.mark.xdist_group("faults"))) if EVERY else (1,)
 """Each is a test of its own, in a group of its own, so that two processes can share them."""
 
 
 @dataclass
-class NightServer:
-    """Runs nights with faults in a process of its own."""
+class RunServer:
+    """Runs runs with faults in a process of its own."""
 
     process: "subprocess.Popen[str]"
 
     @cached_property
     def changes(self) -> list[list[str]]:
-        """The changes of the two undisturbed nights, in order."""
+        """The changes of the two undisturbed runs, in order."""
         changes: list[list[str]] = self._read()["changes"]
         return changes
 
@@ -69,55 +69,53 @@ class NightServer:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightServer]:
-    place = tmp_path_factory.mktemp("nights")
-    command = [sys.executable, "-m", "tests.faults.night_server", str(place)]
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunServer]:
+    place = tmp_path_factory.mktemp("runs")
+    command = [sys.executable, "-m", "tests.faults.run_server", str(place)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        server = NightServer(process)
+        server = RunServer(process)
         assert server.changes
         yield server
 
 
 def _moments(changes: list[str], named: tuple[str, ...]) -> list[int]:
-    """Numbers of the changes to try: the last of each kind, since more stands before it."""
+    """Numbers of the changes to try: the last of each kind, since more is before it."""
     if EVERY:
         return list(range(len(changes)))
     last = {kind_of(name): number for number, name in enumerate(changes)}
     return [last[kind] for kind in named]
 
 
-def _fails(nights: NightServer, night: int, fault: str, moments: list[int]) -> Iterator[tuple[str, Answer]]:
+def _fails(runs: RunServer, run: int, fault: str, moments: list[int]) -> Iterator[tuple[str, Answer]]:
     for number in moments:
-        name = f"night {night}, before change {number}: {nights.changes[night][number]}"
-        yield name, nights.ask(Request(night=night, fault=fault, at=number))
+        name = f"run {run}, before change {number}: {runs.changes[run][number]}"
+        yield name, runs.ask(Request(run=run, fault=fault, at=number))
 
 
-@pytest.mark.parametrize("night", NIGHTS)
+@pytest.mark.parametrize("run", RUNS)
 def test_a_run_killed_before_any_change_and_repeated_leaves_what_an_undisturbed_one_leaves(
-    nights: NightServer, night: int
+    runs: RunServer, run: int
 ) -> None:
-    moments = _moments(nights.changes[night], NAMED)
-    tried = _fails(nights, night, "left" if EVERY else "die", moments)
+    moments = _moments(runs.changes[run], NAMED)
+    tried = _fails(runs, run, "left" if EVERY else "die", moments)
     found = [(name, answer.ended, answer.again, answer.different) for name, answer in tried]
     assert [one for one in found if one[1:] != (-signal.SIGKILL, "", [])] == []
 
 
 def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_leaves(
-    nights: NightServer,
+    runs: RunServer,
 ) -> None:
     chance = random.Random()
     for _ in range(RANDOM_MOMENTS):
-        request = Request(night=1, fault="kill", at=chance.randint(1, LONGEST_NIGHT_MS))
-        answer = nights.ask(request)
+        request = Request(run=1, fault="kill", at=chance.randint(1, LONGEST_RUN_MS))
+        answer = runs.ask(request)
         assert answer.ended in {-signal.SIGALRM, 0}
         assert (request, answer.again, answer.different) == (request, "", [])
 
 
-@pytest.mark.parametrize("night", NIGHTS)
-def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(
-    nights: NightServer, night: int
-) -> None:
-    for name, answer in _fails(nights, night, "full", _moments(nights.changes[night], WRITTEN)):
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(runs: RunServer, run: int) -> None:
+    for name, answer in _fails(runs, run, "full", _moments(runs.changes[run], WRITTEN)):
         assert (name, answer.ended) == (name, FAILED), answer.said
         assert answer.said.startswith(("StoreFull: ", "ReportFailed: ")), (name, answer.said)
         assert answer.said.endswith("no space left on the device: free some and run again\n")
@@ -131,6 +129,6 @@ def test_a_disk_that_is_too_small_is_named_until_it_is_large_enough(tmp_path: Pa
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found["told"]) > 1
-    assert all("no space left on the device" in said or "disk is full" in said for said in found["told"])
+    assert len(found["reported"]) > 1
+    assert all("no space left on the device" in said or "disk is full" in said for said in found["reported"])
     assert (found["ended"], found["last"], found["different"]) == (0, "", [])

@@ -1,7 +1,8 @@
-"""Batches that wait for a later night, with all it takes to find their bytes again.
+"""Held and parked batches for a later run, with all it takes to find their bytes again.
 
-The file names objects by source, path and content, not by run: how nights were cut does not show in it. It is
-canonical like a state file: magic "CARR", version int16, bytes of the objects' JSON int32, that JSON, rows.
+The file names objects by source, path and content, not by run: it does not depend on how data was divided
+into runs. It is canonical like a state file: magic "CARR", version int16, bytes of the objects' JSON int32,
+that JSON, rows.
 """
 
 import json
@@ -30,7 +31,7 @@ _PREAMBLE = Struct(">4shi")
 STRETCH_OFFSETS = 1 << 20
 """Offsets of one stretch: at most as many batches."""
 
-CARRIED = np.dtype(
+INHERITED = np.dtype(
     [
         ("object", "i4"),
         ("position", "i8"),
@@ -54,12 +55,12 @@ CARRIED = np.dtype(
     ]
 )
 """`object` counts in the file's objects; `offset` and `txn_first_offset` are -1 where there is none."""
-_STORED = CARRIED.newbyteorder(">")
+_STORED = INHERITED.newbyteorder(">")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class CarriedObject:
-    """A staged object of an earlier night, as its manifest named it."""
+class InheritedObject:
+    """A staged object of an earlier run, as in its manifest."""
 
     source: str
     path: str
@@ -71,16 +72,16 @@ class CarriedObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CarriedRows:
-    """Rows of dtype `CARRIED` in arrival order, and the objects that they lie in, each at least once."""
+class InheritedRows:
+    """Rows of dtype `INHERITED` in arrival order, and the objects that they are in, each at least once."""
 
-    objects: tuple[CarriedObject, ...] = ()
-    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=CARRIED))
+    objects: tuple[InheritedObject, ...] = ()
+    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=INHERITED))
 
 
-def carried_object(entry: ManifestEntry) -> CarriedObject:
+def inherited_object(entry: ManifestEntry) -> InheritedObject:
     """What has to be kept of a manifest's entry."""
-    return CarriedObject(
+    return InheritedObject(
         source=entry.source,
         path=entry.path,
         role=entry.role.value,
@@ -91,23 +92,23 @@ def carried_object(entry: ManifestEntry) -> CarriedObject:
     )
 
 
-def manifest_entry(carried: CarriedObject, *, order: int, topic: str, partition: int) -> ManifestEntry:
-    """A carried object as an entry that `StagedObjects` can read."""
+def manifest_entry(inherited: InheritedObject, *, order: int, topic: str, partition: int) -> ManifestEntry:
+    """A inherited objects as an entry that `StagedObjects` can read."""
     return ManifestEntry(
         order=order,
-        source=carried.source,
-        role=ObjectRole(carried.role),
+        source=inherited.source,
+        role=ObjectRole(inherited.role),
         topic=topic,
         partition=partition,
-        path=carried.path,
-        size=carried.size,
-        sha256=carried.sha256,
-        version=carried.version,
-        referenced=carried.referenced,
+        path=inherited.path,
+        size=inherited.size,
+        sha256=inherited.sha256,
+        version=inherited.version,
+        referenced=inherited.referenced,
     )
 
 
-def carry(objects: Sequence[CarriedObject], rows: Rows) -> CarriedRows:
+def with_needed_objects(objects: Sequence[InheritedObject], rows: Rows) -> InheritedRows:
     """`rows` with only those of `objects` that they need, in the rows' order."""
     needed, first_use = np.unique(rows["object"], return_index=True)
     in_order = needed[np.argsort(first_use)]
@@ -115,45 +116,49 @@ def carry(objects: Sequence[CarriedObject], rows: Rows) -> CarriedRows:
     renumbered[in_order] = np.arange(len(in_order))
     kept = rows.copy()
     kept["object"] = renumbered[rows["object"]]
-    return CarriedRows(objects=tuple(objects[number] for number in in_order), rows=kept)
+    return InheritedRows(objects=tuple(objects[number] for number in in_order), rows=kept)
 
 
-def write_carried(carried: CarriedRows) -> bytes:
-    """The file of `carried`."""
-    objects = canonical_json([asdict(each) for each in carried.objects])
-    return _PREAMBLE.pack(MAGIC, VERSION, len(objects)) + objects + carried.rows.astype(_STORED).tobytes()
+def write_inherited(inherited: InheritedRows) -> bytes:
+    """The file of `inherited`."""
+    objects = canonical_json([asdict(each) for each in inherited.objects])
+    return _PREAMBLE.pack(MAGIC, VERSION, len(objects)) + objects + inherited.rows.astype(_STORED).tobytes()
 
 
-def read_carried(data: bytes, *, source: str = "<bytes>") -> CarriedRows:
+def read_inherited(data: bytes, *, source: str = "<bytes>") -> InheritedRows:
     """The rows in `data`; `source` names it in messages."""
     if len(data) < _PREAMBLE.size:
-        raise BrokenState(f"{source}: {len(data)} bytes are no file of carried rows")
+        raise BrokenState(f"{source}: {len(data)} bytes are no file of inherited rows")
     magic, version, size = _PREAMBLE.unpack_from(data)
     if (magic, version) != (MAGIC, VERSION):
-        raise BrokenState(f"{source}: carried rows {magic!r} of version {version}, this one reads {VERSION}")
+        raise BrokenState(
+            f"{source}: inherited rows {magic!r} of version {version}, this one reads {VERSION}"
+        )
     start = _PREAMBLE.size + size
-    objects = tuple(CarriedObject(**each) for each in json.loads(data[_PREAMBLE.size : start]))
-    return CarriedRows(objects=objects, rows=np.frombuffer(data, dtype=_STORED, offset=start).astype(CARRIED))
+    objects = tuple(InheritedObject(**each) for each in json.loads(data[_PREAMBLE.size : start]))
+    return InheritedRows(
+        objects=objects, rows=np.frombuffer(data, dtype=_STORED, offset=start).astype(INHERITED)
+    )
 
 
-def put_carried(lake: ObjectStore, carried: CarriedRows) -> str:
-    """Keeps `carried` in the lake; its digest is its name, empty for no rows."""
-    return put_content(lake, write_carried(carried)) if len(carried.rows) else ""
+def put_inherited(lake: ObjectStore, inherited: InheritedRows) -> str:
+    """Keeps `inherited` in the lake; its digest is its name, empty for no rows."""
+    return put_content(lake, write_inherited(inherited)) if len(inherited.rows) else ""
 
 
-def get_carried(lake: ObjectStore, digest: str) -> CarriedRows:
+def get_inherited(lake: ObjectStore, digest: str) -> InheritedRows:
     """The rows of that name, none for the empty name."""
     if not digest:
-        return CarriedRows()
-    return read_carried(get_content(lake, digest), source=lake.url_of(state_key(digest)))
+        return InheritedRows()
+    return read_inherited(get_content(lake, digest), source=lake.url_of(state_key(digest)))
 
 
-def by_stretch(parts: Iterable[CarriedRows]) -> Iterator[tuple[int, CarriedRows]]:
+def by_stretch(parts: Iterable[InheritedRows]) -> Iterator[tuple[int, InheritedRows]]:
     """Rows with offsets, by offset: those of each stretch together, with its number."""
-    together: list[CarriedRows] = []
+    together: list[InheritedRows] = []
     current = -1
-    for carried in parts:
-        for number, part in _split(carried):
+    for inherited in parts:
+        for number, part in _split(inherited):
             if number != current and together:
                 yield current, _together(together)
                 together = []
@@ -163,39 +168,42 @@ def by_stretch(parts: Iterable[CarriedRows]) -> Iterator[tuple[int, CarriedRows]
         yield current, _together(together)
 
 
-def _split(carried: CarriedRows) -> Iterator[tuple[int, CarriedRows]]:
-    numbers = carried.rows["offset"].astype(np.int64) // STRETCH_OFFSETS
+def _split(inherited: InheritedRows) -> Iterator[tuple[int, InheritedRows]]:
+    numbers = inherited.rows["offset"].astype(np.int64) // STRETCH_OFFSETS
     edges = np.flatnonzero(np.diff(numbers)) + 1
     for start, stop in pairwise([0, *edges.tolist(), len(numbers)]):
         if start < stop:
-            yield int(numbers[start]), CarriedRows(objects=carried.objects, rows=carried.rows[start:stop])
+            yield (
+                int(numbers[start]),
+                InheritedRows(objects=inherited.objects, rows=inherited.rows[start:stop]),
+            )
 
 
-def _together(parts: Sequence[CarriedRows]) -> CarriedRows:
+def _together(parts: Sequence[InheritedRows]) -> InheritedRows:
     """The parts as one, with the objects that it takes, each once."""
-    objects: dict[CarriedObject, int] = {}
+    objects: dict[InheritedObject, int] = {}
     moved: list[Rows] = []
     for part in parts:
         numbers = np.array([objects.setdefault(each, len(objects)) for each in part.objects], dtype=np.int32)
         rows = part.rows.copy()
         rows["object"] = numbers[part.rows["object"]]
         moved.append(rows)
-    return carry(tuple(objects), np.concatenate(moved, dtype=CARRIED))
+    return with_needed_objects(tuple(objects), np.concatenate(moved, dtype=INHERITED))
 
 
-def carried_of(rows: pa.RecordBatch) -> Rows:
-    """Rows of the table `index` as rows of `CARRIED`; `object` is their object's order."""
-    carried = np.zeros(rows.num_rows, dtype=CARRIED)
-    carried["object"] = values(rows, "object_order")
-    carried["offset"] = carried["txn_first_offset"] = -1
-    for name in (CARRIED.names or ())[1:-2]:
-        carried[name] = values(rows, name)
-    return carried
+def inherited_of(rows: pa.RecordBatch) -> Rows:
+    """Rows of the table `index` as rows of `INHERITED`; `object` is their object's order."""
+    inherited = np.zeros(rows.num_rows, dtype=INHERITED)
+    inherited["object"] = values(rows, "object_order")
+    inherited["offset"] = inherited["txn_first_offset"] = -1
+    for name in (INHERITED.names or ())[1:-2]:
+        inherited[name] = values(rows, name)
+    return inherited
 
 
-def index_rows_of(carried: Rows) -> pa.RecordBatch:
-    """Rows of `CARRIED`, of which `object` is an object's order, as rows of the table `index`."""
-    native = {name: np.ascontiguousarray(carried[name]) for name in CARRIED.names or ()}
+def index_rows_of(inherited: Rows) -> pa.RecordBatch:
+    """Rows of `INHERITED`, of which `object` is an object's order, as rows of the table `index`."""
+    native = {name: np.ascontiguousarray(inherited[name]) for name in INHERITED.names or ()}
     columns = {
         **native,
         "object_order": native["object"],
@@ -203,10 +211,10 @@ def index_rows_of(carried: Rows) -> pa.RecordBatch:
         "coordinator_epoch": pa.array(
             native["coordinator_epoch"], mask=native["coordinator_epoch"] == NO_COORDINATOR_EPOCH
         ),
-        "problem": pa.nulls(len(carried), pa.string()),
-        "records_without_key": np.zeros(len(carried), dtype=np.int32),
+        "problem": pa.nulls(len(inherited), pa.string()),
+        "records_without_key": np.zeros(len(inherited), dtype=np.int32),
     }
     table = INDEX.cast(pa.table(columns))
-    if not len(carried):
+    if not len(inherited):
         return pa.RecordBatch.from_pylist([], schema=INDEX.schema)
     return concatenate(table.to_batches())

@@ -1,4 +1,4 @@
-"""A night among whose batches are bombs, in a process whose memory is measured.
+"""A run among whose batches are bombs, in a process whose memory is measured.
 
 Prints JSON: the counts of the steps, the quarantined batches with their reasons, the peak memory in MiB.
 """
@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from tests.in_process import InProcess
 from tests.security.bombs import bombs
 from tests.steps.batches import batch
-from tests.steps.nights import CAPTURE, day, place_at
+from tests.steps.runs import CAPTURE, day, place_at
 
 CONFIG = CAPTURE + "limits: {decompressed_bytes_per_batch: 32MiB}\n"
 COLUMNS = ("producer_id", "verdict", "reason")
@@ -28,16 +28,18 @@ def main(directory: Path, *, bombed: bool) -> None:
     for number, (name, data) in enumerate(bombs().items()):
         around = batch(0, pid=1) + (data if bombed else b"") + batch(1, pid=1)
         place.arrive(f"dt=2024-05-01/orders-{number}/{name}", around)
-    narrator = Narrator(Console(quiet=True))
-    outcome = run_night(place.settings, day(1), until=Step.MATERIALISE, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    outcome = execute_run(
+        place.settings, day(1), until=Step.MATERIALISE, spark=InProcess(), progress=progress
+    )
     found = directory.glob(f"lake/runs/{outcome.run_id}/materialise/quarantine/*.parquet")
     quarantined = [row for file in found for row in pq.read_table(file).select(COLUMNS).to_pylist()]
-    told = {
+    reported = {
         "counts": {done.step: done.counts for done in outcome.done},
         "quarantined": quarantined,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    print(json.dumps(told))
+    print(json.dumps(reported))
 
 
 if __name__ == "__main__":

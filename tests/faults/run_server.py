@@ -1,8 +1,8 @@
-"""Runs nights of the sample in processes of their own, as often as asked, each with one fault.
+"""Runs runs of the sample in processes of their own, as often as asked, each with one fault.
 
 Every line of the input is a request, every line of the output its answer, both JSON. Processes are forked
-from this one, which has run both nights once: starting Python and its libraries anew takes most of the time.
-To try every moment of a night, one run of it leaves a copy of its lake before each change ("left"): that is
+from this one, which has run both runs once: starting Python and its libraries anew takes most of the time.
+To try every moment of a run, one run of it leaves a copy of its lake before each change ("left"): that is
 all that a process killed there would have left, so the killed half of each trial is done once for all.
 """
 
@@ -25,10 +25,10 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS
 from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 from spark_jobs.storage.stores import open_store
 from tests.faults.moments import copy_of
 from tests.faults.standing import differences, standing
@@ -41,12 +41,12 @@ FAILED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Night 0 or 1, and what happens in it at the change of number `at`, or after `at` ms for `kill`.
+    """Run 0 or 1, and what happens in it at the change of number `at`, or after `at` ms for `kill`.
 
-    `left` goes on with what a process that ended before change `at` has left.
+    `left` continues with what a process that ended before change `at` has left.
     """
 
-    night: int
+    run: int
     fault: str
     at: int
 
@@ -61,8 +61,8 @@ class Answer:
     different: list[str] = field(default_factory=list)
 
 
-class Nights:
-    """The sample's two nights in one place; before each request the lake is as it was before the night."""
+class Runs:
+    """The sample's two runs in one place; before each request the lake is as it was before the run."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -70,25 +70,25 @@ class Nights:
         self._settings = _one_change_at_a_time(load_settings(place / "sample" / CONFIG))
         self._lake = Path(self._settings.lake)
         self.changes: list[list[str]] = []
-        self._expected = [self._undisturbed(number) for number in range(len(NIGHTS))]
+        self._expected = [self._undisturbed(number) for number in range(len(RUN_DATES))]
 
     def answer(self, request: Request) -> Answer:
-        night, said = NIGHTS[request.night], self._place / "said"
+        run, said = RUN_DATES[request.run], self._place / "said"
         ended = self._left(request) if request.fault == "left" else self._disturbed(request, said)
-        told = said.read_text()
-        forked(lambda: attempt(self._settings, night), said)
-        different = differences(self._expected[request.night], standing(self._settings))
-        return Answer(ended=ended, said=told, again=said.read_text(), different=different)
+        reported = said.read_text()
+        forked(lambda: attempt(self._settings, run), said)
+        different = differences(self._expected[request.run], standing(self._settings))
+        return Answer(ended=ended, said=reported, again=said.read_text(), different=different)
 
     def _disturbed(self, request: Request, said: Path) -> int:
-        self._restore(request.night)
-        return forked(lambda: attempt(self._settings, NIGHTS[request.night], _fault(request)), said)
+        self._restore(request.run)
+        return forked(lambda: attempt(self._settings, RUN_DATES[request.run], _fault(request)), said)
 
     def _left(self, request: Request) -> int:
         """The lake as it was before a change, in a run whose process is gone."""
-        moments = self._place / f"moments-{request.night}"
+        moments = self._place / f"moments-{request.run}"
         if not moments.exists():
-            self._leave(request.night, moments)
+            self._leave(request.run, moments)
         shutil.rmtree(self._lake)
         (moments / str(request.at)).rename(self._lake)
         return -signal.SIGKILL
@@ -99,7 +99,7 @@ class Nights:
 
         self._restore(number)
         moments.mkdir()
-        ended = forked(lambda: attempt(self._settings, NIGHTS[number], install), self._place / "said")
+        ended = forked(lambda: attempt(self._settings, RUN_DATES[number], install), self._place / "said")
         assert ended == 0, (self._place / "said").read_text()
 
     def _undisturbed(self, number: int) -> dict[str, str]:
@@ -108,7 +108,7 @@ class Nights:
         else:
             self._base(number).mkdir()
         WRITES.names = []
-        _run(self._settings, NIGHTS[number])
+        _run(self._settings, RUN_DATES[number])
         self.changes.append(list(WRITES.names))
         return standing(self._settings)
 
@@ -124,7 +124,7 @@ WRITES = Writes()
 
 
 def _one_change_at_a_time(settings: Settings) -> Settings:
-    """So that the changes of a night have numbers; a killed staging of many threads is tried elsewhere."""
+    """So that the changes of a run have numbers; a killed staging of many threads is tried elsewhere."""
     return settings.model_copy(update={"limits": settings.limits.model_copy(update={"stage_threads": 1})})
 
 
@@ -139,21 +139,21 @@ def _fault(request: Request) -> Callable[[], None]:
     return install
 
 
-def attempt(settings: Settings, night: date, install: Callable[[], None] | None = None) -> int:
+def attempt(settings: Settings, run: date, install: Callable[[], None] | None = None) -> int:
     open_store.cache_clear()  # the lake is another one than this process knew
     WRITES.names, WRITES.at = [], lambda number: None
     if install is not None:
         install()
     try:
-        _run(settings, night)
+        _run(settings, run)
     except OnceoverError as error:
         print(f"{type(error).__name__}: {error}")
         return FAILED
     return 0
 
 
-def _run(settings: Settings, night: date) -> None:
-    run_night(settings, night, until=LAST, spark=InProcess(), narrator=Narrator(Console(quiet=True)))
+def _run(settings: Settings, run: date) -> None:
+    execute_run(settings, run, until=LAST, spark=InProcess(), progress=RunProgress(Console(quiet=True)))
 
 
 def forked(work: Callable[[], int], output: Path) -> int:
@@ -175,10 +175,10 @@ def forked(work: Callable[[], int], output: Path) -> int:
 
 
 def main(place: Path) -> None:
-    nights = Nights(place)
-    _say({"changes": nights.changes})
+    runs = Runs(place)
+    _say({"changes": runs.changes})
     for line in sys.stdin:
-        _say(asdict(nights.answer(Request(**json.loads(line)))))
+        _say(asdict(runs.answer(Request(**json.loads(line)))))
 
 
 def _say(what: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import execute_run
 from spark_jobs.spark_session import Spark
 from spark_jobs.storage.accepted_logs import accepted_logs, write_log
 from spark_jobs.storage.chain import read_chain
@@ -39,7 +39,7 @@ sources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightMeasured:
+class RunMeasured:
     """One run from `index` to its end; `whole_seconds` has `stage`, too.
 
     `read_bytes` are all that driver and workers have read or mapped, `stage` included. `moved_bytes` are what
@@ -80,8 +80,8 @@ def run_measured(
     config: str = CAPTURE,
     scratch: Path,
     keep_log: Path | None = None,
-) -> NightMeasured:
-    """Run the date whose objects lie below `source`; `keep_log` is where its accepted log is wanted."""
+) -> RunMeasured:
+    """Run the date whose objects are below `source`; `keep_log` is where its accepted log is wanted."""
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lake-", dir=scratch) as lake:
         settings = parse_settings(config.format(lake=lake, source=source), name="bench.yaml", base=scratch)
@@ -95,17 +95,17 @@ def measured_run(
     day: date = DAY,
     until: Step = Step.PUBLISH,
     keep_log: Path | None = None,
-) -> NightMeasured:
+) -> RunMeasured:
     """Run `day` in the lake of `settings`, whatever is there already."""
     shuffled = shuffled_bytes(spark)
     with Watched() as watched:
-        outcome = run_night(settings, day, until=until, spark=spark, narrator=quiet_narrator())
+        outcome = execute_run(settings, day, until=until, spark=spark, progress=quiet_progress())
         ended = time.time()
     line = Ledger(open_lake(settings)).read(outcome.run_id)
     assert line is not None
     if keep_log is not None:
         _keep_log(open_lake(settings), keep_log)
-    return NightMeasured(
+    return RunMeasured(
         seconds=ended - _began(line, Step.INDEX),
         whole_seconds=ended - _began(line, Step.STAGE),
         cpu_seconds=watched.cpu_seconds(),
@@ -119,8 +119,8 @@ def measured_run(
     )
 
 
-def quiet_narrator() -> Narrator:
-    return Narrator(Console(file=StringIO()))
+def quiet_progress() -> RunProgress:
+    return RunProgress(Console(file=StringIO()))
 
 
 def seconds_of(step: StepLine) -> float:

@@ -1,4 +1,4 @@
-"""An Airflow of its own, and the sample's two nights run through its scheduler."""
+"""An Airflow of its own, and the sample's two runs run through its scheduler."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.embedded.__main__ import NIGHTLY, ready, run_night
+from infra.embedded.__main__ import NIGHTLY, execute_run, ready
 from infra.embedded.home import Home, free_port
 from infra.embedded.rest import Api
 from infra.embedded.services import groups, prepare, start, stop
@@ -16,11 +16,11 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import SourcesRequest
-from spark_jobs.sample.nights import CONFIG, write_sample
-from spark_jobs.sample.story import NIGHTS
+from spark_jobs.sample.files import CONFIG, write_sample
+from spark_jobs.sample.story import RUN_DATES
 
 DAG_FILES = Path(__file__).parent / "dag_files"
-PATIENCE_S = 900
+TIMEOUT_S = 900
 UNHURRIED = {
     "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
     "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
@@ -30,8 +30,8 @@ UNHURRIED = {
 
 
 @dataclass(frozen=True)
-class Nights:
-    """Both nights, run through the scheduler."""
+class AirflowLake:
+    """Both runs, run through the scheduler."""
 
     api: Api
     dag_runs: tuple[str, ...]
@@ -82,8 +82,8 @@ def _name(task: dict[str, Any]) -> str:
 
 
 @contextmanager
-def airflow_nights(directory: Path) -> Iterator[Nights]:
-    """Started, both nights done; ended with the block."""
+def airflow_runs(directory: Path) -> Iterator[AirflowLake]:
+    """Started, both runs done; ended with the block."""
     lineage = {"type": "file", "log_file_path": str(directory / "lineage.jsonl"), "append": True}
     settings = {
         "ONCEOVER_SCHEDULE": "0 3 * * *",
@@ -94,7 +94,7 @@ def airflow_nights(directory: Path) -> Iterator[Nights]:
     }
     write_sample(directory / "sample")
     with running_airflow(directory, directory / "sample" / CONFIG, settings) as api:
-        yield Nights(api, tuple(run_night(api, night) for night in NIGHTS))
+        yield AirflowLake(api, tuple(execute_run(api, run_date) for run_date in RUN_DATES))
 
 
 @contextmanager
@@ -119,11 +119,11 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 def until(what: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """What is found, as soon as something is."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not (found := what()):
         assert time.monotonic() < deadline
         time.sleep(0.5)
     return found
 
 
-__all__ = ["NIGHTLY", "NIGHTS", "Nights", "airflow_nights", "running_airflow", "tree", "until"]
+__all__ = ["NIGHTLY", "RUN_DATES", "AirflowLake", "airflow_runs", "running_airflow", "tree", "until"]

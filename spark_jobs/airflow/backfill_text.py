@@ -1,4 +1,4 @@
-"""A backfill in words: what its form asks for, and what its plan says to people."""
+"""Texts of a backfill: its trigger form parsed, its plan as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -8,11 +8,11 @@ from spark_jobs.backfilling.request import BackfillRequest, UnfitRequest
 
 
 def backfill_of(params: Mapping[str, Any]) -> BackfillRequest:
-    """What the form asks for; says what is wrong with it in words of the form."""
+    """The request that the form describes; errors name the form's fields."""
     first = date.fromisoformat(params["from"])
     last = date.fromisoformat(params["to"] or params["from"])
     if last < first:
-        raise UnfitRequest(f"From ({first}) lies after To ({last}): nothing is between them")
+        raise UnfitRequest(f"From ({first}) is after To ({last}): the range is empty")
     return BackfillRequest(
         first=first,
         last=last,
@@ -25,7 +25,7 @@ def backfill_of(params: Mapping[str, Any]) -> BackfillRequest:
 def as_markdown(title: str, days: Sequence[Mapping[str, Any]]) -> str:
     """The plan for people: a line per day with its reasons."""
     lines = [f"- {each['day']}: {_what(each)}" for each in days]
-    return "\n".join([title, "", *(lines or ["No day is concerned: no night has run yet."])])
+    return "\n".join([title, "", *(lines or ["No day is affected: there is no run yet."])])
 
 
 def _what(day: Mapping[str, Any]) -> str:

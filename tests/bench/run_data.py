@@ -1,4 +1,4 @@
-"""Synthetic nights of header-only size: idempotent producers whose batches have one empty record each.
+"""Synthetic runs of header-only size: idempotent producers whose batches have one empty record each.
 
 What is judged up to `resolve` are headers, so the smallest valid batch shows the cost of a batch and nothing
 else. Batches are made by the million in arrays; only their checksums need a compiled loop.
@@ -23,7 +23,7 @@ TIMESTAMPS, PRODUCER_ID, SEQUENCE = (27, 35), 43, 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class Run:
     """How much arrives, and from how many; every partition hears from all producers in turn."""
 
     batches: int
@@ -65,14 +65,14 @@ def _put(rows: npt.NDArray[np.uint8], place: int, values: npt.NDArray[np.generic
     rows[:, place : place + values.itemsize] = values.view(np.uint8).reshape(len(rows), values.itemsize)
 
 
-def write_night(root: Path, night: Night) -> int:
-    """Writes the captures of 2024-05-01 below `root`, unless they stand there; how many bytes they are."""
-    per_object = night.batches // (night.partitions * night.objects_per_partition)
-    for partition in range(night.partitions):
+def write_run(root: Path, run: Run) -> int:
+    """Writes the captures of 2024-05-01 below `root`, unless they are there; how many bytes they are."""
+    per_object = run.batches // (run.partitions * run.objects_per_partition)
+    for partition in range(run.partitions):
         directory = root / "dt=2024-05-01" / f"orders-{partition}"
         directory.mkdir(parents=True, exist_ok=True)
-        for number in range(night.objects_per_partition):
-            _write_object(directory / f"{number:04d}", number * per_object, per_object, night.producers)
+        for number in range(run.objects_per_partition):
+            _write_object(directory / f"{number:04d}", number * per_object, per_object, run.producers)
     return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""A lake with a captured topic of JSON values, and its nights run in this process."""
+"""A lake with a captured topic of JSON values, and its runs run in this process."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,11 +10,11 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.narrator import Narrator
-from spark_jobs.run import RunOutcome, run_night
+from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.storage.iceberg.catalog import open_catalog
 from tests.in_process import InProcess
-from tests.steps.nights import day
+from tests.steps.runs import day
 
 CONFIG = """
 lake: lake
@@ -32,7 +32,7 @@ limits: {{{limits}}}
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """A directory with the shop's capture; settings may change from night to night."""
+    """A directory with the shop's capture; settings may change from run to run."""
 
     directory: Path
 
@@ -42,7 +42,7 @@ class Shop:
         return parse_settings(text, name="onceover.yaml", base=self.directory)
 
     def arrive(self, number: int, *batches: bytes, topic: str = "orders", name: str = "a") -> None:
-        """An object of a night's date, with these batches."""
+        """An object of a run's date, with these batches."""
         file = self.directory / "capture" / f"dt=2024-05-{number:02d}" / f"{topic}-0" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"".join(batches))
@@ -53,8 +53,8 @@ def run(settings: Settings, number: int, until: Step = Step.PUBLISH) -> RunOutco
 
 
 def run_on(settings: Settings, run_date: date, until: Step = Step.PUBLISH) -> RunOutcome:
-    narrator = Narrator(Console(quiet=True))
-    return run_night(settings, run_date, until=until, spark=InProcess(), narrator=narrator)
+    progress = RunProgress(Console(quiet=True))
+    return execute_run(settings, run_date, until=until, spark=InProcess(), progress=progress)
 
 
 def rows_of(settings: Settings, table: str, namespace: str = "topics") -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The batches of a partition that wait, as arrays that kernels read and write in place.
+"""The parked batches of a partition, as arrays that kernels read and write in place.
 
 They are found by producer, epoch and first sequence through a hash; batches with the same key form a chain in
 the order in which they came. A place is used once, until the room is emptied into another.
@@ -14,8 +14,8 @@ from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns, allocate
 from spark_jobs.kernels.producers import Slots
 
 NOBODY = -1
-USED, WAITING, FREED = 0, 1, 2
-"""What `Room.counts` counts."""
+USED, HELD_STATE, FREED = 0, 1, 2
+"""What `ParkedArrays.counts` counts."""
 _SPREAD = -7046029254386353131
 _FIRST_CAPACITY = 1024
 
@@ -23,11 +23,12 @@ Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Room(NamedTuple):
-    """Arrays of the waiting room, one place per batch that ever waited since it was last tidied.
+class ParkedArrays(NamedTuple):
+    """The arrays, one place per batch parked since they were last tidied.
 
-    `slots` hold (a place with the key, first and last of its chain); `counts` are places used, batches that
-    wait, and batches freed. `freed` lists the places of freed ones in order, `after` what arrival freed each.
+    `slots` hold (a place with the key, first and last of its chain); `counts` are places used, parked
+    batches, and batches freed. `freed` lists the places of freed ones in order, `after` what arrival freed
+    each.
     """
 
     batches: BatchColumns
@@ -42,7 +43,7 @@ class Room(NamedTuple):
 
 
 @helper
-def slot_of(room: Room, producer_id: int, epoch: int, sequence: int) -> int:
+def slot_of(room: ParkedArrays, producer_id: int, epoch: int, sequence: int) -> int:
     """The slot with this key, or the free one where it would go."""
     mask = len(room.slots) - 1
     slot = ((producer_id * 31 + epoch) * 31 + sequence) * _SPREAD >> 20 & mask
@@ -59,7 +60,7 @@ def slot_of(room: Room, producer_id: int, epoch: int, sequence: int) -> int:
 
 
 @helper
-def _enter(room: Room, place: int) -> None:
+def _enter(room: ParkedArrays, place: int) -> None:
     """The batch at `place` joins the end of its chain."""
     batches = room.batches
     slot = slot_of(
@@ -73,11 +74,11 @@ def _enter(room: Room, place: int) -> None:
     else:
         room.chain[room.slots[slot, 2]] = place
     room.slots[slot, 2] = place
-    room.counts[WAITING] += 1
+    room.counts[HELD_STATE] += 1
 
 
 @helper
-def leave(room: Room, place: int) -> None:
+def leave(room: ParkedArrays, place: int) -> None:
     """The batch at `place` leaves the middle of its chain."""
     batches = room.batches
     slot = slot_of(
@@ -96,14 +97,14 @@ def leave(room: Room, place: int) -> None:
 
 
 @helper
-def free(room: Room, place: int) -> None:
-    """The batch at `place` waits no longer."""
+def free(room: ParkedArrays, place: int) -> None:
+    """Removes the batch at `place`."""
     room.gone[place] = True
-    room.counts[WAITING] -= 1
+    room.counts[HELD_STATE] -= 1
 
 
 @helper
-def lowest(room: Room, producer_id: int) -> int:
+def lowest(room: ParkedArrays, producer_id: int) -> int:
     """The place of the producer's batch with the lowest epoch and sequence, or `NOBODY`."""
     batches, found = room.batches, NOBODY
     for place in range(room.counts[USED]):
@@ -117,19 +118,19 @@ def lowest(room: Room, producer_id: int) -> int:
 
 
 @helper
-def park(room: Room, batches: BatchColumns, index: int) -> None:
+def park(room: ParkedArrays, batches: BatchColumns, index: int) -> None:
     """The batch at `index` of its chunk takes the next place."""
-    place, waiting = room.counts[USED], room.batches
-    waiting.base_offset[place] = batches.base_offset[index]
-    waiting.attributes[place] = batches.attributes[index]
-    waiting.last_offset_delta[place] = batches.last_offset_delta[index]
-    waiting.max_timestamp[place] = batches.max_timestamp[index]
-    waiting.producer_id[place] = batches.producer_id[index]
-    waiting.producer_epoch[place] = batches.producer_epoch[index]
-    waiting.base_sequence[place] = batches.base_sequence[index]
-    waiting.record_count[place] = batches.record_count[index]
-    waiting.control_type[place] = batches.control_type[index]
-    waiting.coordinator_epoch[place] = batches.coordinator_epoch[index]
+    place, in_parking = room.counts[USED], room.batches
+    in_parking.base_offset[place] = batches.base_offset[index]
+    in_parking.attributes[place] = batches.attributes[index]
+    in_parking.last_offset_delta[place] = batches.last_offset_delta[index]
+    in_parking.max_timestamp[place] = batches.max_timestamp[index]
+    in_parking.producer_id[place] = batches.producer_id[index]
+    in_parking.producer_epoch[place] = batches.producer_epoch[index]
+    in_parking.base_sequence[place] = batches.base_sequence[index]
+    in_parking.record_count[place] = batches.record_count[index]
+    in_parking.control_type[place] = batches.control_type[index]
+    in_parking.coordinator_epoch[place] = batches.coordinator_epoch[index]
     room.gone[place] = False
     room.arrival[place] = index
     room.counts[USED] += 1
@@ -137,13 +138,13 @@ def park(room: Room, batches: BatchColumns, index: int) -> None:
 
 
 @kernel
-def _enter_waiting(room: Room) -> None:
+def _park(room: ParkedArrays) -> None:
     for place in range(room.counts[USED]):
         if not room.gone[place]:
             _enter(room, place)
 
 
-def empty_room(places: int) -> Room:
+def no_parked(places: int) -> ParkedArrays:
     """Room for at least so many."""
     capacity = max(places, _FIRST_CAPACITY)
     slots = 1 << (2 * capacity - 1).bit_length()
@@ -159,7 +160,7 @@ def empty_room(places: int) -> Room:
         np.int16,
         np.int32,
     )
-    return Room(
+    return ParkedArrays(
         batches=BatchColumns._make(np.zeros(capacity, dtype=kind) for kind in types),
         decisions=allocate_decisions(capacity),
         arrival=np.zeros(capacity, dtype=np.int64),
@@ -172,25 +173,25 @@ def empty_room(places: int) -> Room:
     )
 
 
-def larger_room(room: Room) -> Room:
+def larger_room(room: ParkedArrays) -> ParkedArrays:
     """The same room with twice as many places."""
     used = int(room.counts[USED])
-    larger = empty_room(2 * room.chain.size)
+    larger = no_parked(2 * room.chain.size)
     for name in ("arrival", "gone", "freed", "after"):
         getattr(larger, name)[:used] = getattr(room, name)
     for part in ("batches", "decisions"):
         for name in getattr(room, part)._fields:
             getattr(getattr(larger, part), name)[:used] = getattr(getattr(room, part), name)
     larger.counts[USED], larger.counts[FREED] = used, room.counts[FREED]
-    _enter_waiting(larger)
+    _park(larger)
     return larger
 
 
-def room_of(waiting: BatchColumns) -> Room:
-    """A room in which these wait, and as many more could."""
-    room = empty_room(2 * waiting.rows)
+def parked_arrays(in_parking: BatchColumns) -> ParkedArrays:
+    """Arrays with these batches, and room for as many more."""
+    room = no_parked(2 * in_parking.rows)
     for name in BatchColumns._fields:
-        getattr(room.batches, name)[: waiting.rows] = getattr(waiting, name)
-    room.counts[USED] = waiting.rows
-    _enter_waiting(room)
+        getattr(room.batches, name)[: in_parking.rows] = getattr(in_parking, name)
+    room.counts[USED] = in_parking.rows
+    _park(room)
     return room

@@ -5,7 +5,7 @@
     has_markers int8, transactions int32, stretches int32; then that many rows of each
 
 A transaction stays until nothing of it is to come, neither data nor marker nor publication. Batches that were
-held back are kept in files of carried rows, one for each stretch of offsets, so that no file grows without
+held back are kept in files of inherited rows, one for each stretch of offsets, so that no file grows without
 bound and a run rewrites only the stretches that it touches. Versions are those of a state file.
 """
 
@@ -63,7 +63,7 @@ class HeldState:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Names of the files of carried rows, by offset."""
+        """Names of the files of inherited rows, by offset."""
         return tuple(bytes(digest).hex() for digest in self.stretches["digest"])
 
     @property
