@@ -22,10 +22,8 @@ from datetime import timedelta
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TriggerRule, chain
 
-from spark_jobs.airflow.backfill_form import FORM
-from spark_jobs.airflow.backfill_tasks import DAYS, PLAN, plan, run_day
-from spark_jobs.airflow.report_task import report_task
-from spark_jobs.airflow.task_settings import POOL
+from spark_jobs.airflow.backfill import DAYS, FORM, PLAN, plan, run_day
+from spark_jobs.airflow.tasks import POOL, report_task
 
 IS_APPROVED = os.environ.get("ONCEOVER_APPROVAL", "") == "required"
 TIMEOUT = timedelta(days=7)

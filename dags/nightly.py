@@ -27,11 +27,8 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
-from spark_jobs.airflow.deadline import deadline
-from spark_jobs.airflow.report_task import report_task, run_succeeded_task
-from spark_jobs.airflow.run_date import NIGHTLY
-from spark_jobs.airflow.source_tasks import source_tasks
-from spark_jobs.airflow.step_task import step_task
+from spark_jobs.airflow.dag_run import NIGHTLY
+from spark_jobs.airflow.tasks import deadline, report_task, run_succeeded_task, source_tasks, step_task
 from spark_jobs.flow import LAST_OF_RUN, Step, steps_until
 
 AT_THREE = "0 3 * * *"

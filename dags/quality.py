@@ -8,9 +8,7 @@ that nothing needs any more; without one, everything stays.
 
 from airflow.sdk import DAG, TriggerRule, chain
 
-from spark_jobs.airflow.expire_task import expire_task
-from spark_jobs.airflow.report_task import report_task
-from spark_jobs.airflow.step_task import TABLES
+from spark_jobs.airflow.tasks import TABLES, expire_task, report_task
 
 with DAG(
     dag_id="onceover_quality",

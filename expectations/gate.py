@@ -1,10 +1,42 @@
 """The gate before `publish`: nothing passes while a critical expectation fails."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from expectations.finding import Finding
 from spark_jobs.config.audit import ExpectationName, Severity
-from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.kafka.errors import OnceoverError
+
+# What an expectation came to: a row of `expectation_results`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One expectation, judged; `observed`, `expected` and `examples` are texts for people.
+
+    `success` is None where the expectation is off: then it was not evaluated.
+    """
+
+    suite: str
+    expectation: ExpectationName
+    severity: Severity
+    sentence: str
+    success: bool | None
+    observed: str
+    expected: str
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        places = f": {'; '.join(self.examples)}" if self.examples else ""
+        return f"{self.suite}/{self.expectation} ({self.observed}){places}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A whole audit: the findings in the order of the suites, and Data Docs by their file's name."""
+
+    findings: tuple[Finding, ...]
+    pages: dict[str, str]
+
 
 CONTAINED = frozenset({ExpectationName.NO_OFFSETS_ARE_MISSING})
 """Expectations whose failure is dealt with already: the partition is held behind its gap."""

@@ -1,10 +1,11 @@
 """Evaluates each suite on its frame of counts with Great Expectations, in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape, unescape
 from math import isnan
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import great_expectations as gx
 import pyarrow as pa
@@ -19,13 +20,64 @@ from great_expectations.expectations import (
     ExpectColumnPairValuesAToBeGreaterThanB,
     ExpectColumnPairValuesToBeEqual,
 )
+from great_expectations.render.renderer import ValidationResultsPageRenderer
+from great_expectations.render.view import DefaultJinjaPageView
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
-from expectations.catalogue import SUITES
-from expectations.docs_pages import index_page, suite_page
-from expectations.facts import Facts
-from expectations.finding import Finding, Judgement
-from expectations.suite import Suite
+from expectations.gate import Finding, Judgement
+from expectations.suite import Facts, Suite
+from expectations.suites.batches import BATCHES
+from expectations.suites.records import RECORDS
+from expectations.suites.runs import RUNS
+from expectations.suites.sources import SOURCES
+from expectations.suites.states import STATES
+from expectations.suites.transactions import TRANSACTIONS
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
+
+# All suites, in the order in which they are judged and shown.
+
+
+SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, RECORDS, TRANSACTIONS, STATES, RUNS)
+
+
+# Data Docs that work without a network: Great Expectations' content in pages of our own, all in one file.
+
+
+TEMPLATES = FileSystemLoader(Path(__file__).parent / "docs")
+
+
+class _OfflineView(DefaultJinjaPageView):
+    """The library's own page links scripts, styles and a logo from elsewhere; ours holds all it needs."""
+
+    _template: ClassVar[str] = "suite_page.j2"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.env.loader = ChoiceLoader([TEMPLATES, self.env.loader])
+        self.env.auto_reload = False
+        self.env.filters["generate_html_element_uuid"] = lambda prefix: prefix  # the same page every time
+
+
+def suite_page(result: ExpectationSuiteValidationResult, name: str) -> str:
+    """The page of one suite."""
+    document = ValidationResultsPageRenderer(run_info_at_end=True).render(result)
+    return _view().render(document, suite_name=name)
+
+
+@cache
+def _view() -> _OfflineView:
+    return _OfflineView()
+
+
+def index_page(findings: Sequence[Finding], run_id: str) -> str:
+    """All expectations of the run, with links to the suites' pages."""
+    return _index().render(findings=findings, run_id=run_id)
+
+
+@cache
+def _index() -> Template:
+    return Environment(loader=TEMPLATES, autoescape=True).get_template("index_page.j2")
+
 
 COUNTS = {"result_format": "BASIC"}
 """How many rows are wrong: the pages of a suite that holds need no more."""

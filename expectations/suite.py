@@ -6,8 +6,23 @@ from dataclasses import dataclass
 import pyarrow as pa
 from great_expectations.expectations import Expectation
 
-from expectations.facts import Facts
 from spark_jobs.config.audit import AuditSettings
+
+# The counts that expectations are evaluated on: small tables, whatever the size of the run.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Tables `source_facts`, `partition_facts` and `transaction_facts`, and `topic_volumes` of the run.
+
+    `history` are the `topic_volumes` of earlier runs.
+    """
+
+    sources: pa.Table
+    partitions: pa.Table
+    transactions: pa.Table
+    volumes: pa.Table
+    history: tuple[pa.Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,25 +15,25 @@ from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
 
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.canonical import canonical_json
-from spark_jobs.config.executors import check_executors_reach
 from spark_jobs.config.settings import Settings
-from spark_jobs.context import RunContext, StepResult
+from spark_jobs.config.spark_master import check_executors_reach
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
-from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.spark_session import Spark
-from spark_jobs.steps.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
-from spark_jobs.storage.chain import Chain, make_final, read_chain
-from spark_jobs.storage.errors import LakeBusy, LakeMoved
-from spark_jobs.storage.iceberg.holdings import check_catalog
-from spark_jobs.storage.identity import locked_lake
-from spark_jobs.storage.ledger import Ledger, utc_now
-from spark_jobs.storage.lock import LakeLock
-from spark_jobs.storage.manifest import Manifest
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.run_folder import RunFolder, StepDone, combine_states
+from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.lake.chain import Chain, make_final, read_chain
+from spark_jobs.lake.errors import LakeBusy, LakeMoved
+from spark_jobs.lake.iceberg.holdings import check_catalog
+from spark_jobs.lake.identity import locked_lake
+from spark_jobs.lake.ledger import Ledger, utc_now
+from spark_jobs.lake.lock import LakeLock
+from spark_jobs.lake.manifest import Manifest
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.run_folder import RunFolder, StepDone, combine_states
+from spark_jobs.pipeline.context import RunContext, StepResult
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.pipeline.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
+from spark_jobs.progress import RunProgress
 
 FIRST_FINAL = Step.ADMIT
 """Before it a run has no state, so no run could follow it."""
@@ -310,7 +310,7 @@ def _do(step: Step, context: RunContext, progress: RunProgress) -> StepDone:
 
 def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
     """The step's function; its module is loaded only now, since some bring heavy libraries."""
-    module = f"spark_jobs.steps.{step}"
+    module = f"spark_jobs.pipeline.{step}.step"
     if find_spec(module) is None:
         raise UnknownStep(f"this version has no step '{step}' yet; end the run before it with --until")
     function: Callable[..., StepResult] = getattr(import_module(module), name)
@@ -319,7 +319,7 @@ def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
 
 def prepare_step(step: Step) -> None:
     """Load what a step needs and takes long to load, ahead of it."""
-    module = f"spark_jobs.steps.{step}"
+    module = f"spark_jobs.pipeline.{step}.step"
     prepare = getattr(import_module(module), "prepare", None) if find_spec(module) else None
     if prepare is not None:
         prepare()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
 from tests.contacts import Contacts
 from tests.in_process import InProcess
 from tests.s3_server import s3_server
@@ -43,7 +43,7 @@ def spark() -> Iterator[Spark]:
 def one_spark_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command of the CLI that runs in a process with a session already gets none of its own."""
     if SparkContext._active_spark_context is not None:
-        monkeypatch.setattr("spark_jobs.spark_session.spark_for", lambda _: InProcess())
+        monkeypatch.setattr("spark_jobs.execution.spark.spark_for", lambda _: InProcess())
 
 
 @pytest.fixture(scope="session")

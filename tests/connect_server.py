@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.cluster.service import Service, running
 from infra.embedded.home import LOOPBACK, ROOT, free_port
-from spark_jobs.spark_jvm import prepare_environment
+from spark_jobs.execution.classic import prepare_environment
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CONF = {

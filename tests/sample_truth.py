@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
-from spark_jobs.protocol.record_batch import RecordBatchHeader, check_batch
-from spark_jobs.protocol.records import read_records
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader, check_batch
+from spark_jobs.kafka.formats.records import read_records
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, TransactionVersion
+from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.sample.broker.partition_log import PartitionLog
+from spark_jobs.sample.broker.replica_log import PartitionConfig
 from spark_jobs.sample.story import RUN_DATES
 
 Row = tuple[int, int, bytes | None, bytes | None]

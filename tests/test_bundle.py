@@ -5,14 +5,16 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-from spark_jobs.bundle import write_bundle
+from spark_jobs.operations.bundle import write_bundle
 
 
 def test_the_package_runs_from_the_unpacked_bundle(tmp_path: Path) -> None:
     write_bundle(tmp_path / "onceover.zip")
     ZipFile(tmp_path / "onceover.zip").extractall(tmp_path / "onceover")
 
-    script = "import spark_jobs.indexing.worker as w, expectations.facts as f; print(w.__file__, f.__file__)"
+    script = (
+        "import spark_jobs.pipeline.index.worker as w, expectations.suite as f; print(w.__file__, f.__file__)"
+    )
     environment = {"PYTHONPATH": str(tmp_path / "onceover")}
     said = subprocess.run(
         [sys.executable, "-c", script],

@@ -7,7 +7,7 @@ from pathlib import Path
 DRIVER = """
 import sys
 from spark_jobs.config.settings import SparkSettings
-from spark_jobs.spark_session import spark_for
+from spark_jobs.execution.spark import spark_for
 
 conf = {
     "spark.eventLog.enabled": "true",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.java_home import is_new_enough, java_home, machine_java_home, wheel_java_home
+from spark_jobs.execution.classic import is_new_enough, java_home, machine_java_home, wheel_java_home
 
 
 def a_java(directory: Path, version: str) -> Path:

@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli import app
 from spark_jobs.config.load import load_settings
-from spark_jobs.protocol.coordinator_history import current_values, fold, read_entries
-from spark_jobs.protocol.coordinator_log import TransactionLogValue, TransactionState
-from spark_jobs.protocol.log_files import parse_partition_dir
-from spark_jobs.protocol.record_batch import Codec, check_batch, read_header
-from spark_jobs.protocol.records import read_records
-from spark_jobs.protocol.segment import scan_result
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kafka.coordinator.history import current_values, fold, read_entries
+from spark_jobs.kafka.formats.log_files import parse_partition_dir
+from spark_jobs.kafka.formats.record_batch import Codec, check_batch, read_header
+from spark_jobs.kafka.formats.records import read_records
+from spark_jobs.kafka.formats.transaction_state import TransactionLogValue, TransactionState
+from spark_jobs.kafka.log.segment import scan_result
+from spark_jobs.kafka.producers.verdict import Verdict
 from spark_jobs.sample.files import sample_files, write_sample
 from spark_jobs.sample.story import RUN_DATES
 from tests.sample_truth import batches_in, replay

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.errors import BadCrc
-from spark_jobs.shuffle import GroupRows, Note, Shuffled, TaskRows, ddl
-from spark_jobs.spark_options import SparkFailed
-from spark_jobs.spark_session import Spark
-from spark_jobs.storage.errors import StoreUnavailable
+from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.shuffle import GroupRows, Note, Shuffled, TaskRows, ddl
+from spark_jobs.execution.spark import Spark
+from spark_jobs.kafka.errors import BadCrc
+from spark_jobs.lake.errors import StoreUnavailable
 from tests.in_process import InProcess
 
 BUCKETS, BINS = 5, 3

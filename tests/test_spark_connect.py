@@ -9,15 +9,15 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.config.load import load_settings
+from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
-from spark_jobs.protocol.errors import BadCrc
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.kafka.errors import BadCrc
+from spark_jobs.lake.errors import StoreUnavailable
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.spark_options import SparkFailed
-from spark_jobs.spark_session import Spark
-from spark_jobs.storage.errors import StoreUnavailable
 from tests.connect_server import running_connect_server
 from tests.golden.digests import lake_digests
 from tests.golden.scenarios import COPIED_AT

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_jobs.protocol.errors import BadCrc
-from spark_jobs.spark_jvm import prepare_environment
-from spark_jobs.spark_options import SparkFailed
-from spark_jobs.spark_session import Spark, first_cause
-from spark_jobs.storage.errors import StoreUnavailable
+from spark_jobs.execution.classic import prepare_environment
+from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.spark import Spark, first_cause
+from spark_jobs.kafka.errors import BadCrc
+from spark_jobs.lake.errors import StoreUnavailable
 
 
 def _double(number: int) -> int:

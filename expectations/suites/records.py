@@ -5,9 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from great_expectations.expectations import Expectation
 
-from expectations.facts import Facts
 from expectations.own import at_most, equal
-from expectations.suite import Suite
+from expectations.suite import Facts, Suite
 from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 

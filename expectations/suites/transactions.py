@@ -5,9 +5,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.expectations import Expectation
 
-from expectations.facts import Facts
 from expectations.own import at_most
-from expectations.suite import Suite
+from expectations.suite import Facts, Suite
 from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 

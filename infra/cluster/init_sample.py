@@ -5,8 +5,8 @@ from pathlib import Path
 
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.lake.stores import open_source
 from spark_jobs.sample.files import sample_files
-from spark_jobs.storage.stores import open_source
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from infra.cluster.service import Service, running
 from infra.cluster.topology import master_command, worker_command
 from infra.embedded.home import LOOPBACK, free_port
-from spark_jobs.spark_jvm import prepare_environment
+from spark_jobs.execution.classic import prepare_environment
 
 WORKERS = 2
 CORES, MEMORY = 1, "1g"

@@ -17,9 +17,9 @@ from reference_configuration import configuration_page
 from reference_text import cell
 
 from spark_jobs.config.audit import ExpectationName
-from spark_jobs.metrics.catalogue import METRICS
-from spark_jobs.protocol.transaction_outcome import Evidence, Outcome
-from spark_jobs.protocol.verdict import VERDICTS
+from spark_jobs.kafka.producers.verdict import VERDICTS
+from spark_jobs.kafka.transactions.outcome import Evidence, Outcome
+from spark_jobs.pipeline.report.metrics import METRICS
 from spark_jobs.tables.contract import Column, Contract
 from spark_jobs.tables.materialise import RECORDS
 from spark_jobs.tables.publish import OWN_TABLES

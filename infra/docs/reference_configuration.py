@@ -22,8 +22,7 @@ from spark_jobs.config.fields import (
     check_memory,
     parse_size,
 )
-from spark_jobs.config.metrics import Address, check_address, check_file
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import Address, Settings, check_address, check_file
 
 EXAMPLE = Path(__file__).parents[1] / "example" / "onceover.yaml"
 MIB = 2**20

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from infra.embedded.home import EmbeddedFailed, Home
-from spark_jobs.storage.process import PROC, ProcessIdentity, process, start_apart
+from spark_jobs.lake.process import PROC, ProcessIdentity, process, start_apart
 
 COMMANDS = {
     "api-server": ("api-server",),

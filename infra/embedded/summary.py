@@ -8,11 +8,11 @@ from infra.embedded.follow import CONSOLE
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.site_files import DASHBOARD, FIRST_PAGE
-from spark_jobs.storage.iceberg.catalog import catalog_properties, open_catalog
-from spark_jobs.storage.iceberg.published import table_names
-from spark_jobs.storage.ledger import list_runs
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.iceberg.catalog import catalog_properties, open_catalog
+from spark_jobs.lake.iceberg.holdings import table_names
+from spark_jobs.lake.ledger import list_runs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.site_files import DASHBOARD, FIRST_PAGE
 
 REFUSED = """
 SELECT regexp_extract(filename, 'runs/([^/]+)/', 1)[:10] AS run, verdict, count(*) AS batches,

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
-from spark_jobs.airflow.addresses import FIRST_PAGE, PREFIX
+from spark_jobs.airflow.links import FIRST_PAGE, PREFIX
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]

@@ -16,12 +16,37 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, Header, HTTPException, Response
 from fastapi.responses import RedirectResponse
 
-from spark_jobs.airflow.addresses import FIRST_PAGE, PREFIX
-from spark_jobs.airflow.run_date import CONFIG_VARIABLE, NIGHTLY
-from spark_jobs.airflow.served import content_type, is_served
+from spark_jobs.airflow.dag_run import CONFIG_VARIABLE, NIGHTLY
+from spark_jobs.airflow.links import FIRST_PAGE, PREFIX
 from spark_jobs.config.load import load_settings
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.object_store import ObjectStore, key_problem
+from spark_jobs.lake.stores import open_lake
+
+# Which files of a lake may be shown in a browser, and as what.
+
+
+SERVED = "dashboard/"
+"""The dashboard with its Data Docs; no other file of the lake is served."""
+CONTENT_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+}
+UNKNOWN = "application/octet-stream"
+
+
+def is_served(path: str) -> bool:
+    """Whether `path` is the key of a file to show; no key can climb out of its folder."""
+    return path.startswith(SERVED) and not key_problem(path)
+
+
+def content_type(path: str) -> str:
+    """What the file is, by its ending alone: a browser shall not guess."""
+    return CONTENT_TYPES.get(path.rpartition(".")[2], UNKNOWN)
+
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

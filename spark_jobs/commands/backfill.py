@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.backfill import plan_backfill, run_backfill
-from spark_jobs.backfilling.outlook import BackfillPlan, DayPlan
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
+from spark_jobs.execution.spark import spark_for
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.spark_session import spark_for
-from spark_jobs.storage.keys import printable
+from spark_jobs.lake.object_store import printable
+from spark_jobs.operations.backfill import BackfillPlan, DayPlan, plan_backfill, run_backfill
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 
 MOST_OBJECTS = 3
 TITLES = ("day", "runs again", "why", "objects")

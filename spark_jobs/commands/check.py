@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.check import check as check_lake
-from spark_jobs.checking.finding import Severity
 from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.operations.check import Severity
+from spark_jobs.operations.check import check as check_lake
+from spark_jobs.progress import RunProgress
 
 
 def check(

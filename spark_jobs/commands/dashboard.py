@@ -8,10 +8,10 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.reporting.site_files import FIRST_PAGE, SiteFiles
-from spark_jobs.steps.report import report
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles
+from spark_jobs.pipeline.report.step import report
+from spark_jobs.progress import RunProgress
 
 
 def dashboard(

@@ -10,9 +10,8 @@ import typer
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
-from spark_jobs.expire import expire as expire_lake
-from spark_jobs.expire import plan_expiry
-from spark_jobs.expiring.plan import ExpiryPlan
+from spark_jobs.operations.expire import ExpiryPlan, plan_expiry
+from spark_jobs.operations.expire import expire as expire_lake
 
 TITLES = ("what", "name", "how many", "bytes")
 

@@ -12,13 +12,12 @@ import typer
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
-from spark_jobs.explaining.answer import Answer, GapAnswer
-from spark_jobs.explaining.answer import explain as explain_run
-from spark_jobs.explaining.question import Question, runs_of
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.explain import Answer, GapAnswer, Question, runs_of
+from spark_jobs.explain import explain as explain_run
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
+from spark_jobs.lake.stores import open_lake
 
 MOST = 100
 TITLES = ("run date", "what came", "verdict", "offset", "why", "where")

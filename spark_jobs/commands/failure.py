@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.storage.keys import legible
+from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.lake.object_store import legible
 
 EXIT_FAILED = 1
 EXIT_HELD = 3

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.inspection.inspector import inspect_paths
-from spark_jobs.inspection.isolation import Isolation
-from spark_jobs.inspection.options import Options
-from spark_jobs.inspection.printers import JsonPrinter, TextPrinter
+from spark_jobs.inspect.inspector import inspect_paths
+from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
 
 
 def inspect(

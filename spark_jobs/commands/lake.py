@@ -7,8 +7,8 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.relocate import relocate as relocate_lake
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.operations.relocate import relocate as relocate_lake
+from spark_jobs.progress import RunProgress
 
 lake = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs.storage.keys import legible
+from spark_jobs.lake.object_store import legible
 
 Row = Sequence[str]
 

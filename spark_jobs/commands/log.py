@@ -7,10 +7,10 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.storage.accepted_logs import accepted_logs, write_log
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.keys import MOST_SHOWN, printable
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.accepted_log import accepted_logs, write_log
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.object_store import MOST_SHOWN, printable
+from spark_jobs.lake.stores import open_lake
 
 
 def log(

@@ -8,9 +8,9 @@ import typer
 
 from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.repair import Repair, RepairKind, plan_repair
-from spark_jobs.repair import repair as repair_lake
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.operations.repair import Repair, RepairKind, plan_repair
+from spark_jobs.operations.repair import repair as repair_lake
+from spark_jobs.progress import RunProgress
 
 
 def repair(

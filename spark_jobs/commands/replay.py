@@ -9,10 +9,8 @@ import typer
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
-from spark_jobs.replaying.choice import Choice
-from spark_jobs.replaying.decide import decide, list_choices
-from spark_jobs.replaying.quarantine import Selection
-from spark_jobs.storage.keys import MOST_SHOWN, printable
+from spark_jobs.lake.object_store import MOST_SHOWN, printable
+from spark_jobs.operations.replay import Choice, Selection, decide, list_choices
 from spark_jobs.tables.materialise import QuarantineKind
 
 MOST = 100

@@ -7,7 +7,7 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.rollback import roll_back
+from spark_jobs.operations.rollback import roll_back
 
 
 def rollback(

@@ -9,10 +9,10 @@ import typer
 from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
 from spark_jobs.commands.tables import emit_tables
 from spark_jobs.config.load import load_settings
+from spark_jobs.execution.spark import spark_for
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
-from spark_jobs.spark_session import spark_for
 
 PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
 

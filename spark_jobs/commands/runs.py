@@ -11,8 +11,8 @@ from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-from spark_jobs.storage.ledger import LedgerLine, list_runs
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.ledger import LedgerLine, list_runs
+from spark_jobs.lake.stores import open_lake
 
 ACCEPTED = "accepted"
 TITLES = ("run", "status", "last step", "accepted batches", "started", "attempts", "message", "reason")

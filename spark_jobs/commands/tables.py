@@ -11,9 +11,9 @@ from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.reporting.table_queries import queries
-from spark_jobs.storage.iceberg.published import TopicTable, topic_tables
-from spark_jobs.storage.keys import MOST_SHOWN, legible, printable
+from spark_jobs.lake.iceberg.holdings import TopicTable, topic_tables
+from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
+from spark_jobs.pipeline.report.table_queries import queries
 
 TITLES = ("topic", "table", "rows", "location")
 ENGINES = {"python": "Python, with pyiceberg and DuckDB", "duckdb": "DuckDB", "spark": "Spark SQL"}

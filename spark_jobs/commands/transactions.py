@@ -12,10 +12,10 @@ import typer
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.config.load import load_settings
-from spark_jobs.reporting.transaction_listing import ListedTransaction, list_transactions, newest_resolved
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.keys import printable
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.object_store import printable
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.transactions import ListedTransaction, list_transactions, newest_resolved
 
 MOST = 100
 TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")

@@ -3,27 +3,160 @@
 Kafka's own settings keep Kafka's names, snake-cased, and Kafka's defaults.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
-from spark_jobs.config.catalog import CatalogSettings
-from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, NotEmpty, Size, refuse
-from spark_jobs.config.metrics import MetricsSettings
-from spark_jobs.config.retention import RetentionSettings
+from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, Name, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
-from spark_jobs.config.values import ValueFormat, ValueType, check_fields
-from spark_jobs.protocol.limits import Limits as ProtocolLimits
-from spark_jobs.protocol.producer_state import TransactionVersion
-from spark_jobs.protocol.record_batch import TimestampType
-from spark_jobs.protocol.topic_partition import topic_of
+from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
+from spark_jobs.kafka.formats.record_batch import TimestampType
+from spark_jobs.kafka.producers.producer_state import TransactionVersion
+from spark_jobs.kafka.topic_partition import topic_of
+
+# Where the published tables are entered, so that engines find them.
+
+
+class CatalogKind(StrEnum):
+    """`sqlite` is a file in the lake; the others are services that the platform runs."""
+
+    SQLITE = "sqlite"
+    SQL = "sql"
+    REST = "rest"
+    GLUE = "glue"
+
+
+class CatalogSettings(Frozen):
+    """An Iceberg catalog.
+
+    `topics` is the namespace of the tables of topics, `namespace` that of Onceover's own. `warehouse` is
+    where tables keep their metadata; default: the lake. `properties` go to the catalog as they are.
+    """
+
+    kind: CatalogKind = CatalogKind.SQLITE
+    uri: str | None = None
+    warehouse: Location | None = None
+    topics: Name = "topics"
+    namespace: Name = "onceover"
+    properties: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        if self.topics == self.namespace:
+            raise refuse("'topics' and 'namespace' apart: a topic may be called like one of our own tables")
+        if self.kind is CatalogKind.SQLITE and self.uri is not None:
+            raise refuse("'uri' only where kind is not sqlite: that one is a file in the lake")
+        if urlsplit(self.uri or "").password is not None:  # here, so that no message repeats it
+            raise refuse("a 'uri' without a password: PYICEBERG_CATALOG__ONCEOVER__URI may hold one")
+        return self
+
+
+# Where the numbers of a run go besides the lake.
+
+
+ADDRESS = re.compile(r"([A-Za-z0-9.-]+):(\d{1,5})")
+LARGEST_PORT = 65_535
+
+
+class Address(Frozen):
+    """Where a collector listens."""
+
+    host: str
+    port: int
+
+
+def check_address(value: Any) -> Any:
+    """`host:port` → its parts."""
+    if isinstance(value, Address):
+        return value
+    match = ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not 0 < int(match[2]) <= LARGEST_PORT:
+        raise refuse("host:port, such as 127.0.0.1:8125")
+    return Address(host=match[1], port=int(match[2]))
+
+
+def check_file(value: str, info: ValidationInfo) -> str:
+    """A path, made absolute from the context's `base`; collectors take files that end so."""
+    if not value.endswith(".prom") or "://" in value or "\0" in value:
+        raise refuse("a path on this machine that ends with .prom")
+    return str(Path((info.context or {}).get("base", Path.cwd()), value).resolve())
+
+
+class MetricsSettings(Frozen):
+    """`textfile` is for Prometheus' node exporter, `statsd` for a StatsD server; neither unless named."""
+
+    textfile: Annotated[str, AfterValidator(check_file)] | None = None
+    statsd: Annotated[Address, BeforeValidator(check_address)] | None = None
+
+
+# Retention of data that later runs do not need.
+
+
+Days = Annotated[Count, Field(ge=1)]
+
+
+class RetentionSettings(Frozen):
+    """Days before the newest final run; without a number, everything of that kind is kept.
+
+    `runs_days`: outputs of the steps of a run. `snapshots_days`: tags and snapshots of published runs, and
+    files that only they show. `staged_days`: copies of source objects. What the chain, waiting batches, the
+    tables or undecided quarantine need stays, however old it is.
+    """
+
+    runs_days: Days | None = None
+    snapshots_days: Days | None = None
+    staged_days: Days | None = None
+
+
+# The declared schema of a topic's values.
+
+
+class ValueFormat(StrEnum):
+    """`bytes` are published as they are; of `json` the declared fields become columns of their own."""
+
+    BYTES = "bytes"
+    JSON = "json"
+
+
+class ValueType(StrEnum):
+    """Type of a field: what JSON can hold, in the size that a table has for it."""
+
+    STRING = "string"
+    LONG = "long"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+
+
+TAKEN = frozenset(
+    {
+        "partition", "offset", "timestamp", "timestamp_type", "timestamp_out_of_range", "key", "value",
+        "headers", "producer_id", "producer_epoch", "sequence", "transactional_id",
+        "partition_leader_epoch", "run_date",
+    }
+)  # fmt: skip
+"""Columns that every topic's table has."""
+
+
+def check_fields(fields: dict[str, ValueType]) -> dict[str, ValueType]:
+    """Column names that do not collide with the table's own columns, even if case is folded."""
+    for name in fields:
+        if not name.isidentifier() or not name.isascii():
+            raise refuse("fields named by letters, digits and '_', beginning with a letter or '_'")
+        if name.lower() in TAKEN:
+            raise refuse(f"fields not called like a column that every table has, such as '{name}'")
+    if len({name.lower() for name in fields}) < len(fields):
+        raise refuse("fields whose names differ by more than case")
+    return fields
+
 
 INT32_MAX = 2**31 - 1
 DAY_MS = 86_400_000

@@ -16,16 +16,17 @@ from spark_jobs.driver.messages import (
     DriverRequest,
     Failure,
     LogLine,
+    Place,
     Request,
     StepAnswer,
     StepRequest,
     StopRequest,
+    place_of,
     read_message,
     write_message,
 )
-from spark_jobs.driver.place import Place, place_of
-from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.storage.process import start_apart
+from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.lake.process import start_apart
 
 SECONDS_TO_START = 120.0
 SECONDS_BETWEEN_LOOKS = 0.05

@@ -7,9 +7,8 @@ checks for room: the caller has made sure of it. The plain twins are in `inspect
 import numpy as np
 
 from spark_jobs.kernels.compile import helper
-from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8
-from spark_jobs.kernels.stores import store_int64
-from spark_jobs.kernels.utf8 import character_size
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_uint8, store_int64
+from spark_jobs.kernels.record import character_size
 
 _POWERS = np.array([10**exponent for exponent in range(19)], dtype=np.int64)
 _EIGHT_DIGITS = 10**8

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.kafka.formats.control_record import ControlType
 
 UNKNOWN_CONTROL_TYPE = int(ControlType.UNKNOWN)
 NO_CONTROL_TYPE = -2

@@ -1,4 +1,4 @@
-"""CRC-32C inside kernels at the speed of the library behind `protocol.crc`, and CRC-32 for legacy messages.
+"""CRC-32C inside kernels at the speed of the library, and CRC-32 for legacy messages.
 
 The library's C function is found at run time and its address handed to kernels as an argument, so nothing of
 this process is frozen into cached machine code. Where it cannot be found, a table walk is in for it.

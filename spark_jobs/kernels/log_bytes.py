@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.record_batch import CRC_START
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.crc import crc32c, library_address
 from spark_jobs.kernels.memory import Bytes, as_bytes, copy_bytes
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.record_batch import CRC_START
 
 Int64s = npt.NDArray[np.int64]
 

@@ -14,6 +14,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from spark_jobs.kernels.compile import helper
+
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _BYTE_POINTER = ir.IntType(8).as_pointer()
@@ -160,3 +162,94 @@ target, at, room, source, start, length)."""
 call_lz4 = cast("Callable[[int, Bytes, int, int, Bytes, int, int], int]", _call_lz4)
 """(address of a C function `int decompress(source, target, int length, int room)`, target, at, room, source,
 start, length): both sizes fit an int32; negative for a damaged block."""
+
+
+# Eight bytes written at once, inside kernels, at any alignment.
+
+
+_INT64_POINTER = ir.IntType(64)
+
+
+@intrinsic
+def _store_int64(_: Any, array: Any, index: Any, value: Any) -> Any:  # noqa: ARG001 - numba reads the signature
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        start = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
+        builder.store(builder.bswap(args[2]), builder.bitcast(start, _INT64_POINTER.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+store_int64 = cast("Callable[[Bytes, int, int], None]", _store_int64)
+"""(array, byte index, number): the eight bytes exist; in network order."""
+
+
+# Memory that grows while payloads are put into it, one after the other.
+
+
+class Arena:
+    """`used` bytes of payloads, and room after them; only what was written costs memory."""
+
+    __slots__ = ("memory", "used")
+
+    def __init__(self, capacity: int) -> None:
+        self.used = 0
+        self.memory = np.empty(capacity, dtype=np.uint8)
+
+    @property
+    def content(self) -> Bytes:
+        """What was put in; read-only, and valid until the arena grows."""
+        content = self.memory[: self.used]
+        content.flags.writeable = False
+        return content
+
+    def clear(self) -> None:
+        """Forgets the payloads and keeps the memory; `content` of before must not be used any more."""
+        self.used = 0
+
+    def reserve(self, size: int) -> None:
+        """Makes sure that `size` bytes fit after those that are used; `memory` may be another afterwards."""
+        if self.used + size > self.memory.size:
+            memory = np.empty(max(2 * self.memory.size, self.used + size), dtype=np.uint8)
+            memory[: self.used] = self.memory[: self.used]
+            self.memory = memory
+
+    def put(self, payload: bytes) -> None:
+        """Copies `payload` in."""
+        self.reserve(len(payload))
+        self.memory[self.used : self.used + len(payload)] = as_bytes(payload)
+        self.used += len(payload)
+
+
+# Zigzag varints inside kernels (facts §1.12): the twin of `kafka.formats.primitives.Reader`.
+
+
+NO_VARINT = -1
+"""The next position when the bytes end, or the longest form does, before the number does."""
+
+
+@helper
+def read_varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """(signed 32-bit number, position after it), at most 5 bytes."""
+    raw = 0
+    for index in range(min(5, end - position)):
+        byte = load_uint8(data, position + index)
+        raw |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), position + index + 1
+    return 0, NO_VARINT
+
+
+@helper
+def read_varlong(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """(signed 64-bit number, position after it), at most 10 bytes."""
+    raw = 0
+    for index in range(min(10, end - position)):
+        byte = load_uint8(data, position + index)
+        raw |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            # A signed shift would copy the top bit.
+            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), position + index + 1
+    return 0, NO_VARINT

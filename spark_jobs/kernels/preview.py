@@ -1,13 +1,12 @@
 """Bytes as a reader wants to see them, inside kernels: short, printable, and never a terminal's command.
 
-The twin of `inspection.preview`.
+The twin of `inspect.record_lines`.
 """
 
 from spark_jobs.kernels.cells import BACKSLASH, X, code_point, write_byte, write_hex
 from spark_jobs.kernels.compile import helper
-from spark_jobs.kernels.memory import Bytes, copy_bytes, load_int64, load_uint8
-from spark_jobs.kernels.stores import store_int64
-from spark_jobs.kernels.utf8 import character_size
+from spark_jobs.kernels.memory import Bytes, copy_bytes, load_int64, load_uint8, store_int64
+from spark_jobs.kernels.record import character_size
 
 ESCAPED_WIDTH = 4
 """Columns of `\\xNN`."""

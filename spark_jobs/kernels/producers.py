@@ -6,16 +6,25 @@ Canonical rows stand by producer id, the oldest batch of each at index 0 and zer
 states have equal bytes, however they came about.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.kafka.formats.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from spark_jobs.kafka.formats.snapshot import ENTRIES_START, packed_entries, seal_entries
+from spark_jobs.kafka.producers.producer_state import (
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    NUM_BATCHES_TO_RETAIN,
+    BatchMetadata,
+    ProducerStateEntry,
+    ProducerStates,
+)
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.memory import prefetch
-from spark_jobs.protocol.producer_state import NO_COORDINATOR_EPOCH, NO_OFFSET, NUM_BATCHES_TO_RETAIN
-from spark_jobs.protocol.record_batch import NO_PRODUCER_EPOCH, NO_TIMESTAMP
 
 RETAINED = NUM_BATCHES_TO_RETAIN
 
@@ -182,3 +191,138 @@ class ProducerTable:
         """Twice as many slots as rows: at most half are taken, so that searches stay short."""
         self.slots = np.full((2 * len(self._rows), 2), NO_ROW, dtype=np.int64)
         _fill_slots(self._rows, self.count, self.slots)
+
+
+# Producers as rows of a table and as values of `kafka.producers.producer_state`: the same facts in two
+# shapes.
+
+
+def table_of(states: ProducerStates) -> ProducerTable:
+    """The table that continues where `states` stands."""
+    return ProducerTable(rows_of_entries(states.producers.values()), end_offset=states.end_offset)
+
+
+def states_of(table: ProducerTable) -> ProducerStates:
+    """The table's producers as values, by producer id."""
+    entries = (_entry(row) for row in table.canonical())
+    return ProducerStates(
+        producers={entry.producer_id: entry for entry in entries}, end_offset=table.end_offset
+    )
+
+
+def rows_of_entries(entries: Iterable[ProducerStateEntry]) -> Rows:
+    """One row per entry, in their order."""
+    listed = tuple(entries)
+    rows = np.zeros(len(listed), dtype=PRODUCER)
+    for row, entry in zip(rows, listed, strict=True):
+        _write(row, entry)
+    return rows
+
+
+def _write(row: Any, entry: ProducerStateEntry) -> None:
+    txn_first_offset = entry.current_txn_first_offset
+    row["producer_id"] = entry.producer_id
+    row["producer_epoch"] = entry.producer_epoch
+    row["coordinator_epoch"] = entry.coordinator_epoch
+    row["last_timestamp"] = entry.last_timestamp
+    row["txn_first_offset"] = NO_OFFSET if txn_first_offset is None else txn_first_offset
+    row["batches"] = len(entry.batches)
+    for index, batch in enumerate(entry.batches):
+        row["last_sequence"][index] = batch.last_sequence
+        row["last_offset"][index] = batch.last_offset
+        row["offset_delta"][index] = batch.offset_delta
+        row["timestamp"][index] = batch.timestamp
+
+
+def _entry(row: Any) -> ProducerStateEntry:
+    txn_first_offset = int(row["txn_first_offset"])
+    return ProducerStateEntry(
+        producer_id=int(row["producer_id"]),
+        producer_epoch=int(row["producer_epoch"]),
+        coordinator_epoch=int(row["coordinator_epoch"]),
+        last_timestamp=int(row["last_timestamp"]),
+        current_txn_first_offset=None if txn_first_offset == NO_OFFSET else txn_first_offset,
+        batches=tuple(_batch(row, index) for index in range(row["batches"])),
+    )
+
+
+def _batch(row: Any, index: int) -> BatchMetadata:
+    return BatchMetadata(
+        last_sequence=int(row["last_sequence"][index]),
+        last_offset=int(row["last_offset"][index]),
+        offset_delta=int(row["offset_delta"][index]),
+        timestamp=int(row["timestamp"][index]),
+    )
+
+
+# `.snapshot` files straight to and from producer rows: the twin of `kafka.formats.snapshot` for very many.
+
+
+_ENTRY = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("last_timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("txn_first_offset", ">i8"),
+    ]
+)
+_ALIKE = ("producer_id", "producer_epoch", "coordinator_epoch", "last_timestamp", "txn_first_offset")
+_OF_NEWEST = ("last_sequence", "last_offset", "offset_delta")
+
+
+def write_snapshot(rows: Rows) -> bytes:
+    """The file of producers in the order of `rows`; all but each one's newest batch is left out."""
+    return _write_parts((rows,), len(rows))
+
+
+def write_canonical_snapshot(rows: Rows) -> bytes:
+    """The same by producer id."""
+    return _write_parts(canonical_parts(rows), len(rows))
+
+
+def _write_parts(parts: Iterable[Rows], count: int) -> bytes:
+    file = _file_of_zeros(ENTRIES_START + count * _ENTRY.itemsize)
+    file.seek(ENTRIES_START)
+    for rows in parts:
+        file.write(_entries(rows).tobytes())
+    with file.getbuffer() as data:
+        seal_entries(data)
+    return file.getvalue()
+
+
+def _file_of_zeros(size: int) -> BytesIO:
+    """It has its room at once, and gives its bytes away without another copy."""
+    file = BytesIO()
+    file.seek(size - 1)
+    file.write(b"\0")
+    return file
+
+
+def _entries(rows: Rows) -> Rows:
+    entries = np.empty(len(rows), dtype=_ENTRY)
+    for name in _ALIKE:
+        entries[name] = rows[name]
+    has_batch = rows["batches"] > 0
+    newest = ((rows["oldest"] + rows["batches"] - 1) % RETAINED)[:, np.newaxis]
+    for name, none in zip(_OF_NEWEST, (NO_SEQUENCE, NO_OFFSET, 0), strict=True):
+        entries[name] = np.where(has_batch, np.take_along_axis(rows[name], newest, axis=1)[:, 0], none)
+    return entries
+
+
+def read_snapshot(data: bytes, *, source: str = "<bytes>") -> Rows:
+    """The producers in the file's order; refuses what the pure reader refuses."""
+    entries = np.frombuffer(packed_entries(data, source=source), dtype=_ENTRY)
+    rows = np.zeros(len(entries), dtype=PRODUCER)
+    for name in _ALIKE:
+        rows[name] = entries[name]
+    rows["txn_first_offset"] = np.maximum(entries["txn_first_offset"], NO_OFFSET)
+    has_batch = entries["last_offset"] >= 0
+    rows["batches"] = has_batch
+    for name in _OF_NEWEST:
+        rows[name][:, 0] = np.where(has_batch, entries[name], 0)
+    rows["timestamp"][:, 0] = np.where(has_batch, entries["last_timestamp"], 0)
+    return rows

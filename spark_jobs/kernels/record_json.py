@@ -1,4 +1,4 @@
-"""One record as a JSON line, inside kernels: the twin of `inspection.record_lines.json_line`."""
+"""One record as a JSON line, inside kernels: the twin of `inspect.record_lines.json_line`."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """Records of many batches as lines of text: decoded and written in one pass, with nothing in between.
 
-The twin of `inspection.record_lines`.
+The twin of `inspect.record_lines`.
 """
 
 from enum import IntEnum

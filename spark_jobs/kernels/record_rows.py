@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP
 from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.protocol.record_batch import NO_TIMESTAMP
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 """Microseconds that a column can hold; bounds beyond it are as good as none."""

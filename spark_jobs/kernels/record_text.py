@@ -1,4 +1,4 @@
-"""One record as a line to read, inside kernels: as `inspection.record_lines.text_line` writes it."""
+"""One record as a line to read, inside kernels: as `inspect.record_lines.text_line` writes it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Rows of numbers as lines of text: the twin of `inspection.rows.format_part_plainly`.
+"""Rows of numbers as lines of text: the twin of `inspect.listing.format_part_plainly`.
 
 What varies between listings is data: the text in front of each cell, its kind, its width, its labels. So one
 compiled function writes them all.

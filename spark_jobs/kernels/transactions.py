@@ -1,7 +1,7 @@
 """The transactions of one partition, from their first batch to their marker, as batches come by (facts §2.8).
 
-The twin of `protocol.partition_transactions.close_transactions`, on the columns that the admission fold
-decided. A producer has at most one transaction open on a partition, so the table keeps one row per producer.
+The twin of `kafka.transactions.partition_transactions`, on the columns that the admission fold decided.
+A producer has at most one transaction open on a partition, so the table keeps one row per producer.
 """
 
 from typing import Any, NamedTuple
@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.kernels.compile import helper, kernel
-from spark_jobs.kernels.decisions import BatchColumns, DecisionColumns
-from spark_jobs.kernels.producers import NO_ROW, Rows, Slots, find_row, insert_slot
-from spark_jobs.kernels.rules import ACCEPTED
-from spark_jobs.protocol.control_record import ControlType
-from spark_jobs.protocol.producer_state import NO_COORDINATOR_EPOCH, NO_OFFSET
-from spark_jobs.protocol.record_batch import (
+from spark_jobs.kafka.formats.control_record import ControlType
+from spark_jobs.kafka.formats.record_batch import (
     CONTROL_FLAG,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
 )
+from spark_jobs.kafka.producers.producer_state import NO_COORDINATOR_EPOCH, NO_OFFSET
+from spark_jobs.kernels.admission import ACCEPTED, BatchColumns, DecisionColumns
+from spark_jobs.kernels.compile import helper, kernel
+from spark_jobs.kernels.producers import NO_ROW, Rows, Slots, find_row, insert_slot
 
 NO_MARKER = -1
 TRANSACTION = np.dtype(

@@ -5,24 +5,21 @@ Otherwise the first task on a machine compiles, and the others wait or do the sa
 
 import numpy as np
 
-from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.producers.verdict import Rules
+from spark_jobs.kernels.admission import batches_of, fold
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import compiled_here
+from spark_jobs.kernels.copies import CopyColumns, CopySettler, OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
-from spark_jobs.kernels.decisions import batches_of
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns
+from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, count_within, look_at
-from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
+from spark_jobs.kernels.scan import scan_headers, walk_boundaries
 from spark_jobs.kernels.transactions import TransactionTable
-from spark_jobs.kernels.walk import walk_boundaries
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.decision import Rules
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Record
 
 
 def warm() -> int:

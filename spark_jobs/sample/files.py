@@ -5,7 +5,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from spark_jobs.sample import incidents
+from spark_jobs.sample import story as incidents
 from spark_jobs.sample.story import RUN_DATES, Shop
 
 CONFIG = "onceover.yaml"

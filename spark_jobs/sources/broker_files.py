@@ -21,9 +21,9 @@ from typing import Literal, Self
 from pydantic import AwareDatetime, ValidationError, model_validator
 
 from spark_jobs.config.fields import Frozen, refuse
-from spark_jobs.protocol.checkpoint import read_leader_epochs, read_offsets
-from spark_jobs.protocol.errors import CorruptCheckpoint
-from spark_jobs.protocol.log_files import (
+from spark_jobs.kafka.errors import CorruptCheckpoint
+from spark_jobs.kafka.formats.checkpoints import read_leader_epochs, read_offsets
+from spark_jobs.kafka.formats.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -31,10 +31,9 @@ from spark_jobs.protocol.log_files import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.keys import printable
-from spark_jobs.storage.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole
-from spark_jobs.storage.staged import StagedObjects
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, ObjectRole, StagedObjects
+from spark_jobs.lake.object_store import printable
 
 COPY_TIMES = "onceover-copy.json"
 LOG_DIRECTORY_FILES = frozenset(

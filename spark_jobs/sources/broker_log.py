@@ -6,7 +6,7 @@ A log directory holds much that is derived or about to be deleted (facts §1.1):
 from datetime import date
 from typing import ClassVar
 
-from spark_jobs.protocol.log_files import (
+from spark_jobs.kafka.formats.log_files import (
     CLUSTER_METADATA_DIR,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -14,11 +14,11 @@ from spark_jobs.protocol.log_files import (
     LogFileKind,
     parse_file_name,
 )
-from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.manifest import ObjectRole
+from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.sources.broker_files import COPY_TIMES, LOG_DIRECTORY_FILES
 from spark_jobs.sources.source import Placed, SourceReader, partition_directory
-from spark_jobs.storage.manifest import ObjectRole
-from spark_jobs.storage.object_store import ObjectStat
 
 PARTITION_FILES = {
     LEADER_EPOCH_CHECKPOINT: ObjectRole.LEADER_EPOCHS,

@@ -3,10 +3,10 @@
 from datetime import date
 from typing import ClassVar
 
-from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.sources.source import Placed, SourceReader, partition_directory
-from spark_jobs.storage.manifest import ObjectRole, SetAside, StageProblem
-from spark_jobs.storage.object_store import ObjectStat
 
 HIDDEN = (".", "_")
 """How names begin that writers of data sets use for themselves, such as `_SUCCESS` or `.part`."""

@@ -19,17 +19,16 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
-from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.checksums import algorithm_of, labelled, new_hasher
+from spark_jobs.lake.errors import StorageError
+from spark_jobs.lake.index_rows import base_offset_of
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, StagedObjects
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.parquet_file import put_table, read_table
+from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.sources.source import Placed, split_date
-from spark_jobs.storage.checksums import algorithm_of, labelled, new_hasher
-from spark_jobs.storage.errors import StorageError
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.log_segments import base_offset_of
-from spark_jobs.storage.manifest import SEGMENT_ROLES, Manifest, ManifestEntry
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.parquet_file import put_table, read_table
-from spark_jobs.storage.run_folder import OutputFile, RunFolder
-from spark_jobs.storage.staged import StagedObjects
 from spark_jobs.tables.admit import REACH
 
 Where = tuple[str, str]

@@ -6,11 +6,11 @@ from datetime import date, timedelta
 from itertools import chain
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.lake.manifest import NO_PARTITION, BareSource, Manifest, StageProblem
+from spark_jobs.lake.object_store import printable
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed, SourceReader
 from spark_jobs.sources.taken import Taken, not_taken
-from spark_jobs.storage.keys import printable
-from spark_jobs.storage.manifest import NO_PARTITION, BareSource, Manifest, StageProblem
 
 MOST_EXAMPLES = 3
 

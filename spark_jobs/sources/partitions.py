@@ -6,16 +6,14 @@ from itertools import chain
 
 from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
-from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
-from spark_jobs.protocol.producer_state import AppendOrigin
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.log_files import CLEANER_OFFSET_CHECKPOINT
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.index_rows import IndexedCopy, read_index_files, segment_places
+from spark_jobs.lake.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry, StagedObjects
+from spark_jobs.lake.run_folder import RunFolder
 from spark_jobs.sources.broker_files import read_checkpoints
 from spark_jobs.sources.registry import reader_of
-from spark_jobs.storage.index_files import IndexedCopy, read_index_files
-from spark_jobs.storage.log_segments import segment_places
-from spark_jobs.storage.manifest import NO_PARTITION, SEGMENT_ROLES, Manifest, ManifestEntry
-from spark_jobs.storage.run_folder import RunFolder
-from spark_jobs.storage.staged import StagedObjects
 
 PRECEDENCE = (AppendOrigin.CLIENT, AppendOrigin.REPLICATION)
 """Which copies of a partition are judged: what clients sent, if any is staged."""

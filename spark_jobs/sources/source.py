@@ -14,13 +14,12 @@ from typing import ClassVar
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
-from spark_jobs.protocol.log_files import PartitionDir, parse_file_name, parse_partition_dir
-from spark_jobs.protocol.producer_state import AppendOrigin
+from spark_jobs.kafka.formats.log_files import PartitionDir, parse_file_name, parse_partition_dir
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.object_store import ObjectStat, ObjectStore, key_problem, printable
+from spark_jobs.lake.stores import open_source
 from spark_jobs.sources.broker_files import LOG_DIRECTORY_FILES
-from spark_jobs.storage.keys import key_problem, printable
-from spark_jobs.storage.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
-from spark_jobs.storage.object_store import ObjectStat, ObjectStore
-from spark_jobs.storage.stores import open_source
 
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 REDPANDA_SEGMENT = re.compile(r"(?:^|/)[^/]+/\d+_\d+/\d+-\d+-v\d+\.log$")

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from spark_jobs.config.sources import Source
-from spark_jobs.protocol.topic_partition import topic_of
+from spark_jobs.kafka.topic_partition import topic_of
+from spark_jobs.lake.chain import ChainEntry
+from spark_jobs.lake.checksums import SHA256, algorithm_of
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, StageProblem, read_run_manifest
+from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
-from spark_jobs.storage.chain import ChainEntry
-from spark_jobs.storage.checksums import SHA256, algorithm_of
-from spark_jobs.storage.manifest import Manifest, ManifestEntry, StageProblem
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.staged import read_run_manifest
 
 READERS = 8
 
@@ -91,7 +90,7 @@ def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
 class Fetched:
     """An object whose content is known; `is_here` if its bytes can be read, copied or where they are.
 
-    `digest` is one of `storage.checksums`. `other` is a second one, where earlier runs know the object by
+    `digest` is one of `lake.checksums`. `other` is a second one, where earlier runs know the object by
     another algorithm. `prefix` is the digest of as many leading bytes as were asked for.
     """
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.protocol.producer_state import AppendOrigin
-from spark_jobs.protocol.verdict import VerdictGroup
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kafka.producers.verdict import VerdictGroup
 from spark_jobs.tables.contract import Column, Contract, one_of, with_labels
 from spark_jobs.tables.index import ASCENDING_COLUMNS, HEADER_COLUMNS, PARQUET_OPTIONS
 

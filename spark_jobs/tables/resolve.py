@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from spark_jobs.protocol.transaction_outcome import Outcome
+from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.tables.contract import Column, Contract, one_of
 
 _NAMES = pa.list_(pa.string())

@@ -15,8 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
+from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench.room import FULL, HOME, QUICK, ParkedArrays, Row, Volume, save, saved
 
 SECTIONS = (

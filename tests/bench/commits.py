@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.config.load import parse_settings
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.commits import publish_table
-from spark_jobs.storage.iceberg.target import DataFile, RunStamp, TableTarget
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.commits import publish_table
+from spark_jobs.lake.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.tables.materialise import records_contract
 from tests.bench.measure import own_cpu_seconds, own_peak_megabytes
 from tests.bench.room import ParkedArrays, Row

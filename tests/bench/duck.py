@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kernels.columns import HeaderColumns
-from spark_jobs.materialising.decoding import PIECE_BYTES
-from spark_jobs.protocol.control_record import ControlType
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES
 from tests.bench.floor import read_windows
 from tests.bench.mix_data import objects_of, partition_of
 from tests.bench.onceover import capture_run, start_up

@@ -18,17 +18,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.kernels.batches import decode_batches
+from spark_jobs.execution.classic import KEEP_MEMORY
+from spark_jobs.kafka.formats.record_batch import Codec
 from spark_jobs.kernels.columns import HeaderColumns
-from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.scan import scan_headers
 from spark_jobs.kernels.warm import warm
-from spark_jobs.materialising.decoding import PIECE_BYTES, Piece
-from spark_jobs.materialising.outcomes import Outcomes, View
-from spark_jobs.materialising.record_table import RecordTable, as_written, record_options
-from spark_jobs.materialising.rows import NONE, BatchRows
-from spark_jobs.materialising.table_files import GROUP_BYTES
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_jvm import KEEP_MEMORY
+from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows
+from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES, Piece
+from spark_jobs.pipeline.materialise.outcomes import Outcomes, View
+from spark_jobs.pipeline.materialise.record_table import RecordTable, as_written, record_options
+from spark_jobs.pipeline.materialise.table_files import GROUP_BYTES
 from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of

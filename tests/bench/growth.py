@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from spark_jobs.flow import Step
-from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench.resolve_data import Transactions, write_transactions
 from tests.bench.room import ParkedArrays, Row
 from tests.bench.run_data import Run, write_run

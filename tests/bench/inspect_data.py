@@ -4,10 +4,10 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
-from spark_jobs.protocol.record_batch import Codec, assign_offset
-from spark_jobs.protocol.records import Record
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.log_files import LogFileKind, segment_file_name
+from spark_jobs.kafka.formats.record_batch import Codec, assign_offset
+from spark_jobs.kafka.formats.records import Record
 
 MIDNIGHT = 1_767_225_600_000
 VALUE_SIZE = 200

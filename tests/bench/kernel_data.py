@@ -5,12 +5,12 @@ from functools import cache
 
 import numpy as np
 
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.producers.verdict import BatchRow
+from spark_jobs.kernels.admission import BatchColumns, batch_columns
 from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
-from spark_jobs.kernels.decisions import BatchColumns, batch_columns
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.decision import BatchRow
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Record
 from tests.cases.batch_rows import data
 
 VALUE_SIZE = 200

@@ -13,17 +13,16 @@ import google_crc32c
 from rich.console import Console
 from rich.table import Table
 
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.log.segment import read_batch_records, scan
+from spark_jobs.kafka.producers import admission
+from spark_jobs.kafka.producers.producer_state import ProducerStates
+from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.batches import decode_batches
-from spark_jobs.kernels.headers import scan_headers
+from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.kernels.walk import walk_boundaries
+from spark_jobs.kernels.scan import scan_headers, walk_boundaries
 from spark_jobs.kernels.warm import warm
-from spark_jobs.protocol import admission
-from spark_jobs.protocol.decision import Rules
-from spark_jobs.protocol.producer_state import ProducerStates
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.segment import read_batch_records, scan
 from tests.bench.kernel_data import batches_of_producers, log, rows_of_producers
 from tests.bench.room import ParkedArrays, Row
 

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import google_crc32c
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.coordinator_log import (
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.record_batch import CRC_OFFSET, CRC_START, Codec, assign_offset
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.formats.transaction_state import (
     TopicPartitions,
     TransactionLogKey,
     TransactionLogValue,
@@ -23,8 +25,6 @@ from spark_jobs.protocol.coordinator_log import (
     write_key,
     write_value,
 )
-from spark_jobs.protocol.record_batch import CRC_OFFSET, CRC_START, Codec, assign_offset
-from spark_jobs.protocol.records import Record
 from tests.bench.run_data import NOON
 
 VALUE_SIZE = 200

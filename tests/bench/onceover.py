@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from spark_jobs.protocol.record_batch import Codec
+from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench.mix_data import objects_of
 from tests.bench.room import ParkedArrays, Row
 from tests.bench.runs import BROKER_LOG, CAPTURE, RunMeasured, run_measured

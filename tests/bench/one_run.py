@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
 from tests.bench.runs import run_measured
 
 

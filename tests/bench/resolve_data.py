@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.kernels.crc import library_address
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.coordinator_log import (
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.formats.transaction_state import (
     TopicPartitions,
     TransactionLogKey,
     TransactionLogValue,
@@ -22,7 +22,7 @@ from spark_jobs.protocol.coordinator_log import (
     write_key,
     write_value,
 )
-from spark_jobs.protocol.records import Record
+from spark_jobs.kernels.crc import library_address
 from tests.bench.run_data import NOON, seal
 
 PARTITIONS = 8

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
+from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench.mix_data import Mix, write_mix
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import CRC_OFFSET, CRC_START
+from spark_jobs.kafka.formats.records import Record
 from spark_jobs.kernels.compile import kernel
 from spark_jobs.kernels.crc import crc32c, library_address
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.record_batch import CRC_OFFSET, CRC_START
-from spark_jobs.protocol.records import Record
 
 NOON = 1_714_564_800_000
 """2024-05-01 12:00 UTC."""

@@ -12,17 +12,17 @@ from rich.console import Console
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.accepted_log import accepted_logs, write_log
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.file_store import can_map
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.ledger import Ledger, LedgerLine, StepLine
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
-from spark_jobs.spark_session import Spark
-from spark_jobs.storage.accepted_logs import accepted_logs, write_log
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.ledger import Ledger, LedgerLine, StepLine
-from spark_jobs.storage.mapping import can_map
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.stores import open_lake
 from tests.bench.measure import Watched, own_peak_megabytes
 
 DAY = date(2024, 5, 1)

@@ -11,18 +11,17 @@ import pyarrow as pa
 
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.flow import STEPS, Step
-from spark_jobs.reporting.memory import Memory, fingerprint, remember
-from spark_jobs.reporting.run_files import run_data
-from spark_jobs.reporting.run_tables import RunTables
-from spark_jobs.reporting.site import write_years
-from spark_jobs.reporting.site_files import NamedData, SiteFiles
-from spark_jobs.storage.chain import make_final, read_chain
-from spark_jobs.storage.file_store import FileStore
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.ledger import Ledger, list_runs
-from spark_jobs.storage.manifest import Manifest
-from spark_jobs.storage.parquet_file import put_table
-from spark_jobs.storage.run_folder import MANIFEST, RunInputs
+from spark_jobs.lake.chain import make_final, read_chain
+from spark_jobs.lake.file_store import FileStore
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.ledger import Ledger, list_runs
+from spark_jobs.lake.manifest import Manifest
+from spark_jobs.lake.parquet_file import put_table
+from spark_jobs.lake.run_folder import MANIFEST, RunInputs
+from spark_jobs.pipeline.report.run_page import run_data
+from spark_jobs.pipeline.report.run_tables import RunTables
+from spark_jobs.pipeline.report.site import Memory, fingerprint, remember, write_years
+from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, BATCHES
 from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TOPIC_VOLUMES
 from spark_jobs.tables.contract import Contract

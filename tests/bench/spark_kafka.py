@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark_jobs.spark_jvm import prepare_environment
+from spark_jobs.execution.classic import prepare_environment
 
 
 def main(address: str, jars: str, output: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
+from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench import growth, knobs, onceover, whole_runs
 from tests.bench.__main__ import SECTIONS, parse, volume_of
 from tests.bench.floor import run_floor

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spark_jobs.reporting.script_data import from_script
+from spark_jobs.pipeline.report.site_files import from_script
 from tests.bench.site import measure_reports
 from tests.bench.site_data import Year, write_year
 

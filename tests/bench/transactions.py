@@ -10,8 +10,8 @@ from pathlib import Path
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
-from spark_jobs.spark_session import Spark
 from tests.bench.resolve_data import Transactions, write_transactions
 from tests.bench.runs import BROKER_LOG, measured_run
 

@@ -13,8 +13,8 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.stores import open_store
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.stores import open_store
 from tests.bench.mix_data import Mix, coordinator_of, objects_of, write_mix
 from tests.bench.onceover import accepted_log
 from tests.bench.room import ParkedArrays, Row

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from spark_jobs.protocol.sequence import MAX_SEQUENCE, increment_sequence
+from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE, increment_sequence
 from tests.broker.odd_batches import DAMAGES, HEADERS, odd_batch
 from tests.broker.session import Producer, Recorder, Tp
 

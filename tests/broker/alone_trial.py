@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spark_jobs.protocol.records import read_records
+from spark_jobs.kafka.formats.records import read_records
 from tests.broker.captures import Captured, captured, write_capture
 from tests.broker.lives import lived
 from tests.broker.promises import expect_none
 from tests.broker.recorder import record
 from tests.broker.runs import Lake, alone_lake, today
 from tests.broker.session import Recorder
-from tests.materialising.truth import as_truth, truth_of
+from tests.pipeline.materialise.truth import as_truth, truth_of
 
 STAMPED = "lat"
 REFUSED_BY_AN_END = {"INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.protocol.producer_state_manager import PRODUCER_ID_EXPIRATION_MS
+from spark_jobs.sample.broker.producer_state_manager import PRODUCER_ID_EXPIRATION_MS
 from tests.broker.admin import (
     READ_COMMITTED,
     ActiveProducer,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.record_batch import HEADER_SIZE, RecordBatchHeader, read_header
-from spark_jobs.protocol.segment import scan
-from spark_jobs.protocol.sequence import increment_sequence
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, RecordBatchHeader, read_header
+from spark_jobs.kafka.log.segment import scan
+from spark_jobs.kafka.producers.sequence import increment_sequence
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings.events import Produce, ProducePart, read_events
 
 FLUSHED = 0.2

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from spark_jobs.protocol.checkpoint import read_offsets
-from spark_jobs.protocol.log_files import CLEANER_OFFSET_CHECKPOINT
+from spark_jobs.kafka.formats.checkpoints import read_offsets
+from spark_jobs.kafka.formats.log_files import CLEANER_OFFSET_CHECKPOINT
 from tests.broker.admin import Tp
 
 

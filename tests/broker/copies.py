@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs
-from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, parse_file_name
+from spark_jobs.kafka.formats.checkpoints import EpochEntry, read_leader_epochs
+from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, parse_file_name
 
 METADATA_LOG = "__cluster_metadata-0"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spark_jobs.protocol.sequence import MAX_SEQUENCE
+from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
 from tests.broker.clients.journal import COPY, Entry, Outcome, Sent, original
 
 Row = Mapping[str, Any]

@@ -7,36 +7,26 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from spark_jobs.kafka.errors import CorruptData, TornBatch
+from spark_jobs.kafka.formats import consumer_offsets
+from spark_jobs.kafka.formats import transaction_state as coordinator_log
+from spark_jobs.kafka.formats.batch_builder import seal
+from spark_jobs.kafka.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from spark_jobs.kafka.formats.control_record import read_marker
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, RecordBatchHeader, read_header
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kafka.formats.transaction_state import TopicPartitions, TransactionLogValue, TransactionState
+from spark_jobs.kafka.log.segment import read_batch_records, scan
+from spark_jobs.kafka.producers.admission import fold
+from spark_jobs.kafka.producers.parking import Judged, fold_with_parking
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates, TransactionVersion
+from spark_jobs.kafka.producers.verdict import BatchRow, Rules, Verdict
 from spark_jobs.kernels.admission import fold as fold_in_kernel
-from spark_jobs.kernels.batches import decode_batches
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.producer_entries import states_of, table_of
-from spark_jobs.kernels.stop import ERROR_OF
-from spark_jobs.protocol import consumer_offsets, coordinator_log
-from spark_jobs.protocol.admission import fold
-from spark_jobs.protocol.batch_builder import seal
-from spark_jobs.protocol.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from spark_jobs.protocol.control_record import read_marker
-from spark_jobs.protocol.coordinator_log import TopicPartitions, TransactionLogValue, TransactionState
-from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.protocol.errors import CorruptData, TornBatch
-from spark_jobs.protocol.parking import Judged, fold_with_parking
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, RecordBatchHeader, read_header
-from spark_jobs.protocol.records import LogRecord
-from spark_jobs.protocol.segment import read_batch_records, scan
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.producers import states_of, table_of
+from spark_jobs.kernels.scan import ERROR_OF, scan_headers
 from tests.broker.kafka_classes import Judge, decoded
-from tests.broker.log_plays import (
-    T0,
-    Scribe,
-    Step,
-    agree,
-    data_of,
-    marker_of,
-    producers_in,
-    row_of,
-)
+from tests.broker.log_plays import T0, Scribe, Step, agree, data_of, marker_of, producers_in, row_of
 from tests.kernels.histories import columns_of
 from tests.kernels.test_admission import decisions_of
 from tests.kernels.test_parking import fold_with_kernel

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from spark_jobs.protocol.errors import KafkaError
+from spark_jobs.kafka.errors import KafkaError
 from tests.broker.judge import JudgeUnavailableError, kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "Judge.java"

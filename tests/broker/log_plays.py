@@ -10,17 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spark_jobs.protocol.batch_builder import build_batch, seal
-from spark_jobs.protocol.checkpoint import read_leader_epochs
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.log_append import AppendResult
-from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT
-from spark_jobs.protocol.log_loader import load
-from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStateEntry, TransactionVersion
-from spark_jobs.protocol.record_batch import (
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.batch_builder import build_batch, seal
+from spark_jobs.kafka.formats.checkpoints import read_leader_epochs
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
+from spark_jobs.kafka.formats.record_batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
     TIMESTAMP_TYPE_FLAG,
@@ -28,9 +23,12 @@ from spark_jobs.protocol.record_batch import (
     TimestampType,
     read_header,
 )
-from spark_jobs.protocol.records import Record
-from spark_jobs.protocol.replica_log import CannotRoll
-from spark_jobs.protocol.snapshot import read_snapshot
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.formats.snapshot import read_snapshot
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStateEntry, TransactionVersion
+from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.sample.broker.partition_log import AppendResult, PartitionLog
+from spark_jobs.sample.broker.replica_log import CannotRoll, PartitionConfig
 from tests.broker.kafka_classes import Judge, decoded
 
 Step = dict[str, Any]

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.record_batch import RecordBatchHeader, read_header
-from spark_jobs.protocol.records import Record
-from spark_jobs.protocol.sequence import increment_sequence
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader, read_header
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.producers.sequence import increment_sequence
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.broker import requests
 from tests.broker.captures import Captured
 from tests.broker.wire import Connection

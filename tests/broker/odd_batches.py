@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_jobs.protocol.batch_builder import seal
-from spark_jobs.protocol.record_batch import (
+from spark_jobs.kafka.formats.batch_builder import seal
+from spark_jobs.kafka.formats.record_batch import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     HEADER_SIZE,

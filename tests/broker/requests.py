@@ -4,8 +4,8 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.record_batch import HEADER_SIZE, read_header
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, read_header
 from tests.broker.wire import (
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,

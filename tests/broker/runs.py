@@ -11,12 +11,12 @@ from spark_jobs.commands.log import log
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.parquet_file import read_table
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.parquet_file import read_table
-from spark_jobs.storage.stores import open_lake
 from tests.broker.judge import INTERNAL_PARTITIONS
 from tests.e2e.tables import Records, by_pyiceberg, own_rows
 from tests.in_process import InProcess

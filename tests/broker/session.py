@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Header, Record
-from spark_jobs.protocol.sequence import increment_sequence
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Header, Record
+from spark_jobs.kafka.producers.sequence import increment_sequence
 from tests.broker import requests
 from tests.broker.admin import offsets
 from tests.broker.captures import LOG_ENDS

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from spark_jobs.flow import Step
-from spark_jobs.protocol.hanging import HangingTransaction
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kafka.transactions.hanging import HangingTransaction
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import CALL_SECONDS, settings_of
 from tests.broker.clients.workplace import Workplace

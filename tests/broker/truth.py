@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.materialising.truth import in_order
+from tests.pipeline.materialise.truth import in_order
 
 TIMESTAMP_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
 

@@ -8,19 +8,14 @@ from random import Random
 
 from confluent_kafka.cimpl import NewTopic
 
-from spark_jobs.protocol.log_files import LOG_START_OFFSET_CHECKPOINT
+from spark_jobs.kafka.formats.log_files import LOG_START_OFFSET_CHECKPOINT
 from tests.broker.admin import READ_COMMITTED, delete_records, offsets, transactional_ids
 from tests.broker.beliefs import BrokerFacts, ask_broker
 from tests.broker.cleaner import checkpoint_offsets, is_clean, while_it_rests
 from tests.broker.clients.java import JavaClient
 from tests.broker.clients.workplace import Workplace
 from tests.broker.copies import copy_live
-from tests.broker.groups import (
-    GroupOffsets,
-    ask_groups,
-    commit_in_transactions,
-    commit_plainly,
-)
+from tests.broker.groups import GroupOffsets, ask_groups, commit_in_transactions, commit_plainly
 from tests.broker.judge import Broker, java_command
 from tests.broker.life import await_decisions
 from tests.broker.truth import admin, create_topics, write_truth

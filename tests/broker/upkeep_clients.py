@@ -8,9 +8,9 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.producer_state_manager import PRODUCER_ID_EXPIRATION_MS
-from spark_jobs.protocol.records import Record
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.sample.broker.producer_state_manager import PRODUCER_ID_EXPIRATION_MS
 from tests.broker import requests
 from tests.broker.groups import MIXED, OPEN_ONLY, send_offsets
 from tests.broker.wire import Connection

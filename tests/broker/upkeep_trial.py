@@ -16,7 +16,7 @@ from tests.broker.promises import expect_none
 from tests.broker.runs import log_lake, today
 from tests.broker.upkeep import Upkeep
 from tests.broker.upkeep_clients import COMPACTED
-from tests.materialising.truth import in_order
+from tests.pipeline.materialise.truth import in_order
 
 Rows = list[dict[str, Any]]
 

@@ -19,7 +19,7 @@ from tests.broker.life import Life, Place, place_of
 from tests.broker.lives import lived
 from tests.broker.promises import expect_none
 from tests.broker.runs import Lake, log_lake, today
-from tests.materialising.truth import in_order
+from tests.pipeline.materialise.truth import in_order
 from tests.recordings.compare_recording import compare_recording
 from tests.recordings.recording import read_recording
 

@@ -14,22 +14,22 @@ from expectations.gate import AuditFailed
 from spark_jobs.config.load import load_settings, parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.coordinator import TransactionCoordinator
-from spark_jobs.protocol.records import Record
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.reporting.site_files import DASHBOARD
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.ledger import Ledger
+from spark_jobs.lake.run_folder import EMPTY_STATE, RunInputs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.site_files import DASHBOARD
+from spark_jobs.pipeline.report.step import report
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
+from spark_jobs.sample.broker.coordinator import TransactionCoordinator
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.steps.report import report
-from spark_jobs.storage.ledger import Ledger
-from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
-from spark_jobs.storage.stores import open_lake
 from tests.in_process import InProcess
-from tests.protocol.txn_cluster import TV2, Cluster, Producer
-from tests.resolving.run_lake import COPY_TIMES, FIRST_DAY, RunLake, end_of_day
+from tests.kafka.txn_cluster import TV2, Cluster, Producer
+from tests.pipeline.resolve.run_lake import COPY_TIMES, FIRST_DAY, RunLake, end_of_day
 
 STRICT_AUDIT = """
 audit:

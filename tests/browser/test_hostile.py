@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
-from spark_jobs.reporting.site_files import topic_code
+from spark_jobs.pipeline.report.site_files import topic_code
 from tests.browser.sample_lake import HOSTILE_ID, HOSTILE_KEY, HOSTILE_TOPIC, Shown
 from tests.browser.visit import PAGES, visit
 

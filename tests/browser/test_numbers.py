@@ -8,20 +8,14 @@ import pytest
 from playwright.sync_api import Browser
 
 from spark_jobs.config.audit import ExpectationName
-from spark_jobs.reporting.table_queries import queries
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.holdings import topic_tables
+from spark_jobs.pipeline.report.table_queries import queries
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.published import topic_tables
-from tests.browser.sample_lake import (
-    BUSY_TOPIC,
-    FAILED_RUN_DATE,
-    FORGOTTEN_PRODUCER,
-    IDLE_TOPIC,
-    Shown,
-)
+from tests.browser.sample_lake import BUSY_TOPIC, FAILED_RUN_DATE, FORGOTTEN_PRODUCER, IDLE_TOPIC, Shown
 from tests.browser.visit import Visit, visit
 from tests.e2e.tables import Records, own_rows
-from tests.resolving.run_lake import FIRST_DAY
+from tests.pipeline.resolve.run_lake import FIRST_DAY
 
 LAST = RUN_DATES[-1]
 

@@ -3,10 +3,9 @@
 import pytest
 from playwright.sync_api import Browser
 
-from spark_jobs.explaining.answer import Answer, explain
-from spark_jobs.explaining.question import Question
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.explain import Answer, Question, explain
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.stores import open_lake
 from tests.browser.sample_lake import Shown
 from tests.browser.visit import Visit, visit
 

@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli import app
 from spark_jobs.flow import Step
+from spark_jobs.lake.ledger import RunStatus, list_runs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.step import report
 from spark_jobs.run import execute_run
-from spark_jobs.steps.report import report
-from spark_jobs.storage.ledger import RunStatus, list_runs
-from spark_jobs.storage.stores import open_lake
-from tests.backfilling.lakes import QUIET
 from tests.browser.visit import visit
 from tests.in_process import InProcess
-from tests.lakes.small_lake import arrive, published_shop, rows, settings_of
-from tests.replaying.runs import run
+from tests.operations.backfill.lakes import QUIET
+from tests.operations.lakes.small_lake import arrive, published_shop, rows, settings_of
+from tests.operations.replay.runs import run
 
 STRAY = date(2062, 5, 3)
 

@@ -6,10 +6,9 @@ steps before it left. Titles begin with the row of facts §9 that a case stands 
 
 from dataclasses import dataclass
 
-from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.protocol.producer_state import AppendOrigin, TransactionVersion
-from spark_jobs.protocol.sequence import MAX_SEQUENCE as MAX
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, TransactionVersion
+from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE as MAX
+from spark_jobs.kafka.producers.verdict import BatchRow, Rules, Verdict
 from tests.cases.batch_rows import abort, commit, data, empty_control
 
 CLIENT = Rules(origin=AppendOrigin.CLIENT)

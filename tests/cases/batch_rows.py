@@ -1,8 +1,8 @@
 """Header rows as an index of batches holds them: short to write, complete enough to be judged."""
 
-from spark_jobs.protocol.control_record import ControlType, EndTransactionMarker
-from spark_jobs.protocol.decision import BatchRow
-from spark_jobs.protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatchHeader
+from spark_jobs.kafka.formats.control_record import ControlType, EndTransactionMarker
+from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatchHeader
+from spark_jobs.kafka.producers.verdict import BatchRow
 
 T0 = 1_700_000_000_000
 

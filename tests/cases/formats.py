@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from struct import pack
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.errors import BadCrc, BadLength, BadMagic, CorruptData, TornBatch, ZeroFilledTail
-from spark_jobs.protocol.legacy_builder import write_message, write_wrapper
-from spark_jobs.protocol.record_batch import Codec, assign_offset
-from spark_jobs.protocol.records import Record
+from spark_jobs.kafka.errors import BadCrc, BadLength, BadMagic, CorruptData, TornBatch, ZeroFilledTail
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.legacy import write_message, write_wrapper
+from spark_jobs.kafka.formats.record_batch import Codec, assign_offset
+from spark_jobs.kafka.formats.records import Record
 from tests.cases.golden import COMMIT_MARKER, MESSAGE_V0, MESSAGE_V1, TRANSACTIONAL_BATCH
 
 FIRST, SECOND = TRANSACTIONAL_BATCH, COMMIT_MARKER

@@ -12,12 +12,7 @@ from infra.cluster.airflow_home import ClusterHome, run_once, running_airflow
 from infra.cluster.missing import ComponentMissing, check_components
 from infra.cluster.postgres import running_postgres
 from infra.cluster.spark import running_spark
-from infra.cluster.topology import (
-    AIRFLOW_DATABASE,
-    CATALOG_DATABASE,
-    CATALOG_VARIABLE,
-    S3_ENDPOINT,
-)
+from infra.cluster.topology import AIRFLOW_DATABASE, CATALOG_DATABASE, CATALOG_VARIABLE, S3_ENDPOINT
 from infra.embedded.__main__ import NIGHTLY
 from infra.embedded.home import ROOT, free_port
 from infra.embedded.rest import Api

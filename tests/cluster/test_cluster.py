@@ -14,20 +14,20 @@ from rich.console import Console
 from infra.cluster.topology import AIRFLOW_COMMANDS, JOB_CHECKS
 from infra.embedded.__main__ import NIGHTLY, execute_run
 from infra.embedded.follow import follow
-from spark_jobs.backfill import run_backfill
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.metrics.publish import METRICS_KEY
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.holdings import table_names
+from spark_jobs.lake.ledger import RunStatus, list_runs
+from spark_jobs.lake.stores import open_lake, open_source
+from spark_jobs.operations.backfill import run_backfill
+from spark_jobs.pipeline.report.metrics_export import METRICS_KEY
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.sample.files import sample_files, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.published import table_names
-from spark_jobs.storage.ledger import RunStatus, list_runs
-from spark_jobs.storage.stores import open_lake, open_source
 from tests.cluster.rig import BACKFILL, Cluster, running_cluster
 from tests.in_process import InProcess
 

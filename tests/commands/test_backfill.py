@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_jobs.cli import app
-from tests.backfilling.lakes import tree
-from tests.steps.admitted import admit
-from tests.steps.batches import batch
-from tests.steps.runs import CAPTURE, place_at
+from tests.operations.backfill.lakes import tree
+from tests.pipeline.admitted import admit
+from tests.pipeline.batches import batch
+from tests.pipeline.runs import CAPTURE, place_at
 
 CONFIG = "onceover.yaml"
 

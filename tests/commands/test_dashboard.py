@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_jobs.cli import app
-from tests.steps.runs import CAPTURE, place_at
+from tests.pipeline.runs import CAPTURE, place_at
 
 CONFIG = "onceover.yaml"
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_jobs.cli import app
-from spark_jobs.protocol.errors import KafkaError
-from tests.steps.admitted import admit
-from tests.steps.batches import batch, marker
-from tests.steps.runs import CAPTURE, place_at
+from spark_jobs.kafka.errors import KafkaError
+from tests.pipeline.admitted import admit
+from tests.pipeline.batches import batch, marker
+from tests.pipeline.runs import CAPTURE, place_at
 
 CORRUPT = KafkaError.CORRUPT_MESSAGE.name
 TORN = "expected 1786080887 bytes, found 36 to the end"

@@ -10,7 +10,7 @@ BEGINNING = """
 import logging, signal, sys, threading, time
 import typer
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.kafka.errors import OnceoverError
 
 class Failed(OnceoverError): pass
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.storage.keys import legible
+from spark_jobs.lake.object_store import legible
+from spark_jobs.progress import RunProgress
 
 HOSTILE = ["[errno 2]", "[/b]", "[bold]x[/bold]", "\x1b[31mred\x1b[0m", "a\rb", "\x07bell", "[link=x]y"]
 SENTENCE = "the coordinator's log has it as Ongoing, and its timeout of 60,000 ms has not passed yet"

@@ -9,17 +9,16 @@ from typer.testing import CliRunner, Result
 
 from spark_jobs.cli import app
 from spark_jobs.flow import Step
-from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.kernels.snapshots import read_snapshot, write_snapshot
-from spark_jobs.protocol import snapshot
-from spark_jobs.protocol.control_record import ControlType
-from spark_jobs.protocol.log_loader import load
-from spark_jobs.protocol.record_batch import assign_offset
-from spark_jobs.protocol.txn_index import AbortedTxn, read_txn_index
+from spark_jobs.kafka.formats import snapshot
+from spark_jobs.kafka.formats.control_record import ControlType
+from spark_jobs.kafka.formats.indexes import AbortedTxn, read_txn_index
+from spark_jobs.kafka.formats.record_batch import assign_offset
+from spark_jobs.kernels.producers import ProducerTable, read_snapshot, write_snapshot
+from spark_jobs.sample.broker.log_loader import load
 from tests.broker.judge import JudgeUnavailableError, java_command
-from tests.steps.admitted import AdmittedRun, admit
-from tests.steps.batches import batch, marker
-from tests.steps.runs import CAPTURE, Place, place_at
+from tests.pipeline.admitted import AdmittedRun, admit
+from tests.pipeline.batches import batch, marker
+from tests.pipeline.runs import CAPTURE, Place, place_at
 
 CONFIG = CAPTURE + "    markers: true\nlimits: {segment_bytes: 1MiB, max_batch_bytes: 1MiB}\n"
 LARGE = b"v" * 200_000

@@ -9,11 +9,11 @@ from typer.testing import CliRunner, Result
 from spark_jobs.cli import app
 from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-from spark_jobs.storage.keys import legible
-from spark_jobs.storage.ledger import Ledger
-from spark_jobs.storage.stores import open_lake
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, place_at
+from spark_jobs.lake.ledger import Ledger
+from spark_jobs.lake.object_store import legible
+from spark_jobs.lake.stores import open_lake
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, place_at
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from spark_jobs.cli import app
 from spark_jobs.config.load import load_settings
 from tests.e2e.tables import by_pyiceberg
 from tests.in_process import InProcess
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, place_at
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, place_at
 
 TOPICS = {"orders": "topics.orders", "Telemetry-avro": "topics.telemetry_avro"}
 
@@ -29,7 +29,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     config = directory / "one'run.yaml"
     config.write_text(CAPTURE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.spark_session.spark_for", lambda _: InProcess())
+        patch.setattr("spark_jobs.execution.spark.spark_for", lambda _: InProcess())
         result = _call("run", "--config", str(config), "--date", "2024-05-01", "--until", "publish")
     assert result.exit_code == 0, result.output
     return config, result

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_jobs.cli import app
-from spark_jobs.protocol.end_txn import TransactionResult
-from tests.protocol.txn_cluster import PARTITIONS, Cluster
-from tests.resolving.run_lake import RunLake
-from tests.resolving.test_resolve_cases import MINUTES, cluster_at, pass_time, resolve, send, started
+from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
+from tests.kafka.txn_cluster import PARTITIONS, Cluster
+from tests.pipeline.resolve.run_lake import RunLake
+from tests.pipeline.resolve.test_resolve_cases import MINUTES, cluster_at, pass_time, resolve, send, started
 
 FIRST = PARTITIONS[0]
 

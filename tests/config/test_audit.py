@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severities, Severity
-from spark_jobs.config.yaml_file import InvalidConfig
+from spark_jobs.config.load import InvalidConfig
 from tests.config.test_load import SMALLEST, parse
 
 

@@ -7,22 +7,22 @@ import pytest
 from pydantic import BaseModel
 
 from spark_jobs.config.audit import AuditSettings
-from spark_jobs.config.catalog import CatalogSettings
 from spark_jobs.config.load import load_settings
-from spark_jobs.config.metrics import MetricsSettings
-from spark_jobs.config.retention import RetentionSettings
 from spark_jobs.config.settings import (
+    CatalogSettings,
     KafkaSettings,
     Limits,
+    MetricsSettings,
+    RetentionSettings,
     S3Settings,
     Settings,
     SparkSettings,
     TopicSettings,
 )
-from spark_jobs.steps.stage.step import stage
-from spark_jobs.storage.chain import Chain
-from spark_jobs.storage.manifest import ObjectRole
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.chain import Chain
+from spark_jobs.lake.manifest import ObjectRole
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.stage.step import stage
 
 EXAMPLE = Path(__file__).parents[2] / "infra" / "example" / "onceover.yaml"
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.executors import check_executors_reach
-from spark_jobs.config.load import parse_settings
+from spark_jobs.config.load import InvalidConfig, parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.yaml_file import InvalidConfig
+from spark_jobs.config.spark_master import check_executors_reach
 
 REMOTE = ["spark://10.0.0.1:7077", "yarn", "k8s://https://api:443", "sc://connect.example:15002"]
 NEAR = [

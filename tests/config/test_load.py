@@ -3,13 +3,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from spark_jobs.config.load import load_settings, parse_settings
+from spark_jobs.config.load import InvalidConfig, load_settings, parse_settings
 from spark_jobs.config.settings import KafkaSettings, Settings, TopicSettings
 from spark_jobs.config.sources import OnGap, SourceKind
-from spark_jobs.config.yaml_file import InvalidConfig
-from spark_jobs.protocol.limits import Limits as ProtocolLimits
-from spark_jobs.protocol.producer_state import NUM_BATCHES_TO_RETAIN, TransactionVersion
-from spark_jobs.protocol.record_batch import TimestampType
+from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
+from spark_jobs.kafka.formats.record_batch import TimestampType
+from spark_jobs.kafka.producers.producer_state import NUM_BATCHES_TO_RETAIN, TransactionVersion
 
 BASE = Path("/srv/onceover")
 SMALLEST = """lake: lake

@@ -1,7 +1,7 @@
 import pytest
 
-from spark_jobs.config.values import ValueType
-from spark_jobs.config.yaml_file import InvalidConfig
+from spark_jobs.config.load import InvalidConfig
+from spark_jobs.config.settings import ValueType
 from tests.config.test_load import SMALLEST, parse
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.airflow.backfill_text import as_markdown, backfill_of
-from spark_jobs.backfilling.request import UnfitRequest
+from spark_jobs.airflow.backfill import as_markdown, backfill_of
+from spark_jobs.pipeline.stage.backfill_request import UnfitRequest
 
 FORM: dict[str, Any] = {
     "from": "2026-03-01",

@@ -172,7 +172,7 @@ def test_a_master_that_needs_no_port_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def _spark(home: Path, **variables: str) -> Any:
     """What a task would ask for, in an environment with `variables`."""
-    code = "import json; from spark_jobs.airflow.run_date import _spark; print(json.dumps(_spark()))"
+    code = "import json; from spark_jobs.airflow.dag_run import _spark; print(json.dumps(_spark()))"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -10,8 +10,8 @@ import pytest
 
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import SourcesRequest
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, place_at
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, place_at
 
 TASK = (
     "import json, logging, sys; from spark_jobs.airflow import source_tasks, step_task;"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_jobs.airflow.addresses import run_page
-from spark_jobs.airflow.served import content_type, is_served
+from spark_jobs.airflow.links import run_page
+from spark_jobs.airflow.site import content_type, is_served
 
 
 @pytest.mark.parametrize(

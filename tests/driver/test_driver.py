@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step, stop_driver
 from spark_jobs.driver.messages import (
     Answer,
@@ -19,21 +18,24 @@ from spark_jobs.driver.messages import (
     FetchRequest,
     LogLine,
     Message,
+    Place,
     PlanRequest,
     ReportRequest,
     SourcesRequest,
     StepAnswer,
     StepRequest,
     StopRequest,
+    UnsafePlace,
+    place_of,
     read_message,
     write_message,
 )
-from spark_jobs.driver.place import Place, UnsafePlace, place_of
 from spark_jobs.driver.server import EXIT_ABANDONED, Driver
 from spark_jobs.flow import Step
-from spark_jobs.storage.lock import lake_lock
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, place_at
+from spark_jobs.lake.lock import lake_lock
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, place_at
 
 TIMEOUT_S = 300
 

@@ -8,8 +8,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from tests.materialising.truth import as_truth, in_order, milliseconds
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from tests.pipeline.materialise.truth import as_truth, in_order, milliseconds
 
 Records = list[dict[str, Any]]
 

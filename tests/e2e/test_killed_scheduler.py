@@ -22,11 +22,11 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import _place
 from spark_jobs.driver.messages import SourcesRequest
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.ledger import LedgerLine, RunStatus, list_runs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.sample.files import CONFIG, write_sample
-from spark_jobs.storage.ledger import LedgerLine, RunStatus, list_runs
-from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, running_airflow, until
 from tests.faults.processes import below, called_with, kill
 from tests.faults.standing import Standing, differences, standing

@@ -17,15 +17,15 @@ from infra.embedded.rest import Refused
 from infra.embedded.services import running
 from infra.embedded.summary import show_summary
 from spark_jobs.flow import STEPS, Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.holdings import published_tables
+from spark_jobs.lake.ledger import RunStatus, list_runs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.published import published_tables
-from spark_jobs.storage.ledger import RunStatus, list_runs
-from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, tree, until
 from tests.in_process import InProcess
-from tests.indexing.objects import plain_object
+from tests.pipeline.index.objects import plain_object
 from tests.sample_truth import Row, shipped_rows, visible_rows
 
 STRICT = "audit: {earliest_timestamp: 2025-01-01, severities: {timestamps_are_in_range: critical}}\n"

@@ -12,16 +12,16 @@ from infra.embedded.__main__ import BACKFILL
 from infra.embedded.follow import follow
 from infra.embedded.home import EmbeddedFailed
 from infra.embedded.rest import Refused
-from spark_jobs.backfill import run_backfill
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.operations.backfill import run_backfill
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.stores import open_lake
 from tests.e2e.airflow_runs import RUN_DATES, AirflowLake, tree, until
 from tests.in_process import InProcess
-from tests.indexing.objects import plain_object
+from tests.pipeline.index.objects import plain_object
 
 pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 

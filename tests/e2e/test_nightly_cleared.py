@@ -6,8 +6,8 @@ import pytest
 
 from infra.embedded.follow import follow
 from spark_jobs.flow import STEPS
-from spark_jobs.storage.ledger import list_runs
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.ledger import list_runs
+from spark_jobs.lake.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, AirflowLake
 from tests.faults.standing import differences, standing
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from spark_jobs.storage.ledger import list_runs
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.ledger import list_runs
+from spark_jobs.lake.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, AirflowLake
 
 pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once

@@ -12,16 +12,16 @@ from rich.console import Console
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.protocol.records import read_records
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.transaction_candidates import NO_BOUND
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.kafka.formats.records import read_records
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kafka.transactions.matching import NO_BOUND
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.e2e.tables import by_pyiceberg, own_rows
 from tests.in_process import InProcess
-from tests.materialising.truth import as_truth, truth_of
-from tests.steps.recorded_captures import DATA, CapturedBatch, appended, produced, with_markers
-from tests.steps.runs import place_at
+from tests.pipeline.materialise.truth import as_truth, truth_of
+from tests.pipeline.recorded_captures import DATA, CapturedBatch, appended, produced, with_markers
+from tests.pipeline.runs import place_at
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 

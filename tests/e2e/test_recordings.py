@@ -8,12 +8,12 @@ from rich.console import Console
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
-from spark_jobs.spark_session import Spark
 from tests.e2e.tables import by_duckdb, by_pyiceberg, own_rows
-from tests.materialising.truth import DATA, truth_of
+from tests.pipeline.materialise.truth import DATA, truth_of
 
 BEFORE = date(2026, 11, 10)
 """Lies before the recordings, so that no transaction that they leave open has timed out."""

@@ -9,25 +9,24 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from spark_jobs.backfill import run_backfill_day
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.protocol.partition_metadata import PartitionMetadata, write_partition_metadata
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.reporting.run_progress import RunProgress
-from spark_jobs.rollback import roll_back
+from spark_jobs.kafka.formats.checkpoints import PartitionMetadata, write_partition_metadata
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.errors import TopicRecreated
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.operations.backfill import run_backfill_day
+from spark_jobs.operations.rollback import roll_back
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
-from spark_jobs.sample.cluster import Cluster
-from spark_jobs.sample.producer import Producer
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.errors import TopicRecreated
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.sample.cluster import Cluster, Producer
 from tests.e2e.tables import own_rows
 from tests.in_process import InProcess
-from tests.steps.batches import NOON
+from tests.pipeline.batches import NOON
 
 OLD, NEW, PAID, COORDINATOR = (
     "25SNuNZhRx2La2_fVdm_UQ",

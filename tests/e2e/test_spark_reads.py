@@ -18,11 +18,11 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.java_home import java_home
-from spark_jobs.storage.iceberg.catalog import CATALOG_FILE, WAREHOUSE, open_catalog
-from tests.materialising.truth import DATA, as_truth, in_order, recorded_partitions, truth_of
+from spark_jobs.execution.classic import java_home
+from spark_jobs.lake.iceberg.catalog import CATALOG_FILE, WAREHOUSE, open_catalog
 from tests.maven import CACHE, jars_of
-from tests.steps.resolved import do_until_published, resolved_run
+from tests.pipeline.materialise.truth import DATA, as_truth, in_order, recorded_partitions, truth_of
+from tests.pipeline.resolved import do_until_published, resolved_run
 
 SPARK = "pyspark==4.1.4"
 """What `infra/iceberg/spark/pom.xml` names a runtime for."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from expectations.facts import Facts
-from expectations.finding import Judgement
+from expectations.gate import Judgement
+from expectations.suite import Facts
 from spark_jobs.config.audit import AuditSettings
 from tests.contacts import Contacts
 

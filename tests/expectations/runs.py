@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations.facts import Facts
+from expectations.suite import Facts
 from spark_jobs.tables.audit import PARTITION_FACTS, SOURCE_FACTS, TOPIC_VOLUMES, TRANSACTION_FACTS
 from spark_jobs.tables.contract import Contract
 

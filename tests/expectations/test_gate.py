@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from expectations.finding import Finding
-from expectations.gate import AuditFailed, check, failed
+from expectations.gate import AuditFailed, Finding, check, failed
 from spark_jobs.config.audit import ExpectationName, Severity
 
 GOOD = Finding(

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from expectations.facts import Facts
-from expectations.finding import Finding
-from expectations.gate import failed
+from expectations.gate import Finding, failed
+from expectations.suite import Facts
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from tests.contacts import Contacts
 from tests.expectations.conftest import Judge

@@ -2,7 +2,7 @@
 
 import pytest
 
-from expectations.usual import compare
+from expectations.suites.runs import compare
 from tests.expectations.runs import volumes
 
 

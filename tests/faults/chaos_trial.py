@@ -15,7 +15,7 @@ from typing import Any
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from spark_jobs.protocol.errors import OnceoverError
+from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.run import RunOutcome
 from tests.broker.beliefs import differing_records
 from tests.broker.promises import expect_none

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-import spark_jobs.worker
+import spark_jobs.execution.worker
 
 HOURS = 36_000
 
@@ -19,4 +19,4 @@ def attempt(task: tuple[int, str]) -> tuple[int, bool, str]:
     if number == 0 and is_first:
         time.sleep(HOURS)
     (Path(directory) / f"{number}.result").write_text(str(number))
-    return number, is_first, str(Path(spark_jobs.worker.__file__).resolve())
+    return number, is_first, str(Path(spark_jobs.execution.worker.__file__).resolve())

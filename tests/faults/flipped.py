@@ -13,11 +13,11 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.protocol.segment import scan_result
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.kafka.log.segment import scan_result
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.in_process import InProcess
-from tests.materialising.truth import DATA, as_truth, in_order
+from tests.pipeline.materialise.truth import DATA, as_truth, in_order
 
 BEFORE = date(2026, 11, 10)
 """Lies before the recordings, so that no transaction that they leave open has timed out."""

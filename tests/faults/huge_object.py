@@ -11,11 +11,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.in_process import InProcess
-from tests.steps.batches import batch
-from tests.steps.runs import CAPTURE, Place, day, place_at
+from tests.pipeline.batches import batch
+from tests.pipeline.runs import CAPTURE, Place, day, place_at
 
 MIB = 1 << 20
 HUGE_BYTES, SPARE_BYTES = 768 * MIB, 320 * MIB

@@ -24,12 +24,12 @@ from rich.console import Console
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS
-from spark_jobs.protocol.errors import OnceoverError
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.lake.stores import open_store
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.storage.stores import open_store
 from tests.faults.moments import copy_of
 from tests.faults.standing import differences, standing
 from tests.faults.writes import Writes, die, fill_up, watch

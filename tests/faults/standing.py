@@ -7,8 +7,8 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.iceberg.published import table_names
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.holdings import table_names
 
 LEFT_OUT = ("lake.json", "locks/", "ledger/", "dashboard/", "metrics/", "catalog/", "tables/", ".scratch/")
 """The lake's id, who worked and when, pages about it, files of Iceberg with times in them.

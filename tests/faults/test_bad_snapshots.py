@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.protocol.crc import crc32c
-from tests.steps.admitted import admit
-from tests.steps.batches import batch
-from tests.steps.runs import Place
-from tests.steps.test_rebuild import log_file, messages, origin, put, seeded, snapshot
+from spark_jobs.kafka.formats.record_batch import crc32c
+from tests.pipeline.admitted import admit
+from tests.pipeline.batches import batch
+from tests.pipeline.runs import Place
+from tests.pipeline.test_rebuild import log_file, messages, origin, put, seeded, snapshot
 
 GOOD = snapshot(4, at=5)
 """What the log of `seeded` ends with: its newest snapshot, at offset 5."""

@@ -10,18 +10,18 @@ from rich.console import Console
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.file_store import FileStore
+from spark_jobs.lake.layout import LOCKS, lock_key
+from spark_jobs.lake.ledger import Ledger, list_runs
+from spark_jobs.lake.lock import BEAT, Holder, lake_lock
+from spark_jobs.lake.process import ProcessIdentity
+from spark_jobs.lake.run_folder import EMPTY_STATE, RunInputs
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
-from spark_jobs.storage.file_store import FileStore
-from spark_jobs.storage.layout import LOCKS, lock_key
-from spark_jobs.storage.ledger import Ledger, list_runs
-from spark_jobs.storage.lock import BEAT, Holder, lake_lock
-from spark_jobs.storage.process import ProcessIdentity
-from spark_jobs.storage.run_folder import EMPTY_STATE, RunInputs
 from tests.in_process import InProcess
-from tests.steps.admitted import admit
-from tests.steps.batches import batch
-from tests.steps.runs import UNDATED, Place, place_at
+from tests.pipeline.admitted import admit
+from tests.pipeline.batches import batch
+from tests.pipeline.runs import UNDATED, Place, place_at
 
 FAR = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 TIMES = (-(2**63), -1, 0, 2**62, 2**63 - 1)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE
 
 SPLIT = "limits: {range_bytes: 1048576}\n"
 """Objects are read in pieces, so `index` needs Spark."""

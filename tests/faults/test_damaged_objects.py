@@ -14,8 +14,8 @@ import pytest
 
 from spark_jobs.flow import Step
 from tests.faults.flipped import Flip, RunResult, flip_of, result_of, segments
-from tests.materialising.truth import DATA, truth_of
-from tests.steps.runs import place_at
+from tests.pipeline.materialise.truth import DATA, truth_of
+from tests.pipeline.runs import place_at
 
 RECORDING = "oracle_D"
 EVERY = bool(os.environ.get("ONCEOVER_EVERY_FAULT"))

@@ -17,16 +17,16 @@ from rich.console import Console
 
 from spark_jobs.driver.client import StepInterrupted, run_step, stop_driver
 from spark_jobs.driver.messages import StepAnswer, StepRequest
+from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.spark import Spark, Watch
+from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.ledger import list_runs
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
-from spark_jobs.spark_options import SparkFailed
-from spark_jobs.spark_session import Spark, Watch
-from spark_jobs.storage.ledger import list_runs
-from spark_jobs.worker import Summary, Task
 from tests.faults.processes import below, called_with, kill
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, Place, day, place_at
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, Place, day, place_at
 
 TIMEOUT_S = 300
 TRIES = 4

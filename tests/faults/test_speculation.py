@@ -11,12 +11,12 @@ from pathlib import Path
 from infra.cluster.service import Service, running
 from infra.cluster.topology import master_command, worker_command
 from infra.embedded.home import LOOPBACK, ROOT, free_port
-from spark_jobs.bundle import write_bundle
-from spark_jobs.spark_jvm import prepare_environment
+from spark_jobs.execution.classic import prepare_environment
+from spark_jobs.operations.bundle import write_bundle
 
 DRIVER = """
 import json, os, sys
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.spark import Spark
 from tests.faults.delayed import attempt
 
 master, archive, directory = sys.argv[1:]

@@ -11,14 +11,14 @@ from rich.console import Console
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.lake.errors import StoreDenied, StoreUnavailable
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.s3_store import S3Store
+from spark_jobs.lake.stores import open_lake, open_store
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import sample_files
 from spark_jobs.sample.story import RUN_DATES
-from spark_jobs.storage.errors import StoreDenied, StoreUnavailable
-from spark_jobs.storage.object_store import ObjectStore
-from spark_jobs.storage.s3_store import S3Store
-from spark_jobs.storage.stores import open_lake, open_store
 from tests.faults.processes import called_with, kill
 from tests.faulty_s3 import Fault, FaultyS3, Spoiled, faulty_s3
 from tests.in_process import InProcess

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from spark_jobs.storage.file_store import FileStore
+from spark_jobs.lake.file_store import FileStore
 
 LAKE = ("put", "put_if_absent", "adopt", "delete")
 CATALOG = ("create_namespace", "create_table", "commit_table")

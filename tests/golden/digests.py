@@ -9,10 +9,10 @@ from pyiceberg.table import Table
 
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.settings import Settings
-from spark_jobs.storage.chain import EntryKind, read_chain
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.run_folder import MANIFEST, RunFolder, StepDone, read_inputs
-from spark_jobs.storage.stores import open_lake
+from spark_jobs.lake.chain import EntryKind, read_chain
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.run_folder import MANIFEST, RunFolder, StepDone, read_inputs
+from spark_jobs.lake.stores import open_lake
 from tests.golden.scenarios import SCENARIOS
 
 GOLDEN = Path(__file__).parent / "golden.json"

@@ -8,24 +8,23 @@ from pathlib import Path
 
 from rich.console import Console
 
-from spark_jobs.backfill import run_backfill
-from spark_jobs.backfilling.request import BackfillRequest
 from spark_jobs.config.load import load_settings, parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.expire import expire
 from spark_jobs.flow import Step
-from spark_jobs.protocol.control_record import ControlType
-from spark_jobs.replaying.decide import decide
-from spark_jobs.replaying.quarantine import Selection
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.kafka.formats.control_record import ControlType
+from spark_jobs.operations.backfill import run_backfill
+from spark_jobs.operations.expire import expire
+from spark_jobs.operations.replay import Selection, decide
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
 from tests.in_process import InProcess
-from tests.replaying.runs import Shop
-from tests.replaying.runs import run as run_shop
-from tests.steps.batches import batch, marker
-from tests.steps.recorded_captures import DATA, CapturedBatch, produced, with_markers
+from tests.operations.replay.runs import Shop
+from tests.operations.replay.runs import run as run_shop
+from tests.pipeline.batches import batch, marker
+from tests.pipeline.recorded_captures import DATA, CapturedBatch, produced, with_markers
 
 QUIET = RunProgress(Console(quiet=True))
 COPIED_AT = 1_790_000_000

@@ -36,7 +36,7 @@ from infra.cluster.topology import (
 )
 from infra.embedded.home import Home
 from spark_jobs.config.load import load_settings
-from spark_jobs.storage.iceberg.catalog import WAREHOUSE
+from spark_jobs.lake.iceberg.catalog import WAREHOUSE
 from tests.s3_server import place_of_versitygw
 
 ROOT = Path(__file__).parents[2]

@@ -17,9 +17,9 @@ from infra.docs.layers import PICTURE, picture
 from spark_jobs.cli import app
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.flow import Step
-from spark_jobs.metrics.catalogue import METRICS
-from spark_jobs.protocol.transaction_outcome import Evidence, Outcome
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.kafka.transactions.outcome import Evidence, Outcome
+from spark_jobs.pipeline.report.metrics import METRICS
 from spark_jobs.tables.publish import OWN_TABLES
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ import yaml
 
 from infra.cluster.topology import COLLECTOR_PORT
 from spark_jobs.config.audit import Severity
-from spark_jobs.metrics.catalogue import METRICS, Metric
-from spark_jobs.protocol.transaction_outcome import Outcome
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.kafka.transactions.outcome import Outcome
+from spark_jobs.pipeline.report.metrics import METRICS, Metric
 from spark_jobs.tables.materialise import QuarantineKind
 
 INFRA = Path(__file__).parents[2] / "infra"

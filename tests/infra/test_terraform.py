@@ -11,8 +11,8 @@ from typing import Any
 import hcl2
 import pytest
 
-from spark_jobs.config.catalog import CatalogKind
 from spark_jobs.config.load import load_settings
+from spark_jobs.config.settings import CatalogKind
 
 ROOT = Path(__file__).parents[2]
 TERRAFORM = ROOT / "infra" / "terraform"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.formats.control_record import ControlType, EndTransactionMarker
+from spark_jobs.kafka.producers.admission import MAX_PRODUCER_EPOCH
+from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE, increment_sequence
+from spark_jobs.kafka.producers.verdict import BatchRow
+from spark_jobs.kernels.admission import BatchColumns, batch_columns
 from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
-from spark_jobs.kernels.decisions import BatchColumns, batch_columns
-from spark_jobs.protocol.admission import MAX_PRODUCER_EPOCH
-from spark_jobs.protocol.control_record import ControlType, EndTransactionMarker
-from spark_jobs.protocol.decision import BatchRow
-from spark_jobs.protocol.sequence import MAX_SEQUENCE, increment_sequence
 from tests.cases.batch_rows import T0, data, header
 
 ACTIONS = (

@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Record
-from tests.protocol.strategies import BATCHES, INT64, MARKERS, MESSAGES, WRAPPERS
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Record
+from tests.kafka.strategies import BATCHES, INT64, MARKERS, MESSAGES, WRAPPERS
 
 CONTROL_BATCHES = st.builds(
     build_batch,

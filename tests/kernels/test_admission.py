@@ -5,19 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.decisions import DecisionColumns
-from spark_jobs.kernels.producer_entries import states_of, table_of
-from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.protocol import admission
-from spark_jobs.protocol.decision import BatchRow, Decision, Rules
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
-from spark_jobs.protocol.verdict import VERDICTS, Verdict
+from spark_jobs.kafka.producers import admission
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates
+from spark_jobs.kafka.producers.verdict import VERDICTS, BatchRow, Decision, Rules, Verdict
+from spark_jobs.kernels.admission import DecisionColumns, fold
+from spark_jobs.kernels.producers import ProducerTable, states_of, table_of
 from tests.cases.admission import CASES, AdmissionCase
 from tests.cases.batch_rows import commit, data
+from tests.kafka.admission_strategies import ANY_RULES, ROWS
+from tests.kafka.test_admission import check, remembered
 from tests.kernels.histories import columns_of, histories
-from tests.protocol.admission_strategies import ANY_RULES, ROWS
-from tests.protocol.test_admission import check, remembered
 
 HISTORIES = histories() | histories(with_offsets=True) | st.lists(ROWS, max_size=16)
 

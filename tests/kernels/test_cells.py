@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from spark_jobs.inspection.preview import preview
-from spark_jobs.inspection.timestamps import iso_timestamp
+from spark_jobs.inspect.record_lines import iso_timestamp, preview
 from spark_jobs.kernels.cells import number_size, write_iso, write_number
 from spark_jobs.kernels.preview import write_preview
 

@@ -3,8 +3,8 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.formats.record_batch import crc32c
 from spark_jobs.kernels.crc import NO_LIBRARY, checksum_castagnoli, checksum_ieee, library_address
-from spark_jobs.protocol.crc import crc32c
 
 
 def test_the_library_behind_the_pure_twin_is_found() -> None:

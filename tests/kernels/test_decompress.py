@@ -10,18 +10,26 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.decompress import Calls, Compressed, decompress_batches, put_usual
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.lz4 import lz4_address
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.batch_builder import build_batch, seal
+from spark_jobs.kafka.formats.codecs.lz4 import xxhash32
+from spark_jobs.kafka.formats.compression import DEFAULT_LIMIT, compress, decompress
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, read_header
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kernels.codecs import (
+    DONE,
+    NEEDS_ROOM,
+    Calls,
+    Compressed,
+    ZstdCalls,
+    decompress_batches,
+    lz4_address,
+    put_usual,
+    zstd_calls,
+    zstd_library,
+)
 from spark_jobs.kernels.memory import as_bytes
-from spark_jobs.kernels.outcome import DONE, NEEDS_ROOM
-from spark_jobs.kernels.zstd import ZstdCalls, zstd_calls, zstd_library
-from spark_jobs.protocol.batch_builder import build_batch, seal
-from spark_jobs.protocol.codecs.xxhash32 import xxhash32
-from spark_jobs.protocol.compression import DEFAULT_LIMIT, compress, decompress
-from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, read_header
-from spark_jobs.protocol.records import Record
+from spark_jobs.kernels.scan import scan_headers
 
 TEXT = b"an order of three apples and a pear, " * 400
 ROOM = 1 << 19

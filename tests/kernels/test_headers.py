@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.errors import BadCrc, BadMagic
 from spark_jobs.kernels.columns import concatenate
-from spark_jobs.kernels.headers import FIRST_CAPACITY, scan_chunk, scan_headers
-from spark_jobs.kernels.stop import StopReason
-from spark_jobs.kernels.walk import walk_boundaries
-from spark_jobs.protocol.errors import BadCrc, BadMagic
+from spark_jobs.kernels.scan import FIRST_CAPACITY, StopReason, scan_chunk, scan_headers, walk_boundaries
 from tests.cases.formats import SEGMENT_CASES, SegmentCase
 from tests.cases.golden import COMMIT_MARKER, MESSAGE_V0, MESSAGE_V1, TRANSACTIONAL_BATCH
 from tests.kernels.strategies import LOGS, damaged_logs

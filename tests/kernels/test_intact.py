@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.intact import find_intact
+from spark_jobs.kernels.scan import find_intact, scan_headers
 from tests.cases.golden import COMMIT_MARKER, TRANSACTIONAL_BATCH
 
 DATA = TRANSACTIONAL_BATCH + COMMIT_MARKER

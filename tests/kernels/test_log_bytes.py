@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.record_batch import assign_offset
 from spark_jobs.kernels.columns import concatenate
-from spark_jobs.kernels.headers import scan_headers
 from spark_jobs.kernels.log_bytes import MARKER_SIZE, marker_batches, marker_checksums, place_batches
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.record_batch import assign_offset
-from tests.steps.batches import batch
+from spark_jobs.kernels.scan import scan_headers
+from tests.pipeline.batches import batch
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

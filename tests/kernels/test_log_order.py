@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.log_order import OrderColumns, OrderWatch, SegmentColumns, find_misplaced
-from spark_jobs.protocol.log_order import OffsetSpan, misplaced, sentence
+from spark_jobs.kafka.log.log_order import OffsetSpan, misplaced, sentence
+from spark_jobs.kernels.copies import OrderColumns, OrderWatch, SegmentColumns, find_misplaced
 
 FAR = 2**40
 BITS = range(64)

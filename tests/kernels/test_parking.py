@@ -10,19 +10,17 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.producers import admission
+from spark_jobs.kafka.producers.parking import Judged, ParkingFold, fold_with_parking
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates, TransactionVersion
+from spark_jobs.kafka.producers.verdict import VERDICTS, BatchRow, Decision, Rules, Verdict
 from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.parking import PARKED, Freed, ParkedBatches
-from spark_jobs.kernels.producer_entries import states_of, table_of
-from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.protocol import admission
-from spark_jobs.protocol.decision import BatchRow, Decision, Rules
-from spark_jobs.protocol.parking import Judged, ParkingFold, fold_with_parking
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates, TransactionVersion
-from spark_jobs.protocol.verdict import VERDICTS, Verdict
+from spark_jobs.kernels.producers import ProducerTable, states_of, table_of
 from tests.cases.batch_rows import commit, data
+from tests.kafka.admission_strategies import ANY_RULES
 from tests.kernels.histories import columns_of, histories
 from tests.kernels.test_admission import decisions_of, starts
-from tests.protocol.admission_strategies import ANY_RULES
 
 ACCEPTED, DUPLICATE, PARK = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.PARKED
 STALE, OUT_OF_ORDER, FENCED = Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER, Verdict.FENCED

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, RowsSeen, count_within, look_at
-from spark_jobs.protocol.sequence import MAX_SEQUENCE
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FEW = st.integers(-2, 6)

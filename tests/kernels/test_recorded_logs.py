@@ -6,20 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_jobs.kernels.admission import fold
+from spark_jobs.kafka.errors import InvalidRecord, KafkaError
+from spark_jobs.kafka.formats.control_record import read_marker
+from spark_jobs.kafka.formats.record_batch import MAGIC_V2, read_header
+from spark_jobs.kafka.producers import admission
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates
+from spark_jobs.kafka.producers.verdict import VERDICTS, BatchRow, Rules
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.admission import batches_of, fold
 from spark_jobs.kernels.columns import HeaderColumns, concatenate
-from spark_jobs.kernels.decisions import batches_of
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.producer_entries import states_of
-from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.protocol import admission
-from spark_jobs.protocol.control_record import read_marker
-from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.protocol.errors import InvalidRecord, KafkaError
-from spark_jobs.protocol.producer_state import AppendOrigin, ProducerStates
-from spark_jobs.protocol.record_batch import MAGIC_V2, read_header
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import VERDICTS
+from spark_jobs.kernels.producers import ProducerTable, states_of
+from spark_jobs.kernels.scan import scan_headers
 from tests.kernels.test_admission import decisions_of
 from tests.kernels.test_records import check
 from tests.kernels.twins import kernel_scan, pure_scan

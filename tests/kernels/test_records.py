@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.arrow import RECORD_SCHEMA
-from spark_jobs.kernels.batches import DecodedBatches, count_without_key, decode_batches
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.protocol.batch_builder import build_batch, seal
-from spark_jobs.protocol.errors import CorruptData, InvalidRecord, LimitExceeded
-from spark_jobs.protocol.limits import DEFAULT_LIMITS, Limits
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
-from spark_jobs.protocol.records import Header, LogRecord, Record, read_records, write_records
-from spark_jobs.protocol.segment import read_batch_records, scan
+from spark_jobs.kafka.errors import CorruptData, InvalidRecord, LimitExceeded
+from spark_jobs.kafka.formats.batch_builder import build_batch, seal
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
+from spark_jobs.kafka.formats.records import Header, LogRecord, Record, read_records, write_records
+from spark_jobs.kafka.log.segment import read_batch_records, scan
+from spark_jobs.kernels.decode import DecodedBatches, count_without_key, decode_batches
+from spark_jobs.kernels.record_buffers import RECORD_SCHEMA
+from spark_jobs.kernels.scan import scan_headers
 from tests.cases.golden import COMMIT_MARKER, TRANSACTIONAL_BATCH
-from tests.protocol.strategies import BATCHES, MARKERS
+from tests.kafka.strategies import BATCHES, MARKERS
 
 BATCH_LISTS = st.lists(BATCHES | MARKERS, max_size=6)
 LIMIT = 1 << 20
@@ -61,7 +61,7 @@ def kernel_problems(pieces: list[DecodedBatches]) -> list[Problem]:
 def pure_answer(
     data: bytes, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[list[Row], list[Problem]]:
-    """The same through `protocol.records`; a batch with a problem gives no records at all."""
+    """The same through `kafka.formats.records`; a batch with a problem gives no records at all."""
     headers = scan_headers(data, check_crc=False).columns
     rows: list[Row] = []
     problems: list[Problem] = []

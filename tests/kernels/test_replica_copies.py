@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.replica_copies import CopyColumns, CopySettler
-from spark_jobs.protocol.checkpoint import EpochEntry
-from spark_jobs.protocol.record_batch import RecordBatchHeader
-from spark_jobs.protocol.replica_copies import Gap, SettledCopies, settle_copies
-from spark_jobs.protocol.verdict import VERDICTS, Verdict
+from spark_jobs.kafka.formats.checkpoints import EpochEntry
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
+from spark_jobs.kafka.log.replica_copies import Gap, SettledCopies, settle_copies
+from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
+from spark_jobs.kernels.copies import CopyColumns, CopySettler
 from tests.cases.batch_rows import header
 
 TYPES = (np.int64, np.int32, np.int32, np.int64, np.int16, np.int32, np.int64, np.uint32)

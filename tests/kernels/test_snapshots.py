@@ -1,14 +1,13 @@
-"""Snapshots written and read as rows are those of `protocol.snapshot`, byte for byte."""
+"""Snapshots written and read as rows are those of `kafka.formats.snapshot`, byte for byte."""
 
 import pytest
 from hypothesis import given
 
-from spark_jobs.kernels import snapshots
-from spark_jobs.kernels.producer_entries import rows_of_entries, states_of, table_of
-from spark_jobs.kernels.producers import ProducerTable
-from spark_jobs.protocol import snapshot
-from spark_jobs.protocol.errors import CorruptSnapshot
-from spark_jobs.protocol.producer_state import ProducerStates
+from spark_jobs.kafka.errors import CorruptSnapshot
+from spark_jobs.kafka.formats import snapshot
+from spark_jobs.kafka.producers.producer_state import ProducerStates
+from spark_jobs.kernels import producers as snapshots
+from spark_jobs.kernels.producers import ProducerTable, rows_of_entries, states_of, table_of
 from tests.cases.golden import EMPTY_SNAPSHOT, SNAPSHOT
 from tests.kernels.test_admission import starts
 

@@ -9,24 +9,23 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.admission import fold
-from spark_jobs.kernels.producers import ProducerTable, Rows
-from spark_jobs.kernels.replica_copies import GAP
-from spark_jobs.kernels.rules import ACCEPTED
-from spark_jobs.kernels.transactions import NO_MARKER, TransactionTable
-from spark_jobs.protocol import admission, partition_transactions
-from spark_jobs.protocol.decision import BatchRow, Rules
-from spark_jobs.protocol.partition_transactions import (
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
+from spark_jobs.kafka.log.replica_copies import Gap, settle_copies
+from spark_jobs.kafka.producers import admission
+from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin, ProducerStates
+from spark_jobs.kafka.producers.verdict import BatchRow, Rules, Verdict
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kafka.transactions import partition_transactions
+from spark_jobs.kafka.transactions.partition_transactions import (
     LogBatch,
     PartitionTransaction,
     SpannedGap,
     WrittenMarker,
 )
-from spark_jobs.protocol.producer_state import NO_OFFSET, AppendOrigin, ProducerStates
-from spark_jobs.protocol.record_batch import RecordBatchHeader
-from spark_jobs.protocol.replica_copies import Gap, settle_copies
-from spark_jobs.protocol.topic_partition import TopicPartition
-from spark_jobs.protocol.verdict import Verdict
+from spark_jobs.kernels.admission import ACCEPTED, fold
+from spark_jobs.kernels.copies import GAP
+from spark_jobs.kernels.producers import ProducerTable, Rows
+from spark_jobs.kernels.transactions import NO_MARKER, TransactionTable
 from tests.cases.batch_rows import abort, commit, data
 from tests.kernels.histories import columns_of, histories
 

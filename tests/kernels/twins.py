@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.control_record import read_first_control_type, read_marker
+from spark_jobs.kafka.formats.legacy import LegacyHeader
+from spark_jobs.kafka.log.segment import ScannedBatch, scan
 from spark_jobs.kernels.columns import (
     NO_CONTROL_TYPE,
     NO_COORDINATOR_EPOCH,
     UNREADABLE_CONTROL_TYPE,
     HeaderColumns,
 )
-from spark_jobs.kernels.headers import HeaderScan
-from spark_jobs.kernels.stop import ERROR_OF
-from spark_jobs.protocol.control_record import read_first_control_type, read_marker
-from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.legacy import LegacyHeader
-from spark_jobs.protocol.segment import ScannedBatch, scan
+from spark_jobs.kernels.scan import ERROR_OF, HeaderScan
 
 Row = tuple[int | bool, ...]
 
@@ -31,7 +30,7 @@ class Scan:
 def pure_scan(
     data: bytes, *, start: int = 0, end: int | None = None, check_crc: bool = True, check_magic: bool = True
 ) -> Scan:
-    """What `protocol.segment` says of `data`."""
+    """What `kafka.log.segment` says of `data`."""
     batches: list[ScannedBatch] = []
     error = None
     try:

@@ -7,17 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.coordinator import TransactionCoordinator
-from spark_jobs.protocol.coordinator_effects import Effects, TxnMarker
-from spark_jobs.protocol.end_txn import TransactionResult
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.log_loader import load
-from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.producer_state import AppendOrigin
-from spark_jobs.protocol.record_batch import NO_PARTITION_LEADER_EPOCH
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.record_batch import NO_PARTITION_LEADER_EPOCH
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.sample.broker.coordinator import Effects, TransactionCoordinator, TxnMarker
+from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.sample.broker.partition_log import PartitionLog
+from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.recordings.log_directory import LogDirectory, StoredBatch
 from tests.recordings.resent_markers import ResentMarkers
 from tests.recordings.settings import BrokerSettings, TopicSettings

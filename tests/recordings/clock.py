@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from spark_jobs.protocol.record_batch import HEADER_SIZE, read_header
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, read_header
 from tests.recordings.events import Event, Produce, Sleep
 from tests.recordings.settings import TIMESTAMP_AFTER_MAX_MS
 

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from spark_jobs.protocol import consumer_offsets, coordinator_log
-from spark_jobs.protocol.consumer_offsets import OffsetCommitKey
-from spark_jobs.protocol.coordinator_log import TransactionLogKey
-from spark_jobs.protocol.log_files import LogFileKind, parse_file_name
-from spark_jobs.protocol.record_batch import RecordBatchHeader
-from spark_jobs.protocol.records import LogRecord, read_records
-from spark_jobs.protocol.segment import scan_result
-from spark_jobs.protocol.snapshot import read_snapshot
-from spark_jobs.protocol.txn_index import read_txn_index
+from spark_jobs.kafka.formats import consumer_offsets
+from spark_jobs.kafka.formats import transaction_state as coordinator_log
+from spark_jobs.kafka.formats.consumer_offsets import OffsetCommitKey
+from spark_jobs.kafka.formats.indexes import read_txn_index
+from spark_jobs.kafka.formats.log_files import LogFileKind, parse_file_name
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
+from spark_jobs.kafka.formats.records import LogRecord, read_records
+from spark_jobs.kafka.formats.snapshot import read_snapshot
+from spark_jobs.kafka.formats.transaction_state import TransactionLogKey
+from spark_jobs.kafka.log.segment import scan_result
 from tests.recordings import dump_text
 from tests.recordings.difference import Difference, values
 from tests.recordings.dump_text import CoordinatorLine, DumpedFile

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.producer_replay import rebuild_producer_state
-from spark_jobs.protocol.producer_state_manager import ProducerStateManager
+from spark_jobs.sample.broker.partition_log import PartitionLog
+from spark_jobs.sample.broker.producer_state_manager import ProducerStateManager, rebuild_producer_state
 from tests.recordings.compare_logs import compare_entries
 from tests.recordings.difference import Difference
 from tests.recordings.log_directory import RecordedPartition

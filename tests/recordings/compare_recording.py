@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.protocol.partition_log import PartitionLog
+from spark_jobs.sample.broker.partition_log import PartitionLog
 from tests.recordings.compare_dump import compare_dump
 from tests.recordings.compare_logs import compare_aborted, compare_offsets, compare_partition
 from tests.recordings.compare_rebuild import compare_rebuilds

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from spark_jobs.protocol.coordinator_log import TransactionLogValue
+from spark_jobs.kafka.formats.transaction_state import TransactionLogValue
 from tests.recordings.difference import Difference, fields, values
 from tests.recordings.transaction_log import TransactionLog, TransactionRecord, recorded_records
 

@@ -4,17 +4,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spark_jobs.protocol.control_record import read_first_control_type, read_marker
-from spark_jobs.protocol.errors import InvalidRecord
-from spark_jobs.protocol.log_fetch import fetch
-from spark_jobs.protocol.log_segment import LogSegment, base_offset_of
-from spark_jobs.protocol.partition_log import PartitionLog
-from spark_jobs.protocol.partition_transactions import LogBatch, fold
-from spark_jobs.protocol.read_committed import ConsumerFilter, next_position, records_from, visibility
-from spark_jobs.protocol.record_batch import check_batch
-from spark_jobs.protocol.records import LogRecord
-from spark_jobs.protocol.segment import ScannedBatch, read_batch_records
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.errors import InvalidRecord
+from spark_jobs.kafka.formats.control_record import read_first_control_type, read_marker
+from spark_jobs.kafka.formats.record_batch import check_batch
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kafka.log.log_segment import LogSegment, base_offset_of
+from spark_jobs.kafka.log.read_committed import ConsumerFilter, next_position, records_from, visibility
+from spark_jobs.kafka.log.segment import ScannedBatch, read_batch_records
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kafka.transactions.partition_transactions import LogBatch, fold
+from spark_jobs.sample.broker.partition_log import PartitionLog, fetch
 from tests.recordings.difference import Difference, fields, values
 from tests.recordings.recording import truth_of
 

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.protocol.coordinator_effects import ProducerIdReply
-from spark_jobs.protocol.end_txn import TransactionResult
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.producer_state import TransactionVersion
-from spark_jobs.protocol.request_errors import reply_error
+from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.producers.producer_state import TransactionVersion
+from spark_jobs.sample.broker.coordinator import ProducerIdReply, reply_error
 from tests.recordings.broker import Broker
 from tests.recordings.events import CoordinatorRequest
 from tests.recordings.produce_api import UNKNOWN_TOPIC_OR_PARTITION

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.protocol.control_record import EndTransactionMarker, read_marker
-from spark_jobs.protocol.crc import crc32c
-from spark_jobs.protocol.log_files import LogFileKind, segment_file_name
-from spark_jobs.protocol.producer_state import ProducerStateEntry
-from spark_jobs.protocol.record_batch import CRC_START, Codec, RecordBatchHeader
-from spark_jobs.protocol.records import LogRecord
-from spark_jobs.protocol.txn_index import AbortedTxn
+from spark_jobs.kafka.formats.control_record import EndTransactionMarker, read_marker
+from spark_jobs.kafka.formats.indexes import AbortedTxn
+from spark_jobs.kafka.formats.log_files import LogFileKind, segment_file_name
+from spark_jobs.kafka.formats.record_batch import CRC_START, Codec, RecordBatchHeader, crc32c
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kafka.producers.producer_state import ProducerStateEntry
 
 FILE_LINE = re.compile(r"^Dumping (?P<path>.+)\n", re.MULTILINE)
 REMARKS = re.compile(

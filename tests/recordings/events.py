@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from spark_jobs.protocol.checkpoint import EpochEntry, read_leader_epochs, read_offsets
-from spark_jobs.protocol.log_directory import settle
-from spark_jobs.protocol.log_files import (
+from spark_jobs.kafka.formats.checkpoints import EpochEntry, read_leader_epochs, read_offsets
+from spark_jobs.kafka.formats.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -17,9 +16,10 @@ from spark_jobs.protocol.log_files import (
     parse_file_name,
     parse_partition_dir,
 )
-from spark_jobs.protocol.record_batch import RecordBatchHeader
-from spark_jobs.protocol.segment import scan_result
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
+from spark_jobs.kafka.log.log_directory import settle
+from spark_jobs.kafka.log.segment import scan_result
+from spark_jobs.kafka.topic_partition import TopicPartition
 
 METADATA_TOPIC = "__cluster_metadata"
 TRANSACTION_TOPIC = "__transaction_state"

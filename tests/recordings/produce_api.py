@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-from spark_jobs.protocol.decision import NO_GUARD
-from spark_jobs.protocol.errors import KafkaError
-from spark_jobs.protocol.log_append import AppendResult
-from spark_jobs.protocol.log_validator import check_produce_request
-from spark_jobs.protocol.producer_state import TransactionVersion
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, RecordBatchHeader, TimestampType, read_header
-from spark_jobs.protocol.request_errors import produce_error
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.errors import KafkaError
+from spark_jobs.kafka.formats.record_batch import (
+    HEADER_SIZE,
+    Codec,
+    RecordBatchHeader,
+    TimestampType,
+    read_header,
+)
+from spark_jobs.kafka.producers.producer_state import TransactionVersion
+from spark_jobs.kafka.producers.verdict import NO_GUARD
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.sample.broker.coordinator import produce_error
+from spark_jobs.sample.broker.log_validator import check_produce_request
+from spark_jobs.sample.broker.partition_log import AppendResult
 from tests.recordings.broker import Broker
 from tests.recordings.events import Produce, ProducePart
 

@@ -1,10 +1,10 @@
 """A recorded partition brought back to life by our own loader, as a starting broker would."""
 
-from spark_jobs.protocol.checkpoint import write_leader_epochs
-from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
-from spark_jobs.protocol.log_loader import load
-from spark_jobs.protocol.partition_config import PartitionConfig
-from spark_jobs.protocol.partition_log import PartitionLog
+from spark_jobs.kafka.formats.checkpoints import write_leader_epochs
+from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
+from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.sample.broker.partition_log import PartitionLog
+from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.recordings.log_directory import LogDirectory, RecordedPartition
 from tests.recordings.recording import PartitionOffsets
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.protocol.records import LogRecord
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings.events import Event, read_events
 from tests.recordings.log_directory import NO_LOG_DIRECTORY, LogDirectory, read_log_directory
 

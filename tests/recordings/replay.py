@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings import coordinator_api
 from tests.recordings.broker import Broker
 from tests.recordings.clock import Clock

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from spark_jobs.protocol.control_record import read_marker
-from spark_jobs.protocol.coordinator_effects import TxnMarker
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.control_record import read_marker
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.sample.broker.coordinator import TxnMarker
 from tests.recordings.log_directory import StoredBatch
 
 

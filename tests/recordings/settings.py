@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from spark_jobs.protocol.record_batch import TimestampType
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.record_batch import TimestampType
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings.events import CoordinatorRequest, Event, Meta, Produce
 from tests.recordings.log_directory import INTERNAL_TOPICS, TRANSACTION_TOPIC, LogDirectory
 from tests.recordings.wire import read_init_producer_id

@@ -1,8 +1,8 @@
 """Where a replay takes the broker's time from."""
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.records import Record
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings.clock import Clock
 from tests.recordings.events import Event, Produce, ProducePart, Sleep
 

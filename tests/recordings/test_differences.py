@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.protocol.snapshot import read_snapshot, write_snapshot
+from spark_jobs.kafka.formats.snapshot import read_snapshot, write_snapshot
 from tests.recordings.__main__ import main
 
 DATA = Path(__file__).parent / "data"

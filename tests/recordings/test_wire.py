@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.recordings.wire import read_add_partitions_to_txn, read_end_txn, read_init_producer_id
 
 DATA = Path(__file__).parent / "data"

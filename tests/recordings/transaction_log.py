@@ -3,9 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.protocol.coordinator_log import TransactionLogKey, TransactionLogValue, read_key, read_value
-from spark_jobs.protocol.hashes import coordinator_partition
-from spark_jobs.protocol.records import read_records
+from spark_jobs.kafka.formats.records import read_records
+from spark_jobs.kafka.formats.transaction_state import (
+    TransactionLogKey,
+    TransactionLogValue,
+    read_key,
+    read_value,
+)
+from spark_jobs.kafka.partitioners import coordinator_partition
 from tests.recordings.log_directory import TRANSACTION_TOPIC, LogDirectory, RecordedPartition
 
 

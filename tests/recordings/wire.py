@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spark_jobs.protocol.errors import CorruptData
-from spark_jobs.protocol.primitives import Reader
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.primitives import Reader
+from spark_jobs.kafka.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

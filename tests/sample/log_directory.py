@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.checkpoint import OffsetCheckpointEntry, write_offsets
-from spark_jobs.protocol.control_record import ControlType
-from spark_jobs.protocol.coordinator_log import (
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.checkpoints import OffsetCheckpointEntry, write_offsets
+from spark_jobs.kafka.formats.control_record import ControlType
+from spark_jobs.kafka.formats.log_files import REPLICATION_OFFSET_CHECKPOINT
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Header, Record
+from spark_jobs.kafka.formats.transaction_state import (
     TransactionLogKey,
     TransactionLogValue,
     TransactionState,
@@ -13,10 +16,7 @@ from spark_jobs.protocol.coordinator_log import (
     write_key,
     write_value,
 )
-from spark_jobs.protocol.log_files import REPLICATION_OFFSET_CHECKPOINT
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Header, Record
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.sample.partition_writer import MIDNIGHT, PartitionWriter
 
 SHOP, ZOMBIE, BILLING = 4000, 4001, 5000

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spark_jobs.protocol.batch_builder import build_batch
-from spark_jobs.protocol.checkpoint import EpochEntry, write_leader_epochs
-from spark_jobs.protocol.control_record import ControlType, write_marker
-from spark_jobs.protocol.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
-from spark_jobs.protocol.record_batch import Codec
-from spark_jobs.protocol.records import Header, Record
-from spark_jobs.protocol.txn_index import AbortedTxn, write_txn_index
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.checkpoints import EpochEntry, write_leader_epochs
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
+from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
+from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
+from spark_jobs.kafka.formats.record_batch import Codec
+from spark_jobs.kafka.formats.records import Header, Record
 
 MIDNIGHT = 1_767_225_600_000
 """2026-01-01 in milliseconds."""

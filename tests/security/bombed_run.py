@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from spark_jobs.flow import Step
-from spark_jobs.reporting.run_progress import RunProgress
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.in_process import InProcess
+from tests.pipeline.batches import batch
+from tests.pipeline.runs import CAPTURE, day, place_at
 from tests.security.bombs import bombs
-from tests.steps.batches import batch
-from tests.steps.runs import CAPTURE, day, place_at
 
 CONFIG = CAPTURE + "limits: {decompressed_bytes_per_batch: 32MiB}\n"
 COLUMNS = ("producer_id", "verdict", "reason")

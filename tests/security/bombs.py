@@ -6,12 +6,12 @@ from struct import Struct
 
 import cramjam
 
-from spark_jobs.protocol.batch_builder import build_batch, seal
-from spark_jobs.protocol.codecs import lz4
-from spark_jobs.protocol.primitives import write_varint
-from spark_jobs.protocol.record_batch import HEADER_SIZE, Codec, read_header
-from spark_jobs.protocol.records import Record
-from tests.steps.batches import NOON
+from spark_jobs.kafka.formats.batch_builder import build_batch, seal
+from spark_jobs.kafka.formats.codecs import lz4
+from spark_jobs.kafka.formats.primitives import write_varint
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, read_header
+from spark_jobs.kafka.formats.records import Record
+from tests.pipeline.batches import NOON
 
 MIB, GIB = 1 << 20, 1 << 30
 _WORD = Struct("<I")

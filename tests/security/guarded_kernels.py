@@ -9,17 +9,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_jobs.kernels import arena, columns, record_buffers, walk
-from spark_jobs.kernels.batches import decode_batches
-from spark_jobs.kernels.headers import scan_headers
-from spark_jobs.kernels.intact import find_intact
-from spark_jobs.protocol.batch_builder import seal
-from spark_jobs.protocol.compression import compress
-from spark_jobs.protocol.record_batch import CODEC_MASK, HEADER_SIZE, MAGIC_V2, Codec, read_header
-from spark_jobs.protocol.segment import scan_result
+from spark_jobs.kafka.formats.batch_builder import seal
+from spark_jobs.kafka.formats.compression import compress
+from spark_jobs.kafka.formats.record_batch import CODEC_MASK, HEADER_SIZE, MAGIC_V2, Codec, read_header
+from spark_jobs.kafka.log.segment import scan_result
+from spark_jobs.kernels import columns, record_buffers
+from spark_jobs.kernels import memory as arena
+from spark_jobs.kernels import scan as walk
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.scan import find_intact, scan_headers
 from tests.kernels.test_records import kernel_problems, kernel_rows, pure_answer
 from tests.kernels.twins import kernel_scan, pure_scan
-from tests.materialising.truth import DATA
+from tests.pipeline.materialise.truth import DATA
 from tests.security.guarded import GuardedNumpy, guarded
 
 LIMIT = 1 << 20

@@ -26,8 +26,8 @@ from infra.embedded.__main__ import execute_run
 from infra.embedded.rest import Api
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.messages import SourcesRequest
+from spark_jobs.lake.s3_store import S3Store
 from spark_jobs.sample.files import CONFIG, sample_files
-from spark_jobs.storage.s3_store import S3Store
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, running_airflow, until
 from tests.faults.processes import called_with
 from tests.s3_server import S3Server, running_s3_server

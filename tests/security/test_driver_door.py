@@ -12,11 +12,10 @@ import pytest
 
 from spark_jobs.driver import server
 from spark_jobs.driver.client import run_step, stop_driver
-from spark_jobs.driver.messages import StepRequest
-from spark_jobs.driver.place import Place, UnsafePlace, place_of
+from spark_jobs.driver.messages import Place, StepRequest, UnsafePlace, place_of
 from spark_jobs.flow import Step
-from tests.indexing.objects import plain_object
-from tests.steps.runs import CAPTURE, place_at
+from tests.pipeline.index.objects import plain_object
+from tests.pipeline.runs import CAPTURE, place_at
 
 NOBODY = 65534
 NONSENSE = {

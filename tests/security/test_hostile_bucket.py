@@ -10,10 +10,10 @@ from urllib.parse import quote
 import pytest
 
 from spark_jobs.config.load import parse_settings
-from spark_jobs.steps.stage.step import stage
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.manifest import SetAside
-from spark_jobs.storage.stores import open_lake, open_store
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.manifest import SetAside
+from spark_jobs.lake.stores import open_lake, open_store
+from spark_jobs.pipeline.stage.step import stage
 
 PLACE = "dt=2024-05-01/orders-0/"
 FINE = ["a", "n" * 1000, "Заказ", "注文", "طلب", "a..b", "%2e%2e", "<script>", "'; drop table"]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.load import parse_settings
-from spark_jobs.config.yaml_file import MOST_CHARACTERS, InvalidConfig
+from spark_jobs.config.load import MOST_CHARACTERS, InvalidConfig, parse_settings
 
 REST = "\nsources: [{name: a, kind: capture, root: b}]\n"
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(

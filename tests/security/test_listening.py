@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from spark_jobs.spark_jvm import QUIET, prepare_environment
-from spark_jobs.spark_session import Spark
+from spark_jobs.execution.classic import QUIET, prepare_environment
+from spark_jobs.execution.spark import Spark
 from tests.faults.processes import below, called_with
 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}

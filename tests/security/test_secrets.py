@@ -12,11 +12,11 @@ import pytest
 from infra.embedded.home import Home
 from infra.embedded.services import prepare
 from spark_jobs.config.load import parse_settings
+from spark_jobs.execution.classic import shown
+from spark_jobs.lake.errors import PublishFailed
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.s3_store import S3Store
 from spark_jobs.sample.files import CONFIG, sample_files
-from spark_jobs.spark_jvm import shown
-from spark_jobs.storage.errors import PublishFailed
-from spark_jobs.storage.iceberg.catalog import open_catalog
-from spark_jobs.storage.s3_store import S3Store
 from tests.s3_server import S3Server
 
 CATALOG_PASSWORD = "marked-catalog-password"

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.load import parse_settings
-from spark_jobs.protocol.topic_partition import TopicPartition
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.chain import Chain
+from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.stage.step import stage
 from spark_jobs.sources.broker_files import CopiedPartitions, copied_partitions
-from spark_jobs.steps.stage.step import stage
-from spark_jobs.storage.chain import Chain
-from spark_jobs.storage.manifest import Manifest, ObjectRole
-from spark_jobs.storage.staged import StagedObjects
-from spark_jobs.storage.stores import open_lake
-from tests.resolving.run_lake import FIRST_DAY
+from tests.pipeline.resolve.run_lake import FIRST_DAY
 
 CONFIG = """
 lake: lake

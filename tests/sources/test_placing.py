@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.sources import Source
+from spark_jobs.lake.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed, split_date
-from spark_jobs.storage.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
-from spark_jobs.storage.object_store import ObjectStat
 
 SEGMENT = "00000000000000000042"
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.flow import Step
-from spark_jobs.protocol.partition_metadata import PartitionMetadata, write_partition_metadata
-from spark_jobs.storage.chain import read_chain
-from spark_jobs.storage.damage import sealed, unsealed
-from spark_jobs.storage.errors import TopicRecreated
-from spark_jobs.storage.layout import step_key
-from spark_jobs.storage.manifest import Manifest
-from spark_jobs.storage.run_folder import MANIFEST
-from tests.steps.runs import BROKER_LOG, CAPTURE, Place, day, place_at
+from spark_jobs.kafka.formats.checkpoints import PartitionMetadata, write_partition_metadata
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.errors import TopicRecreated, sealed, unsealed
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.manifest import Manifest
+from spark_jobs.lake.run_folder import MANIFEST
+from tests.pipeline.runs import BROKER_LOG, CAPTURE, Place, day, place_at
 
 FIRST, SECOND, THIRD = "25SNuNZhRx2La2_fVdm_UQ", "Q6qNlyVoRc-LPQhzkpBTGA", "Ai1bOKTzQ-e1EJ3YgGXvUA"
 NEW_TABLE = BROKER_LOG + "topics: {orders: {on_recreate: new_table}}\n"

@@ -8,13 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from tests.broker.clients.journal import Outcome, Sent
-from tests.broker.clients.workplace import (
-    CODECS,
-    Workplace,
-    some_headers,
-    some_key,
-    some_records,
-)
+from tests.broker.clients.workplace import CODECS, Workplace, some_headers, some_key, some_records
 
 QUIET = logging.getLogger("librdkafka")
 """Fenced producers are what is wanted here; librdkafka would tell of each."""

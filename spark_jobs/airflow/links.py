@@ -1,0 +1,37 @@
+"""Where the lake's pages are found in Airflow; one place says it for plugin, links and server."""
+
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperator, BaseOperatorLink, XComArg
+from airflow.sdk.configuration import conf
+from airflow.sdk.execution_time.xcom import XCom
+from airflow.sdk.types import TaskInstanceKey
+
+PREFIX = "/onceover"
+FIRST_PAGE = "dashboard/index.html"
+
+
+def run_page(run_id: str) -> str:
+    """The page of one run, below Airflow's own address; the overview where no run is known."""
+    return f"{PREFIX}/dashboard/run.html#run={quote(run_id)}" if run_id else f"{PREFIX}/{FIRST_PAGE}"
+
+
+# The button on a task's page that leads to the run on the dashboard.
+
+
+def with_run_page(done: XComArg) -> XComArg:
+    """The task, with a button to the run that it gives back as `run_id`."""
+    for operator, _ in done.iter_references():
+        operator.operator_extra_links = (RunPage(),)
+    return done
+
+
+class RunPage(BaseOperatorLink):
+    """To the page of the run that the task worked on; to the overview if it came to none."""
+
+    name = "Dashboard"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002 — Airflow's own names
+        reported = XCom.get_value(ti_key=ti_key, key="return_value") or {}
+        base = str(conf.get("api", "base_url", fallback="")).rstrip("/")
+        return f"{base}{run_page(str(reported.get('run_id', '')))}"

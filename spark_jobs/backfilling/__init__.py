@@ -1,1 +1,0 @@
-"""What a backfill is asked, which inputs its days have, and which days would change and why."""

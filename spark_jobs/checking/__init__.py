@@ -1,1 +1,0 @@
-"""The checks of `onceover check`: each part of a lake yields findings, nothing is changed."""

@@ -1,0 +1,1 @@
+"""Spark: one lazily started session, tasks in, summaries out."""

@@ -1,0 +1,1 @@
+"""`onceover inspect`: files in, tables or JSON lines out."""

@@ -1,0 +1,323 @@
+"""`inspect` itself: recognises, reads and shows each path; errors are reported and the next path follows."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.inspect import small_files
+from spark_jobs.inspect.coordinator_views import coordinator_view
+from spark_jobs.inspect.listing import all_fields, as_json, as_text, format_rows, heading, reading_fields
+from spark_jobs.inspect.log_reports import (
+    partition_remarks,
+    report_log_directory,
+    report_partition,
+    report_segment,
+)
+from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.partition import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Outcome,
+    PartitionLog,
+    decide,
+    log_files,
+    read_partition,
+)
+from spark_jobs.inspect.printers import Level, Printer, Remark, Report, error, plural, printable, progress
+from spark_jobs.inspect.record_lines import TEXT_HEADING, iso_timestamp, json_line
+from spark_jobs.inspect.records import Complain, RecordStyle, Rows, batch_records, record_lines
+from spark_jobs.inspect.segments import FAST_FROM, Segment, read_segment
+from spark_jobs.inspect.target import Kind, NotKafka, check_first_batch, is_partition, recognise
+from spark_jobs.kafka.errors import CorruptData, OnceoverError
+from spark_jobs.kafka.formats import consumer_offsets
+from spark_jobs.kafka.formats import transaction_state as coordinator_log
+from spark_jobs.kafka.formats.log_files import OWN_TOPICS, LogFileKind, parse_partition_dir
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kafka.formats.transaction_state import TransactionState
+from spark_jobs.kernels.line_widths import OFFSET_WIDTH, TIMESTAMP_WIDTH
+
+# Records of Kafka's own topics with their meaning beside the raw bytes, one line each.
+
+
+Decoder = Callable[[LogRecord], dict[str, Any]]
+
+
+def decoded_lines(
+    segment: Segment, rows: Rows, style: RecordStyle, complain: Complain, decode: Decoder
+) -> Iterator[bytes]:
+    """As `records.record_lines`, with what each record means."""
+    for record in batch_records(segment, rows, complain):
+        try:
+            meaning = json.dumps(decode(record), default=_plain)
+        except CorruptData as problem:
+            complain(problem)
+            continue
+        yield (_json(record, style, meaning) if style.as_json else _text(record, meaning)).encode()
+
+
+def _json(record: LogRecord, style: RecordStyle, meaning: str) -> str:
+    line = json_line(record, style.prefix).removesuffix("}\n")
+    return f'{line}, "decoded": {meaning}}}\n'
+
+
+def _text(record: LogRecord, meaning: str) -> str:
+    return (
+        f"{record.offset:>{OFFSET_WIDTH}}  {iso_timestamp(record.timestamp):<{TIMESTAMP_WIDTH}}  {meaning}\n"
+    )
+
+
+def _plain(value: object) -> object:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _decode_transaction(record: LogRecord) -> dict[str, Any]:
+    where = f"offset {record.offset}"
+    key = coordinator_log.read_key(record.key or b"", source=where)
+    value = None if record.value is None else coordinator_log.read_value(record.value, source=where)
+    return {"key": _fields(key), "value": None if value is None else _fields(value)}
+
+
+def _decode_offset(record: LogRecord) -> dict[str, Any]:
+    where = f"offset {record.offset}"
+    key = consumer_offsets.read_key(record.key or b"", source=where)
+    is_commit = isinstance(key, consumer_offsets.OffsetCommitKey) and record.value is not None
+    value = consumer_offsets.read_value(record.value or b"", source=where) if is_commit else None
+    return {"key": _fields(key), "value": None if value is None else _fields(value)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields under their names; a state under the name that Kafka's tools print."""
+    return {
+        name: field.label if isinstance(field, TransactionState) else field
+        for name, field in asdict(value).items()
+    }
+
+
+DECODERS: dict[str | None, Decoder] = {
+    TRANSACTION_STATE: _decode_transaction,
+    CONSUMER_OFFSETS: _decode_offset,
+}
+
+
+# Records to the printer: chosen batches of segments, in parts, with their damage remarked upon.
+
+
+_PART = 128 * 1024 * 1024
+"""Bytes of batches between two steps of a progress bar."""
+
+
+def show_records(
+    chosen: Iterable[tuple[Segment, Rows]], style: RecordStyle, options: Options, printer: Printer
+) -> list[Remark]:
+    """Print the records of the chosen batches; returns remarks on batches that could not be read."""
+    problems: list[CorruptData] = []
+    printer.heading(TEXT_HEADING)
+    for segment, rows in chosen:
+        with progress(
+            f"records of {segment.path.name}", _bytes(segment, rows), wanted=options.progress
+        ) as advance:
+            for part in _parts(segment, rows):
+                first_offset = max(style.first_offset, segment.first_offset)
+                of_segment = replace(style, first_offset=first_offset)
+                for piece in _lines(segment, part, of_segment, options, problems.append):
+                    printer.lines(piece)
+                advance(_bytes(segment, part))
+    return [error(f"records not shown: {problem}") for problem in problems]
+
+
+def style_of(log: PartitionLog, options: Options) -> RecordStyle:
+    """How the records of a partition are written."""
+    start = log.visibility.log_start_offset
+    return RecordStyle(topic=log.topic, partition=log.partition, as_json=options.as_json, first_offset=start)
+
+
+def _lines(
+    segment: Segment, rows: Rows, style: RecordStyle, options: Options, complain: Complain
+) -> Iterator[bytes | memoryview]:
+    decode = DECODERS.get(style.topic)
+    if decode is not None:
+        return decoded_lines(segment, rows, style, complain, decode)
+    return record_lines(segment, rows, style, complain, fast=options.fast)
+
+
+def _bytes(segment: Segment, rows: Rows) -> int:
+    return int(segment.batches.size[rows].sum())
+
+
+def _parts(segment: Segment, rows: Rows) -> list[Rows]:
+    """The rows in parts of about `_PART` bytes."""
+    number = np.cumsum(segment.batches.size[rows]) // _PART
+    return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if rows.size else []
+
+
+Emit = Callable[[str], None]
+
+_SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
+    Kind.SNAPSHOT: small_files.report_snapshot,
+    Kind.TXN_INDEX: small_files.report_txn_index,
+    Kind.OFFSET_INDEX: small_files.report_offset_index,
+    Kind.TIME_INDEX: small_files.report_time_index,
+    Kind.LEADER_EPOCHS: small_files.report_leader_epochs,
+    Kind.OFFSETS: small_files.report_offset_checkpoint,
+    Kind.METADATA: small_files.report_partition_metadata,
+    Kind.META_PROPERTIES: small_files.report_meta_properties,
+    Kind.QUORUM_STATE: small_files.report_json,
+    Kind.CLEAN_SHUTDOWN: small_files.report_json,
+}
+
+
+def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, emit: Emit) -> bool:
+    """Show every path; `emit` hears what cannot be shown. Whether all could be, in full.
+
+    Compiled or plain reading is chosen once, by the bytes of all segments: many small ones are much to read.
+    """
+    asked = tuple(paths)
+    if options.fast is None:
+        options = replace(options, fast=sum(map(_segment_bytes, asked)) >= FAST_FROM)
+    shown = [_inspect_or_report(path, options, printer, emit) for path in asked]
+    return all(shown)
+
+
+def _segment_bytes(path: Path) -> int:
+    """The size of a file, or of all segments in a directory and in the directories in it."""
+    if not path.is_dir():
+        return path.stat().st_size if path.is_file() else 0
+    suffix = f".{LogFileKind.LOG}"
+    logs = (*path.glob(f"*{suffix}"), *path.glob(f"*/*{suffix}"))
+    return sum(log.stat().st_size for log in logs if log.is_file())
+
+
+def _inspect_or_report(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
+    try:
+        return inspect_path(path, options, printer, emit)
+    except OnceoverError as problem:
+        emit(f"error: {printable(str(problem))}")
+    except OSError as problem:
+        emit(f"error: {printable(str(path))}: {problem.strerror}")
+    return False
+
+
+def inspect_path(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
+    """Show one path, or raise what it is not. Whether every record that was asked for could be read."""
+    kind = recognise(path)
+    if kind is Kind.SEGMENT:
+        return _show_segment(path, options, printer, emit)
+    if kind is Kind.PARTITION:
+        log = _read(path, options)
+        _check_any_batch(log)
+        return _show_partition(log, options, printer, emit)
+    if kind is Kind.LOG_DIRECTORY:
+        return _show_log_directory(path, options, printer, emit)
+    printer.report(_SMALL_FILES[kind](path))
+    return True
+
+
+def _check_any_batch(log: PartitionLog) -> None:
+    """Refuse a directory that holds bytes and not one batch, for the reason that its file is refused for."""
+    for segment in log.segments if not log.batches.rows else ():
+        if segment.size:
+            check_first_batch(segment.path, is_named=True)
+
+
+def _show_segment(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
+    if options.isolation is Isolation.READ_COMMITTED:
+        raise NotKafka(
+            f"{path}: read_committed needs the partition's directory: markers may be in other segments"
+        )
+    with progress(path.name, path.stat().st_size, wanted=options.progress) as advance:
+        segment = read_segment(path, advance, fast=options.fast)
+    seen, style = decide(segment.batches), _segment_style(path, options)
+    problems = []
+    if options.records:
+        rows = np.flatnonzero((seen.outcome != Outcome.CONTROL) & segment.batches.crc_ok)
+        problems = show_records([(segment, rows)], style, options, printer)
+    else:
+        _show_batches(segment, options, printer)
+    report = report_segment(segment, seen, has_sequences=style.topic not in OWN_TOPICS, problems=problems)
+    return _finish(report, options, printer, emit)
+
+
+def _segment_style(path: Path, options: Options) -> RecordStyle:
+    """The partition of a segment, from its directory's name."""
+    named = parse_partition_dir(path.resolve().parent.name)
+    topic, partition = (named.topic, named.partition) if named else (None, None)
+    return RecordStyle(topic=topic, partition=partition, as_json=options.as_json)
+
+
+def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
+    fast = segment.size >= FAST_FROM if options.fast is None else options.fast
+    if options.as_json:
+        columns = as_json(all_fields(segment.batches), kind="batch", path=str(segment.path))
+    else:
+        columns = as_text(reading_fields(segment.batches))
+        printer.heading(heading(columns))
+    for piece in format_rows(columns, "}\n" if options.as_json else "\n", fast=fast):
+        printer.lines(piece)
+
+
+def _finish(report: Report, options: Options, printer: Printer, emit: Emit) -> bool:
+    """The report below a listing; where machines read records and nothing else, only its remarks, aside."""
+    if options.records and options.as_json:
+        _emit_remarks(report.path, report.remarks, emit)
+    else:
+        printer.report(report)
+    return not options.records or _without_errors(report.remarks)
+
+
+def _without_errors(remarks: Iterable[Remark]) -> bool:
+    return all(remark.level is not Level.ERROR for remark in remarks)
+
+
+def _emit_remarks(path: str, remarks: Iterable[Remark], emit: Emit) -> None:
+    for remark in remarks:
+        emit(f"{remark.level}: {printable(f'{path}: {remark.text}')}")
+
+
+def _read(directory: Path, options: Options) -> PartitionLog:
+    size = sum(path.stat().st_size for file, path in log_files(directory) if file.kind is LogFileKind.LOG)
+    with progress(directory.name, size, wanted=options.progress) as advance:
+        return read_partition(directory, advance, fast=options.fast)
+
+
+def _show_partition(log: PartitionLog, options: Options, printer: Printer, emit: Emit) -> bool:
+    problems: list[Remark] = []
+    if options.records:
+        problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
+    tables, remarks = coordinator_view(log)
+    return _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, emit)
+
+
+def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
+    """The partitions of a log directory by topic and number."""
+    found = [(parse_partition_dir(path.name), path) for path in directory.iterdir() if is_partition(path)]
+    for _, path in sorted(((named.topic, named.partition), path) for named, path in found if named):
+        yield _read(path, options)
+
+
+def _show_log_directory(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
+    if not options.records:
+        printer.report(report_log_directory(path, _partitions(path, options)))
+        return True
+    complete, left_out = True, Counter[str]()
+    for log in _partitions(path, options):
+        if log.is_internal:
+            left_out[str(log.topic)] += 1
+            continue
+        if not options.as_json:
+            printer.heading(f"\n{printable(log.name)}")
+        problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
+        remarks = (*partition_remarks(log), *problems)
+        _emit_remarks(str(log.path), remarks, emit)
+        complete = complete and _without_errors(remarks)
+    for topic, partitions in left_out.items():
+        emit(
+            f"note: {path}: {topic} is Kafka's own and left out ({plural(partitions, 'partition')}); "
+            "inspect a partition's directory to see its records"
+        )
+    return complete

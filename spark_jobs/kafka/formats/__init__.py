@@ -1,0 +1,1 @@
+"""Kafka's bytes as values, and back."""

@@ -1,0 +1,1 @@
+"""One module per codec: payloads decompressed as Kafka's own readers do it."""

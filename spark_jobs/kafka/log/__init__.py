@@ -1,0 +1,1 @@
+"""The log of one partition: segments, copies, what a read_committed consumer sees."""

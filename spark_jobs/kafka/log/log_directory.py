@@ -1,0 +1,119 @@
+"""The files of one partition: sorted out before they are opened (facts §6.1), and written."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from spark_jobs.kafka.formats.checkpoints import LeaderEpochs, write_leader_epochs
+from spark_jobs.kafka.formats.indexes import write_txn_index
+from spark_jobs.kafka.formats.log_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    FileSuffix,
+    LogFile,
+    LogFileKind,
+    parse_file_name,
+    segment_file_name,
+)
+from spark_jobs.kafka.log.log_segment import LogSegment
+from spark_jobs.kafka.log.segment import scan_result
+
+NextOffset = Callable[[str, int], int]
+"""Of a segment, by its file's name and base offset: the offset behind its last batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFiles:
+    """A segment's bytes; None where a file is missing, which an empty one is not."""
+
+    base_offset: int
+    log: bytes
+    index: bytes | None
+    time_index: bytes | None
+    txn_index: bytes | None
+
+
+def settle(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """`files` once interrupted deletions, cleanings and swaps are undone or finished.
+
+    What was being deleted or cleaned goes; a swap that began after the oldest unfinished cleaning goes too;
+    every other swap replaces the files that it covers.
+    """
+    names = settle_names(files, lambda name, offset: _next_offset(files[name], offset))
+    return {name: files[before] for name, before in names.items()}
+
+
+def settle_names(names: Collection[str], next_offset: NextOffset) -> dict[str, str]:
+    """The same for names alone: each that is left, and the name that its file has before."""
+    named = [(name, file) for name in names if (file := parse_file_name(name)) is not None]
+    cleaned = [file.offset for _, file in named if file.suffix is FileSuffix.CLEANED]
+    swaps = {
+        name: file
+        for name, file in named
+        if file.suffix is FileSuffix.SWAP and file.offset < min(cleaned, default=file.offset + 1)
+    }
+    start, end = _covered(swaps, next_offset)
+    temporary = {name for name, file in named if file.suffix is not None}
+    covered = {name for name, file in named if file.suffix is None and start <= file.offset < end}
+    kept = {name: name for name in names if name not in temporary | covered}
+    return kept | {segment_file_name(file.offset, file.kind): name for name, file in swaps.items()}
+
+
+def _covered(swaps: Mapping[str, LogFile], next_offset: NextOffset) -> tuple[int, int]:
+    """Offsets [start, end) that the swapped segments stand for."""
+    logs = [(name, file) for name, file in swaps.items() if file.kind is LogFileKind.LOG]
+    ends = [next_offset(name, file.offset) for name, file in logs]
+    return min((file.offset for _, file in logs), default=0), max(ends, default=0)
+
+
+def _next_offset(log: bytes, base_offset: int) -> int:
+    batches = scan_result(log, check_crc=False).batches
+    return batches[-1].header.next_offset if batches else base_offset
+
+
+def segments_in(files: Mapping[str, bytes]) -> list[SegmentFiles]:
+    """The segments in offset order; index files without a `.log` are left out, as a broker deletes them."""
+    return [
+        SegmentFiles(
+            base_offset=offset,
+            log=files[segment_file_name(offset, LogFileKind.LOG)],
+            index=files.get(segment_file_name(offset, LogFileKind.INDEX)),
+            time_index=files.get(segment_file_name(offset, LogFileKind.TIME_INDEX)),
+            txn_index=files.get(segment_file_name(offset, LogFileKind.TXN_INDEX)),
+        )
+        for offset in sorted(_offsets(files, LogFileKind.LOG))
+    ]
+
+
+def snapshots_in(files: Mapping[str, bytes]) -> dict[int, bytes]:
+    """The snapshots by offset."""
+    kind = LogFileKind.SNAPSHOT
+    return {offset: files[segment_file_name(offset, kind)] for offset in sorted(_offsets(files, kind))}
+
+
+def _offsets(files: Iterable[str], kind: LogFileKind) -> set[int]:
+    parsed = (parse_file_name(name) for name in files)
+    return {file.offset for file in parsed if file is not None and file.kind is kind and file.suffix is None}
+
+
+def segment_files(segment: LogSegment) -> dict[str, bytes]:
+    """A segment's files; a transaction index exists only if it has an entry (facts §1.9)."""
+    base = segment.base_offset
+    files = {
+        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
+        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
+        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
+    }
+    if segment.aborted:
+        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
+    return files
+
+
+def partition_files(
+    segments: Iterable[LogSegment], snapshots: Mapping[int, bytes], leader_epochs: LeaderEpochs
+) -> dict[str, bytes]:
+    """A partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
+    files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(leader_epochs.entries)}
+    for segment in segments:
+        files |= segment_files(segment)
+    for offset, data in snapshots.items():
+        files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
+    return files

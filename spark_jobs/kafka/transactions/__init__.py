@@ -1,0 +1,1 @@
+"""Transactions of partitions and of the coordinator, joined to one outcome each."""

@@ -1,0 +1,1 @@
+"""The lake: stores, files that appear whole, run folders, the state chain, Iceberg tables."""

@@ -1,0 +1,1 @@
+"""Iceberg through pyiceberg: schemas, commits that can be repeated, what tables hold."""

@@ -1,0 +1,83 @@
+"""Which table holds which topic: the catalog remembers it, as a property of the table."""
+
+from dataclasses import replace
+from itertools import islice
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from spark_jobs.config.settings import Settings, ValueType
+from spark_jobs.lake.iceberg.commits import Published, find_table, publish_into, publish_table
+from spark_jobs.lake.iceberg.target import TOPIC_PROPERTY, RunStamp, TableTarget
+from spark_jobs.tables.contract import Column, Contract
+from spark_jobs.tables.materialise import records_contract
+from spark_jobs.tables.table_names import folder_name, name_candidates
+
+_LIKELY = 4
+"""Names at which a topic's table is looked for before all others: the readable one, three with digests."""
+
+
+class TopicTables:
+    """Tables of topics in one namespace; a name once given stays the topic's."""
+
+    def __init__(self, catalog: Catalog, namespace: str) -> None:
+        self._catalog, self._namespace = catalog, namespace
+        self._names = {name[-1] for name in catalog.list_tables(namespace)}
+        self._topics: dict[str, str | None] = {}
+        """By table that was loaded, its topic; None for a table that holds something else."""
+
+    def place(self, target: TableTarget) -> tuple[TableTarget, Table | None]:
+        """The target under the name of its topic's table, and the table; for a new one, under a free name."""
+        assert target.topic is not None
+        table = self.find(target.topic)
+        if table is not None:
+            name = table.name()[-1]
+        else:
+            name = next(each for each in name_candidates(target.topic) if each not in self._names)
+            self._names.add(name)
+            self._topics[name] = target.topic
+        return replace(target, contract=replace(target.contract, name=name)), table
+
+    def find(self, topic: str) -> Table | None:
+        """The table of a topic, if it has one."""
+        likely = [*islice(name_candidates(topic), _LIKELY), folder_name(topic)]
+        for name in (*likely, *sorted(self._names.difference(likely))):
+            if name in self._names and self._topics.get(name, topic) == topic:
+                table = find_table(self._catalog, (self._namespace, name))
+                self._topics[name] = topic_of(table)
+                if self._topics[name] == topic:
+                    return table
+        return None
+
+
+def topic_of(table: Table | None) -> str | None:
+    """The topic whose records the table holds, None if it holds something else."""
+    return None if table is None else table.properties.get(TOPIC_PROPERTY)
+
+
+def publish_target(catalog: Catalog, topics: TopicTables, target: TableTarget, stamp: RunStamp) -> Published:
+    """Brings a table to hold what a run wants: a topic's under the name that the topic has."""
+    if target.topic is None:
+        return publish_table(catalog, target, stamp)
+    return publish_into(catalog, *topics.place(target), stamp)
+
+
+# The table of a topic as the settings declare it: every table's columns, and those of its JSON values.
+
+
+VALUE_TYPES: dict[ValueType, pa.DataType] = {
+    ValueType.STRING: pa.string(),
+    ValueType.LONG: pa.int64(),
+    ValueType.DOUBLE: pa.float64(),
+    ValueType.BOOLEAN: pa.bool_(),
+}
+
+
+def topic_contract(settings: Settings, topic: str, name: str) -> Contract:
+    """What the table of `topic`, which is called `name`, promises."""
+    fields = settings.topic(topic).fields
+    columns = (
+        Column(name, VALUE_TYPES[kind], f"field {name} of the value", True) for name, kind in fields.items()
+    )
+    return records_contract(topic, name, tuple(columns))

@@ -1,0 +1,114 @@
+"""Where a lake is at home: the id and location in its file `lake.json`, compared before anything is written.
+
+Iceberg metadata names files by absolute address. In a copy of a lake these addresses lead to the original, so
+a run would write there and an expiry would delete there. A lake therefore records where it was made, and who
+opens it at another place may only read, until `onceover lake relocate` has rewritten the addresses.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spark_jobs.config.canonical import canonical_json
+from spark_jobs.config.settings import Settings
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.errors import LakeMoved, understood
+from spark_jobs.lake.layout import LAKE_FILE
+from spark_jobs.lake.lock import LakeLock, lake_lock
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.stores import open_lake
+
+FORMAT = 1
+REMOVE_IT = "if the lake has neither been copied nor moved, remove it: the next run writes it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeIdentity:
+    """`location` is the store's own address: an absolute path without links, or `s3://bucket/prefix`.
+
+    `relocated_from` is the id of the lake that this one was copied from; empty for one that was never copied.
+    """
+
+    lake_id: str
+    location: str
+    relocated_from: str = ""
+    format: int = FORMAT
+
+    def to_bytes(self) -> bytes:
+        return canonical_json(asdict(self))
+
+
+def new_identity(location: str, *, relocated_from: str = "") -> LakeIdentity:
+    """An identity that no other lake has."""
+    return LakeIdentity(lake_id=str(uuid.uuid4()), location=location, relocated_from=relocated_from)
+
+
+def read_identity(lake: ObjectStore) -> LakeIdentity | None:
+    """What the lake records about itself; None if it is new, or was made by a version without identities."""
+    if lake.stat(LAKE_FILE) is None:
+        return None
+    with understood(lake.url_of(LAKE_FILE), REMOVE_IT):
+        plain = json.loads(lake.read(LAKE_FILE))
+        if plain["format"] != FORMAT:
+            raise ValueError(f"format {plain['format']}, this version reads {FORMAT}")
+        return LakeIdentity(**plain)
+
+
+def home_of(settings: Settings, lake: ObjectStore) -> str:
+    """The location that the lake was made at; without an identity, as its tables' addresses have it."""
+    identity = read_identity(lake)
+    if identity is not None:
+        return identity.location
+    if not any(entry.is_published for entry in read_chain(lake).entries):
+        return lake.url  # without tables nothing in it has an absolute address
+    from spark_jobs.lake.iceberg.addresses import recorded_home  # noqa: PLC0415 — Iceberg loads slowly
+
+    return recorded_home(settings, lake)
+
+
+def open_at_home(settings: Settings) -> ObjectStore:
+    """The lake of this configuration; raises `LakeMoved` where it was copied or moved. Nothing is written."""
+    lake = open_lake(settings)
+    check_home(lake, home_of(settings, lake))
+    return lake
+
+
+@contextmanager
+def locked_lake(settings: Settings, *, purpose: str) -> Iterator[tuple[ObjectStore, LakeLock]]:
+    """The lake to write to, with its lock; raises `LakeMoved` before the lock is written."""
+    lake = open_at_home(settings)
+    with lake_lock(lake, purpose=purpose) as lock:
+        record_identity(lake)
+        yield lake, lock
+
+
+def record_identity(lake: ObjectStore) -> None:
+    """Writes the identity of a lake that has none yet; of two that do so at a time, the first one's stays."""
+    if lake.stat(LAKE_FILE) is None:
+        lake.put_if_absent(LAKE_FILE, new_identity(lake.url).to_bytes())
+
+
+def check_home(lake: ObjectStore, home: str) -> None:
+    """Raises `LakeMoved` if the lake was made somewhere else."""
+    if same_location(home, lake.url):
+        return
+    raise LakeMoved(
+        f"{lake.url}: this lake was made at {home} and is a copy, or was moved. Its tables' metadata names "
+        f"files at {home}; writing here would change or delete files there, so nothing was written. "
+        "`onceover lake relocate` makes this copy a lake of its own. To only look at it: `onceover runs`, "
+        "`explain`, `transactions`, `log` and `check` work on it as it is"
+    )
+
+
+def same_location(one: str, other: str) -> bool:
+    """Whether two addresses are the same place: links, `file://` and a slash at the end do not count."""
+    return normal_location(one) == normal_location(other)
+
+
+def normal_location(address: str) -> str:
+    """The address as stores spell it."""
+    path = address.removeprefix("file://")
+    return path.rstrip("/") if "://" in path else str(Path(path).resolve())

@@ -1,0 +1,72 @@
+"""The layout of a lake.
+
+lake.json                  the lake's id and the location that it was made at
+objects/ab/ab12…           staged bytes, named by their SHA-256
+staging/2024-05-01/        a run being staged: its journal, and its manifest once that is fixed
+runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
+chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
+state/ab/ab12…             what partitions hand from run to run, named by its SHA-256
+ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
+locks/0000000001.json      who works on the lake
+dashboard/index.html       the site that shows the runs; made of the above, so it can be made again
+expiry/topics.orders.json  files of a table that no snapshot names any more, until they are gone
+replays/3f9a….json         decisions to take something of a quarantine up again
+"""
+
+from datetime import date
+
+from spark_jobs.flow import Step
+from spark_jobs.lake.object_store import join_key
+
+CHAIN = "chain/"
+EXPIRY = "expiry/"
+LAKE_FILE = "lake.json"
+LEDGER = "ledger/"
+LOCKS = "locks/"
+OBJECTS = "objects/"
+REPLAYS = "replays/"
+RUNS = "runs/"
+STAGING = "staging/"
+STATE = "state/"
+
+
+def object_key(sha256: str) -> str:
+    """A staged object; equal bytes are stored once."""
+    return join_key("objects", sha256[:2], sha256)
+
+
+def staging_key(day: date, name: str) -> str:
+    return join_key("staging", day.isoformat(), name)
+
+
+def run_key(run_id: str, *parts: str) -> str:
+    return join_key("runs", run_id, *parts)
+
+
+def step_key(run_id: str, step: Step, *parts: str) -> str:
+    return run_key(run_id, step.value, *parts)
+
+
+def state_key(sha256: str) -> str:
+    """A partition's state, or its inherited rows."""
+    return join_key("state", sha256[:2], sha256)
+
+
+def chain_key(number: int) -> str:
+    return f"{CHAIN}{number:010d}.json"
+
+
+def ledger_key(run_id: str) -> str:
+    return join_key("ledger", f"{run_id}.json")
+
+
+def lock_key(number: int, what: str = "json") -> str:
+    return f"{LOCKS}{number:010d}.{what}"
+
+
+def replay_key(decision: str) -> str:
+    return f"{REPLAYS}{decision}.json"
+
+
+def expiry_key(table: str) -> str:
+    return f"{EXPIRY}{table}.json"

@@ -1,0 +1,193 @@
+"""One run of a lake at a time: a second one fails with the holder's name; the lock of a dead run is taken
+over.
+
+Locks are numbered, and the highest number counts. A lock is taken by the exclusive creation of the next
+number, so of several that find the last one released or dead exactly one wins. A holder is dead for sure if
+its process has ended on this machine; elsewhere, if its heartbeat stands still for a whole lease as seen from
+here, which needs no two clocks to agree. The lock keeps runs from disturbing one another; that only one
+becomes final is the chain's business.
+"""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from spark_jobs.config.canonical import canonical_json
+from spark_jobs.lake.errors import LakeBusy, LockLost, ObjectMissing, StorageError, understood
+from spark_jobs.lake.layout import LOCKS, lock_key
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.process import ProcessIdentity, this_process
+
+LEASE_SECONDS = 30.0
+BEATS_PER_LEASE = 4
+HOLDER, BEAT, RELEASED = "json", "beat", "released"
+_HELD: set[str] = set()
+"""Tokens of the locks that this process holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds lock `number`, and what for."""
+
+    number: int
+    purpose: str
+    token: str
+    process: ProcessIdentity
+
+    def __str__(self) -> str:
+        return f"{self.purpose} (process {self.process.pid} on {self.process.host})"
+
+
+class LakeLock:
+    """A lock that is held; ask `check` before doing what only the holder may do."""
+
+    def __init__(self, lake: ObjectStore, holder: Holder) -> None:
+        self.holder = holder
+        self._lake = lake
+
+    def check(self) -> None:
+        """Raises `LockLost` if another run has taken over."""
+        newest = _newest(self._lake)
+        if newest is not None and newest.number > self.holder.number:
+            raise LockLost(f"{self.holder} was taken for dead; {newest} works on the lake now")
+
+    def beat(self, count: int) -> None:
+        """Shows that the holder lives."""
+        self._lake.put(lock_key(self.holder.number, BEAT), str(count).encode())
+
+    def release(self) -> None:
+        """Lets the next one in."""
+        self._lake.put(lock_key(self.holder.number, RELEASED), b"")
+
+
+@contextmanager
+def lake_lock(lake: ObjectStore, *, purpose: str, lease_s: float = LEASE_SECONDS) -> Iterator[LakeLock]:
+    """Holds the lake's lock; raises `LakeBusy` with the holder's name if another run has it."""
+    lock = LakeLock(lake, _acquire(lake, purpose, lease_s))
+    stop = threading.Event()
+    beats = threading.Thread(target=_keep_beating, args=(lock, stop, lease_s), daemon=True)
+    beats.start()
+    try:
+        yield lock
+    finally:
+        _HELD.discard(lock.holder.token)
+        stop.set()
+        beats.join()
+        lock.release()
+
+
+def current_holder(lake: ObjectStore) -> Holder | None:
+    """Who holds the lock, as far as known: None if it is free or its holder is dead for sure."""
+    newest = _newest(lake)
+    if newest is None or _is_over(lake, newest):
+        return None
+    return newest
+
+
+def _acquire(lake: ObjectStore, purpose: str, lease_s: float) -> Holder:
+    while True:
+        standing = _newest(lake)
+        if standing is not None and not _is_free(lake, standing, lease_s):
+            raise LakeBusy(
+                f"{lake.url}: {standing} holds the lock of this lake; wait until it has ended, then run again"
+            )
+        holder = Holder(
+            number=standing.number + 1 if standing else 1,
+            purpose=purpose,
+            token=secrets.token_hex(16),
+            process=this_process(),
+        )
+        if _take(lake, holder):
+            _clear_before(lake, holder.number)
+            return holder
+
+
+def _take(lake: ObjectStore, holder: Holder) -> bool:
+    """Whether `holder` has the lock now; this process knows it as its own before others can see it."""
+    _HELD.add(holder.token)
+    is_ours = False
+    try:
+        is_ours = _create(lake, holder)
+    finally:
+        if not is_ours:
+            _HELD.discard(holder.token)
+    return is_ours
+
+
+def _create(lake: ObjectStore, holder: Holder) -> bool:
+    """Whether `holder` has the lock now: its number was free, and no higher one had been taken meanwhile."""
+    if not lake.put_if_absent(lock_key(holder.number), canonical_json(asdict(holder))):
+        return False
+    newest = _newest(lake)
+    if newest is not None and newest.number > holder.number:
+        lake.delete(lock_key(holder.number))
+        return False
+    return True
+
+
+def _is_free(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
+    if _is_over(lake, holder):
+        return True
+    return not holder.process.lives_for_sure() and _stands_still(lake, holder, lease_s)
+
+
+def _is_over(lake: ObjectStore, holder: Holder) -> bool:
+    """Whether the lock is free: released, held by a dead process, or left by this process."""
+    is_left = holder.process == this_process() and holder.token not in _HELD
+    return is_left or _is_released(lake, holder) or holder.process.is_dead_for_sure()
+
+
+def _stands_still(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
+    """Watches another machine's heartbeat for up to a lease."""
+    first, pause = _read_beat(lake, holder), lease_s / BEATS_PER_LEASE / 2
+    deadline = time.monotonic() + lease_s
+    while time.monotonic() < deadline:
+        time.sleep(pause)
+        if _read_beat(lake, holder) != first or _is_released(lake, holder):
+            return _is_released(lake, holder)
+    return True
+
+
+def _keep_beating(lock: LakeLock, stop: threading.Event, lease_s: float) -> None:
+    count = 0
+    while not stop.wait(lease_s / BEATS_PER_LEASE if count else 0):
+        count += 1
+        try:
+            lock.beat(count)
+        except StorageError:
+            continue  # a store that is unavailable for longer loses the lock, and `check` raises
+
+
+def _newest(lake: ObjectStore) -> Holder | None:
+    numbers = [found.key for found in lake.list(LOCKS) if found.key.endswith(f".{HOLDER}")]
+    try:
+        return _read_holder(lake.read(numbers[-1]), source=lake.url_of(numbers[-1])) if numbers else None
+    except ObjectMissing:
+        return _newest(lake)  # cleared by a newer holder since it was listed
+
+
+def _read_holder(data: bytes, *, source: str) -> Holder:
+    with understood(source, "if nothing works on this lake, remove it"):
+        plain = json.loads(data)
+        return Holder(**{**plain, "process": ProcessIdentity(**plain["process"])})
+
+
+def _read_beat(lake: ObjectStore, holder: Holder) -> bytes:
+    try:
+        return lake.read(lock_key(holder.number, BEAT))
+    except ObjectMissing:
+        return b""
+
+
+def _is_released(lake: ObjectStore, holder: Holder) -> bool:
+    return lake.stat(lock_key(holder.number, RELEASED)) is not None
+
+
+def _clear_before(lake: ObjectStore, number: int) -> None:
+    for found in tuple(lake.list(LOCKS)):
+        if int(found.key.removeprefix(LOCKS).partition(".")[0]) < number:
+            lake.delete(found.key)

@@ -1,0 +1,290 @@
+"""Parquet files in a store: written part by part in a scratch file, read part by part wherever they lie.
+
+Workers have a core each, so none reads with several threads.
+"""
+
+import hashlib
+import io
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from typing_extensions import Buffer
+
+from spark_jobs.lake.errors import Damaged, ObjectMissing
+from spark_jobs.lake.file_store import begin_sync, translated
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.run_folder import OutputFile
+
+# A file in a scratch place on its way into a store: whatever is left of it there is removed.
+
+
+class ScratchFile(ABC):
+    """Its place is `_path`, in which nobody else writes. Use as a context manager."""
+
+    def __init__(self, store: ObjectStore, suffix: str) -> None:
+        self._store = store
+        self._path = store.scratch() / f"{secrets.token_hex(8)}{suffix}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._close()
+        finally:  # where there is no space, closing fails once more
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def _is_read_again(self) -> bool:
+        """Whether the store takes its bytes, to upload them, and not the file itself."""
+        return self._store.local_path(self._path.name) is None
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close it; closing twice is no fault."""
+
+
+# A file that knows the digest of what was written to it, so that nobody has to read it again.
+
+
+class HashedFile(io.RawIOBase):
+    """A new file at `path`, written from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._sha256, self.size = hashlib.sha256(), 0
+
+    @property
+    def sha256(self) -> str:
+        """Of everything so far."""
+        return self._sha256.hexdigest()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+    def write(self, data: Buffer) -> int:
+        """All of `data`; a disk takes less at once where it runs full, or of more than 2 GiB."""
+        view = memoryview(data).cast("B")
+        written = 0
+        while written < len(view):
+            written += self._file.write(view[written:])
+        self._sha256.update(view)
+        self.size += written
+        return written
+
+    def close(self) -> None:
+        """Closing twice is no fault."""
+        self._file.close()
+        super().close()
+
+
+ROWS_AT_A_TIME = 1 << 17
+BUFFER_BYTES = 1 << 18
+"""Collected before they are written: small row groups would be written page by page."""
+ANEW = "remove the folder of its step, and the step is done again"
+
+
+class ArrowWriter:
+    """Arrow's own writer, whose small writes are collected."""
+
+    def __init__(self, file: HashedFile, schema: pa.Schema, options: Mapping[str, Any]) -> None:
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), BUFFER_BYTES)
+        self._writer = pq.ParquetWriter(self._buffer, schema, **options)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        with self._buffer:
+            self._writer.close()
+
+
+class ParquetOutput(ScratchFile):
+    """A file in the making: nothing is visible in the store before `finish`. Use as a context manager."""
+
+    def __init__(
+        self, store: ObjectStore, schema: pa.Schema, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """`options` are those of Arrow's Parquet writer; zstd unless they say otherwise."""
+        super().__init__(store, ".parquet")
+        self._schema = schema
+        self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
+        self._output: tuple[HashedFile, ArrowWriter] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, except for the last ones, which are collected."""
+        return self._output[0].size if self._output is not None else 0
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of `table`, as a group of their own."""
+        with self._opened() as (file, writer):
+            before = file.size
+            writer.write_table(table)
+            if file.size > before:
+                begin_sync(self._path)
+
+    def prune(self) -> None:
+        """Drop everything that was written so far."""
+        if self._output is not None:
+            (file, writer), self._output = self._output, None
+            with translated(str(self._path)), closing(file):
+                writer.close()
+
+    def finish(self, folder: str, path: str) -> OutputFile:
+        """Put the file at `path` below the key `folder`; one without rows is a file too."""
+        with self._opened() as (file, _):
+            pass
+        self.prune()
+        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
+        return OutputFile(path=path, size=file.size, digest=file.sha256)
+
+    def _close(self) -> None:
+        self.prune()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[HashedFile, ArrowWriter]]:
+        """The file and its writer, for as long as it takes to write something."""
+        with translated(str(self._path)):
+            if self._output is None:
+                file = HashedFile(self._path)
+                self._output = file, ArrowWriter(file, self._schema, self._options)
+            yield self._output
+
+
+def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:
+    """Write a small table at `path` below the key `folder`."""
+    with ParquetOutput(store, table.schema) as output:
+        output.write(table)
+        return output.finish(folder, path)
+
+
+def read_table(store: ObjectStore, key: str) -> pa.Table:
+    """The whole of a small table."""
+    with _opened(store, key) as file:
+        return file.read()
+
+
+def iter_rows(
+    store: ObjectStore, key: str, *, columns: list[str] | None = None, rows: int = ROWS_AT_A_TIME
+) -> Iterator[pa.RecordBatch]:
+    """The rows in order, at most `rows` at a time; memory is that and one row group."""
+    with _opened(store, key) as file:
+        yield from file.iter_batches(rows, columns=columns, use_threads=False)
+
+
+def iter_row_range(
+    store: ObjectStore, key: str, first: int, stop: int, *, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows `first` to `stop` (excluded), in parts; only the row groups that hold them are read."""
+    with _opened(store, key) as file:
+        groups, start = _groups_of(file, first, stop)
+        for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False):
+            if start >= stop:
+                return  # a group may continue behind the rows, and Arrow does not check a negative length
+            part = batch.slice(max(first - start, 0), stop - max(first, start))
+            start += batch.num_rows
+            if part.num_rows:
+                yield part
+
+
+def read_groups(store: ObjectStore, key: str, column: str, first: int, last: int) -> pa.Table:
+    """The row groups in which the number `column` may lie from `first` to `last`, by their statistics."""
+    with _opened(store, key) as file:
+        return file.read_row_groups(_groups_within(file, column, first, last))
+
+
+def iter_groups(
+    store: ObjectStore,
+    key: str,
+    column: str,
+    first: int,
+    last: int,
+    *,
+    columns: list[str],
+    rows: int = ROWS_AT_A_TIME,
+) -> Iterator[pa.RecordBatch]:
+    """The same in parts of at most `rows`; memory is that of a part and one row group."""
+    with _opened(store, key) as file:
+        groups = _groups_within(file, column, first, last)
+        yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False)
+
+
+def _groups_within(file: pq.ParquetFile, column: str, first: int, last: int) -> list[int]:
+    place = file.schema_arrow.get_field_index(column)
+    return [i for i in range(file.num_row_groups) if _overlaps(file, i, place, first, last)]
+
+
+def _overlaps(file: pq.ParquetFile, group: int, place: int, first: int, last: int) -> bool:
+    statistics = file.metadata.row_group(group).column(place).statistics
+    low, high = (statistics.min, statistics.max) if statistics is not None else (None, None)
+    return low is not None and high is not None and bool(low <= last and high >= first)
+
+
+def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], int]:
+    """The row groups that overlap with the rows, and the first row of the first of them."""
+    ends = list(accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)))
+    starts = [0, *ends]
+    groups = [i for i, end in enumerate(ends) if starts[i] < stop and end > first]
+    return groups, starts[groups[0]] if groups else 0
+
+
+@contextmanager
+def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
+    """The file, whose pages are read only with the checksums that they were written with."""
+    path = store.local_path(key)
+    try:
+        source = str(path) if path is not None else pa.PythonFile(StoredFile(store, key), mode="r")
+        with pq.ParquetFile(source, memory_map=path is not None, page_checksum_verification=True) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{store.url_of(key)}: damaged, it cannot be read ({error}); {ANEW}") from error
+
+
+class StoredFile(io.RawIOBase):
+    """An object as a file that can be read from any position; each read asks the store for just that."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        found = store.stat(key)
+        if found is None:
+            raise ObjectMissing(f"{store.url_of(key)}: there is no such object")
+        self._store, self._found, self._position = store, found, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._found.size}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(self._found.size - self._position, 0)
+        length = rest if size < 0 else min(size, rest)
+        if not length:
+            return b""
+        key, version = self._found.key, self._found.version
+        data = self._store.read_range(key, self._position, length, version=version)
+        self._position += len(data)
+        return data

@@ -1,1 +1,0 @@
-"""Numbers of the last run for Prometheus and StatsD."""

@@ -1,0 +1,1 @@
+"""What is done to a lake beside its runs: backfill, replay, rollback, expire, check, repair, relocate."""

@@ -1,0 +1,1 @@
+"""The nine steps, a package each; steps meet in tables."""

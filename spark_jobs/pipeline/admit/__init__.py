@@ -1,0 +1,1 @@
+"""`admit`: a verdict for every batch, an offset for every accepted one."""

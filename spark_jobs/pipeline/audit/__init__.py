@@ -1,0 +1,1 @@
+"""`audit`: what must hold before a run is published."""

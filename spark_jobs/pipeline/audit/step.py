@@ -1,0 +1,486 @@
+"""`audit`: expectations that must hold before a run is published; a failed critical one ends the run here.
+Workers count, Great Expectations evaluates the counts. The results stay in the step's folder either way.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from itertools import chain, groupby
+from typing import Any
+
+import pyarrow as pa
+
+from expectations.gate import Finding, Judgement, check, contained, failed
+from expectations.suite import Facts
+from spark_jobs.config.audit import Severity
+from spark_jobs.config.settings import Publish, Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.flow import Step
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.chain import Chain
+from spark_jobs.lake.index_rows import read_index_files
+from spark_jobs.lake.layout import step_key
+from spark_jobs.lake.manifest import Manifest, read_run_manifest
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.parquet_file import iter_rows, put_table, read_table
+from spark_jobs.lake.run_folder import OutputFile, RunFolder
+from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
+from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
+from spark_jobs.pipeline.audit.inputs import AuditTask, Bounds, PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
+from spark_jobs.pipeline.audit.partitioners import Fits, Judged, KeyHashes, fits_table, read_fits
+from spark_jobs.pipeline.audit.sequences import NEVER
+from spark_jobs.pipeline.audit.source_facts import earlier_volumes, source_facts, topic_volumes
+from spark_jobs.pipeline.audit.transaction_facts import PublishedRange, TransactionTask, count_transactions
+from spark_jobs.pipeline.audit.worker import Counted, count_facts
+from spark_jobs.pipeline.context import RunContext, StepResult, fair_share, pack
+from spark_jobs.sources.partitions import has_holes_by_design
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
+from spark_jobs.tables.audit import (
+    EXPECTATION_RESULTS,
+    PARTITION_FACTS,
+    SOURCE_FACTS,
+    TOPIC_PARTITIONERS,
+    TOPIC_VOLUMES,
+    TRANSACTION_FACTS,
+)
+from spark_jobs.tables.contract import published
+from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, QuarantineKind
+from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import STATES
+
+# The results of each partition, gathered from the steps' tables for the audit's workers.
+
+
+UNREADABLE = "unreadable/"
+
+Rows = Mapping[TopicPartition, Mapping[str, Any]]
+States = Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The tables of a run by partition; `earlier` is the `resolved_partitions` of the run before."""
+
+    resolved: Rows
+    admitted: Rows
+    earlier: Rows
+    indexed: Mapping[TopicPartition, int]
+    unreadable: Mapping[TopicPartition, Counter[str]]
+    replayed: Mapping[TopicPartition, int]
+    gaps: Mapping[TopicPartition, Sequence[Mapping[str, Any]]]
+    origins: Rows
+    handed_on: States
+    taken_up: States
+    after: States
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every one that any table knows, also those that should be in others, too."""
+        return sorted({*self.resolved, *self.admitted, *self.indexed, *self.handed_on, *self.after})
+
+
+def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
+    """What the run's steps have written down."""
+    lake = folder.lake
+    run_before, handed_on = states_before(lake, chain, folder.inputs.state_in)
+    copies = read_index_files(folder)
+    return Accounts(
+        resolved=_rows(lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file)),
+        admitted=_rows(lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file)),
+        earlier=_rows(lake, step_key(run_before, Step.RESOLVE, RESOLVED_PARTITIONS.file))
+        if run_before
+        else {},
+        indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
+        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
+        replayed=_replayed(read_run_manifest(lake, folder.run_id)),
+        gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS.file)),
+        origins=_rows(lake, folder.key(Step.REBUILD, STATE_ORIGINS.file)),
+        handed_on=handed_on,
+        taken_up=read_states(lake, folder.run_id, Step.REBUILD),
+        after=_states_after(folder),
+    )
+
+
+def partition_inputs(folder: RunFolder, accounts: Accounts, settings: Settings) -> list[PartitionInputs]:
+    """One per partition, in order."""
+    return [_inputs(folder, each, accounts, settings) for each in accounts.partitions]
+
+
+def outputs_of(folder: RunFolder, step: Step, prefix: str) -> tuple[str, ...]:
+    """Keys of the files that a finished step wrote below `prefix`."""
+    done = folder.done(step)
+    paths = [output.path for output in done.outputs] if done is not None else []
+    return tuple(folder.key(step, path) for path in paths if path.startswith(prefix))
+
+
+def _inputs(
+    folder: RunFolder, partition: TopicPartition, accounts: Accounts, settings: Settings
+) -> PartitionInputs:
+    resolved, admitted = accounts.resolved.get(partition, {}), accounts.admitted.get(partition, {})
+    earlier = accounts.earlier.get(partition, {})
+    left_out = accounts.unreadable.get(partition, Counter())
+    is_internal = partition.topic in INTERNAL_TOPICS
+    return PartitionInputs(
+        partition=partition,
+        indexed=accounts.indexed.get(partition, 0),
+        start_offset=admitted.get("start_offset", 0),
+        # Kafka's own topics have no table: nothing of them is published.
+        first_offset=0 if is_internal else resolved.get("first_offset", 0),
+        end_offset=0 if is_internal else resolved.get("end_offset", 0),
+        published_before=earlier.get("end_offset", 0),
+        batches=_key(folder, Step.ADMIT, admitted.get("batches")),
+        outcomes=_key(folder, Step.RESOLVE, resolved.get("outcomes")),
+        held=tuple(resolved.get("held", ())),
+        late=() if is_internal else tuple(resolved.get("late", ())),
+        **_gap_inputs(accounts.gaps.get(partition, ())),
+        cleaned_offset=admitted.get("cleaned_offset", 0),
+        is_compacted=has_holes_by_design(partition.topic, settings),
+        forgotten_before=_forgotten_before(folder, settings)
+        if admitted.get("kind") == KIND_OF[AppendOrigin.REPLICATION]
+        else NEVER,
+        unreadable_records=left_out[QuarantineKind.CORRUPT],
+        unfit_records=left_out[QuarantineKind.UNFIT],
+        replayed_records=accounts.replayed.get(partition, 0),
+        states=StateDigests(
+            handed_on=accounts.handed_on.get(partition, ""),
+            taken_up=accounts.taken_up.get(partition, ""),
+            after=accounts.after.get(partition, ""),
+            admitted_end=admitted.get("end_offset"),
+            is_behind_gap=accounts.origins.get(partition, {}).get("origin") == StateOrigin.SNAPSHOT,
+        ),
+        last_stable_before=earlier.get("last_stable_offset", 0),
+        last_stable_offset=resolved.get("last_stable_offset", 0),
+    )
+
+
+PASSED = (GapStatus.DELETED, GapStatus.PUBLISHED_PAST)
+
+
+def _gap_inputs(gaps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the table `gaps` says of a partition."""
+    is_open = [row for row in gaps if row["status"] == GapStatus.OPEN]
+    passed = [row for row in gaps if row["status"] in PASSED]
+    return {
+        "passed_gaps": tuple((row["first_offset"], row["last_offset"]) for row in passed),
+        "gap_offsets": sum(row["last_offset"] - row["first_offset"] + 1 for row in is_open),
+        "behind_gaps": sum(row["held_batches"] for row in is_open),
+    }
+
+
+def _gaps(lake: ObjectStore, key: str) -> Mapping[TopicPartition, Sequence[Mapping[str, Any]]]:
+    found: dict[TopicPartition, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in read_table(lake, key).to_pylist() if lake.stat(key) is not None else ():
+        found[TopicPartition(row["topic"], row["partition"])].append(row)
+    return found
+
+
+def _forgotten_before(folder: RunFolder, settings: Settings) -> int:
+    """Producers that were idle since then may have been forgotten by the time the log was copied."""
+    return folder.inputs.logical_time_ms - settings.kafka.producer_id_expiration_ms
+
+
+def _key(folder: RunFolder, step: Step, path: str | None) -> str:
+    return folder.key(step, path) if path else ""
+
+
+def _rows(lake: ObjectStore, key: str) -> Rows:
+    if lake.stat(key) is None:
+        return {}
+    rows = read_table(lake, key).to_pylist()
+    return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+
+
+def _states_after(folder: RunFolder) -> States:
+    for step in STATE_STEPS:
+        if folder.lake.stat(folder.key(step, STATES.file)) is not None:
+            return read_states(folder.lake, folder.run_id, step)
+    return {}
+
+
+def _replayed(manifest: Manifest) -> Mapping[TopicPartition, int]:
+    """Replayed records of earlier runs."""
+    found: dict[TopicPartition, int] = defaultdict(int)
+    for replay in manifest.replays:
+        found[TopicPartition(replay.topic, replay.partition)] += replay.records
+    return found
+
+
+def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartition, Counter[str]]:
+    """Records of committed batches that are not published, by kind: undecodable, or unfit."""
+    found: dict[TopicPartition, Counter[str]] = defaultdict(Counter)
+    names = ["topic", "partition", "kind"]
+    for key in keys:
+        for part in iter_rows(lake, key, columns=[*names, "records"]):
+            sums = pa.table(part).group_by(names).aggregate([("records", "sum")])
+            for row in sums.to_pylist():
+                found[TopicPartition(row["topic"], row["partition"])][row["kind"]] += row["records_sum"]
+    return found
+
+
+# How the audit's work is divided: neighbouring partitions of one topic share a task and its files.
+
+
+TRANSACTIONS = "transactions/"
+PARTITION_COST = 10_000
+"""What opening a partition's files costs, in rows that could be looked at meanwhile."""
+TASKS_PER_SLOT = 2
+SMALLEST_TASK, LARGEST_TASK = 1 << 18, 1 << 23
+
+
+def plan_tasks(
+    folder: RunFolder,
+    inputs: Sequence[PartitionInputs],
+    settings: Settings,
+    fits: Mapping[str, Fits],
+    *,
+    parallelism: int,
+) -> list[AuditTask]:
+    """Tasks in the order of the partitions; `fits` by topic is what has placed keys in earlier runs."""
+    records, replayed = _record_files(folder, RECORDS_FOLDER), _record_files(folder, REPLAYED_FOLDER)
+    bounds = Bounds(
+        earliest_ms=settings.audit.earliest_ms,
+        latest_ms=folder.inputs.logical_time_ms + settings.audit.timestamp_ahead_ms,
+        key_sample=settings.audit.key_sample,
+    )
+    most = fair_share(
+        map(_cost, inputs),
+        tasks=TASKS_PER_SLOT * parallelism,
+        smallest=SMALLEST_TASK,
+        largest=LARGEST_TASK,
+    )
+    return [
+        AuditTask(
+            inputs=together,
+            records=records.get(topic, ()),
+            replayed=replayed.get(topic, ()),
+            partition_count=max(each.partition.partition for each in same) + 1,
+            fits=fits.get(topic, {}),
+            whole_transactions=settings.publish is Publish.WHOLE_TRANSACTIONS,
+            lake=folder.lake,
+            bounds=bounds,
+        )
+        for topic, same in _by_topic(inputs)
+        for together in pack(same, cost=_cost, most=most)
+    ]
+
+
+def plan_transactions(
+    folder: RunFolder, inputs: Sequence[PartitionInputs], settings: Settings
+) -> list[TransactionTask]:
+    """A task per file of `transactions`; torn ones are no fault where partitions are published each alone."""
+    whole = settings.publish is Publish.WHOLE_TRANSACTIONS
+    ranges = tuple(
+        PublishedRange(
+            partition=each.partition,
+            first_offset=each.first_offset,
+            end_offset=each.end_offset,
+            late=each.late,
+        )
+        for each in inputs
+        if whole and (each.late or each.first_offset < each.end_offset)
+    )
+    prefix = folder.key(Step.RESOLVE) + "/"
+    return [
+        TransactionTask(file=key.removeprefix(prefix), key=key, ranges=ranges, lake=folder.lake)
+        for key in outputs_of(folder, Step.RESOLVE, TRANSACTIONS)
+    ]
+
+
+def _record_files(folder: RunFolder, below: str) -> Mapping[str, tuple[str, ...]]:
+    """Keys of the files of every topic's table that stand `below`, in the order of their rows."""
+    found: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    for entry in read_listing(folder, Step.MATERIALISE):
+        if entry.topic is not None and entry.file is not None and entry.file.startswith(below):
+            found[entry.topic] += (folder.key(Step.MATERIALISE, entry.file),)
+    return found
+
+
+def _by_topic(inputs: Iterable[PartitionInputs]) -> Iterator[tuple[str, list[PartitionInputs]]]:
+    for topic, same in groupby(inputs, lambda each: each.partition.topic):
+        yield topic, list(same)
+
+
+def _cost(each: PartitionInputs) -> int:
+    return PARTITION_COST + each.indexed + each.end_offset - each.first_offset
+
+
+JUDGE = "expectations.judge"
+FEW_TRANSACTIONS = 1 << 15
+CRITICAL = "critical"
+"""Count of critical failures that hold a part of the run, and let the rest continue."""
+
+Judge = Callable[..., Judgement]
+
+
+def prepare() -> None:
+    """Load the library that judges: it takes seconds, in which workers can do something else."""
+    import_module(JUDGE)
+
+
+def run(context: RunContext) -> StepResult:
+    """Count, judge, write both down, and let nothing pass that fails."""
+    with ThreadPoolExecutor(1) as helper:
+        prepared = helper.submit(prepare)
+        facts, placement = count(context)
+        prepared.result()
+    judge: Judge = import_module(JUDGE).judge
+    judgement = judge(
+        facts, context.settings.audit, run_id=context.folder.run_id, run_time=logical_time(context)
+    )
+    outputs = (*put_facts(context, facts, placement), *put_judgement(context, judgement))
+    check(judgement.findings)
+    warnings, critical = failed(judgement.findings, Severity.WARNING), contained(judgement.findings)
+    return StepResult(
+        outputs=outputs,
+        counts={
+            "expectations": sum(each.success is not None for each in judgement.findings),
+            "warnings": len(warnings),
+            **({CRITICAL: len(critical)} if critical else {}),
+        },
+        messages=(
+            *(f"critical: {each}" for each in critical),
+            *placement.events,
+            *(f"warning: {each}" for each in warnings),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The table `topic_partitioners` as later runs read it, and sentences about what has changed."""
+
+    fits: pa.Table
+    events: tuple[str, ...]
+
+
+def count(context: RunContext) -> tuple[Facts, Placement]:
+    """The numbers that the run is judged by, and what has placed keys."""
+    folder, settings = context.folder, context.settings
+    inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
+    with ThreadPoolExecutor(1) as beside:
+        tasks = plan_transactions(folder, inputs, settings)
+        counted = beside.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
+        partitions, placement = count_partitions(context, inputs)
+        rows = counted.result()
+    facts = Facts(
+        sources=source_facts(settings, context.manifest, manifest_before(context)),
+        partitions=partitions,
+        transactions=TRANSACTION_FACTS.cast(pa.Table.from_pylist(rows, schema=TRANSACTION_FACTS.schema)),
+        volumes=topic_volumes(partitions),
+        history=earlier_volumes(
+            context.lake, context.chain, folder.inputs.day, runs=settings.audit.history_runs
+        ),
+    )
+    return facts, placement
+
+
+def manifest_before(context: RunContext) -> Manifest | None:
+    """What the newest run of an earlier date has read."""
+    earlier = context.chain.before(context.folder.inputs.day)
+    return read_run_manifest(context.lake, earlier[-1].run_id) if earlier else None
+
+
+def are_few(folder: RunFolder) -> bool:
+    """Whether transactions are counted in the driver while workers count the rest, which takes longer."""
+    done = folder.done(Step.RESOLVE)
+    return done is not None and done.counts["transactions"] <= FEW_TRANSACTIONS
+
+
+def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> tuple[pa.Table, Placement]:
+    """The table `partition_facts`, and what has placed keys."""
+    parallelism, known = context.spark.parallelism if inputs else 1, known_fits(context)
+    tasks = plan_tasks(context.folder, inputs, context.settings, known, parallelism=parallelism)
+    counted = context.run_tasks(count_facts, tasks)
+    found = chain.from_iterable(each.facts for each in counted)
+    rows: list[Row] = [
+        {"topic": each.partition.topic, "partition": each.partition.partition, **facts}
+        for each, facts in zip(inputs, found, strict=True)
+    ]
+    judged = judge_keys(context, tasks, counted, known)
+    for row in rows:
+        if row["topic"] in judged:
+            row["keys_elsewhere"] = elsewhere(*judged[row["topic"]]).get(row["partition"], 0)
+    fits = {**known, **{topic: found.fits for topic, (_, found) in judged.items() if found.fits}}
+    events = tuple(f"{topic}: {each}" for topic, (_, found) in judged.items() for each in found.events)
+    table = PARTITION_FACTS.cast(pa.Table.from_pylist(rows, schema=PARTITION_FACTS.schema))
+    return table, Placement(fits=fits_table(fits), events=events)
+
+
+def judge_keys(
+    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], known: Mapping[str, Fits]
+) -> dict[str, tuple[KeyHashes, Judged]]:
+    """Topics without an established partitioner, or with misplaced keys: all their keys are checked."""
+    asked = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
+    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in asked]
+    rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.keys is None]))
+    found = [(task, next(rest) if each.keys is None else each.keys) for task, each in pairs]
+    return judge_topics(found, known, context.settings.audit.keys_elsewhere)
+
+
+def known_fits(context: RunContext) -> Mapping[str, Fits]:
+    """The partitioners found by earlier runs; each run inherits those of topics without new data."""
+    runs = context.chain.before(context.folder.inputs.day)[-context.settings.audit.history_runs :]
+    for entry in reversed(runs):
+        key = step_key(entry.run_id, Step.AUDIT, TOPIC_PARTITIONERS.file)
+        if context.lake.stat(key) is not None:
+            return read_fits(read_table(context.lake, key))
+    return {}
+
+
+def logical_time(context: RunContext) -> str:
+    """The run's time as a text; it depends on no clock."""
+    return datetime.fromtimestamp(context.now_ms / 1000, UTC).isoformat()
+
+
+def put_facts(context: RunContext, facts: Facts, placement: Placement) -> tuple[OutputFile, ...]:
+    """What was counted; later runs read the volumes and the partitioners."""
+    tables = {
+        SOURCE_FACTS.file: facts.sources,
+        PARTITION_FACTS.file: facts.partitions,
+        TRANSACTION_FACTS.file: facts.transactions,
+        TOPIC_VOLUMES.file: facts.volumes,
+        TOPIC_PARTITIONERS.file: placement.fits,
+    }
+    folder = context.folder.key(Step.AUDIT)
+    return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())
+
+
+def put_judgement(context: RunContext, judgement: Judgement) -> tuple[OutputFile, ...]:
+    """The run's rows of `expectation_results`, and its Data Docs."""
+    table = results_table(context, judgement.findings)
+    results = put_table(context.lake, context.folder.key(Step.AUDIT), EXPECTATION_RESULTS.file, table)
+    name, namespace = EXPECTATION_RESULTS.name, context.settings.catalog.namespace
+    listing = put_listing(
+        context.folder, Step.AUDIT, entries_of(namespace, name, [(results, table.num_rows)])
+    )
+    pages = (
+        context.folder.put(Step.AUDIT, f"docs/{path}", page.encode())
+        for path, page in judgement.pages.items()
+    )
+    return (results, listing, *pages)
+
+
+def results_table(context: RunContext, findings: Sequence[Finding]) -> pa.Table:
+    """The findings in the form in which readers get them."""
+    contract, inputs = published(EXPECTATION_RESULTS), context.folder.inputs
+    rows = [_row(each) | {"run_id": inputs.run_id, "run_date": inputs.day} for each in findings]
+    return contract.cast(pa.Table.from_pylist(rows, schema=contract.schema))
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    return {
+        "suite": finding.suite,
+        "expectation": finding.expectation.value,
+        "severity": finding.severity.value,
+        "sentence": finding.sentence,
+        "success": finding.success,
+        "observed": finding.observed,
+        "expected": finding.expected,
+        "examples": list(finding.examples),
+    }

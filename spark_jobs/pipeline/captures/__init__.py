@@ -1,0 +1,1 @@
+"""Captured partitions under a broker's rules, for `rebuild` and `admit`."""

@@ -1,0 +1,1 @@
+"""`__transaction_state` and `__consumer_offsets` folded, for `rebuild` and `resolve`."""

@@ -1,0 +1,1 @@
+"""`index`: one row per batch of the staged objects."""

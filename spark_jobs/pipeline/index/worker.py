@@ -1,0 +1,351 @@
+"""What runs in a Spark task of `index`: bins in, index files in the lake, small summaries out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.config.settings import S3Settings
+from spark_jobs.kafka.formats.record_batch import (
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
+    read_header,
+)
+from spark_jobs.kafka.log.segment import looks_like_batch
+from spark_jobs.kernels.columns import NO_CONTROL_TYPE, HeaderColumns, allocate, concatenate
+from spark_jobs.kernels.scan import scan_chunk
+from spark_jobs.lake.file_store import can_map
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.parquet_file import ParquetOutput
+from spark_jobs.lake.stores import open_store
+from spark_jobs.pipeline.index.piece import Bin, Example, Piece, Summary
+from spark_jobs.pipeline.index.walk import Damage, StagedBytes, Stretch, Unreadable, WalkLimits, Window, walk
+from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
+
+# Stretches of a walk as rows of the table `index`.
+
+
+Counts = npt.NDArray[np.int32]
+NOT_A_BATCH = -1
+"""In the header columns of a stretch without a header."""
+
+
+class RowBuffer:
+    """Rows of one index file that wait to be written, in arrival order."""
+
+    def __init__(self) -> None:
+        self._parts: list[HeaderColumns] = []
+        self._orders: list[int] = []
+        self._without_key: list[Counts] = []
+        self._reasons: dict[int, str] = {}
+        self.rows = 0
+
+    def add(self, object_order: int, stretch: Stretch) -> None:
+        """The batches of `stretch`, which is in the object of that order."""
+        positions = stretch.columns.position
+        for damage in stretch.damaged:
+            self._reasons[self.rows + int(np.searchsorted(positions, damage.position))] = damage.reason
+        self._append(object_order, stretch.columns, stretch.records_without_key)
+
+    def add_damage(self, object_order: int, damage: Damage) -> None:
+        """One row for a stretch that is no batch."""
+        self._reasons[self.rows] = damage.reason
+        self._append(object_order, _damage_row(damage), None)
+
+    def take(self) -> pa.Table:
+        """All waiting rows, at least one, as a table of `index`; the buffer is empty afterwards."""
+        without_key = np.concatenate(self._without_key)
+        table = _table(concatenate(self._parts), self._object_orders(), self._problems(), without_key)
+        self._parts, self._orders, self._without_key, self._reasons, self.rows = [], [], [], {}, 0
+        return table
+
+    def _append(self, object_order: int, columns: HeaderColumns, without_key: Counts | None) -> None:
+        if columns.rows:
+            self._parts.append(columns)
+            self._orders.append(object_order)
+            none = np.zeros(columns.rows, dtype=np.int32)
+            self._without_key.append(none if without_key is None else without_key)
+            self.rows += columns.rows
+
+    def _object_orders(self) -> npt.NDArray[np.int32]:
+        return np.repeat(np.array(self._orders, dtype=np.int32), [part.rows for part in self._parts])
+
+    def _problems(self) -> pa.StringArray:
+        if not self._reasons:
+            return pa.nulls(self.rows, pa.string())
+        return pa.array((self._reasons.get(row) for row in range(self.rows)), pa.string(), size=self.rows)
+
+
+def _table(columns: HeaderColumns, orders: Counts, problems: pa.StringArray, without_key: Counts) -> pa.Table:
+    no_control = columns.control_type == NO_CONTROL_TYPE
+    arrays = {
+        **columns._asdict(),
+        "object_order": orders,
+        "control_type": pa.array(columns.control_type, mask=no_control),
+        "coordinator_epoch": pa.array(columns.coordinator_epoch, mask=no_control),
+        "problem": problems,
+        "records_without_key": without_key,
+    }
+    return INDEX.cast(pa.table({name: arrays[name] for name in INDEX.schema.names}))
+
+
+def _damage_row(damage: Damage) -> HeaderColumns:
+    row = allocate(1)
+    for column in row:
+        column[0] = NOT_A_BATCH if column.dtype.kind == "i" else 0
+    row.position[0], row.size[0] = damage.position, damage.size
+    row.control_type[0] = NO_CONTROL_TYPE
+    return row
+
+
+# The rows of one index file while they are collected: counted, held for a while, written in groups.
+
+
+ROWS_PER_GROUP = 1 << 17
+"""Rows held before they are written: about 12 MB."""
+MOST_EXAMPLES = 3
+
+
+class RowOutput(Protocol):
+    """Where rows go, group by group."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of `table`."""
+
+    def prune(self) -> None:
+        """Drop everything that was written so far."""
+
+
+class IndexFile:
+    """Collects rows in arrival order into `output`."""
+
+    def __init__(self, output: RowOutput) -> None:
+        self._output = output
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget every row."""
+        self._output.prune()
+        self._buffer = RowBuffer()
+        self.rows = self.problems = 0
+        self.examples: tuple[Example, ...] = ()
+
+    def add(self, object_order: int, stretch: Stretch) -> None:
+        """The rows of `stretch`, which is in the object of that order."""
+        self._buffer.add(object_order, stretch)
+        self.rows += stretch.columns.rows
+        self._count(object_order, *stretch.damaged)
+        if stretch.damage is not None:
+            self.add_damage(object_order, stretch.damage)
+        if self._buffer.rows >= ROWS_PER_GROUP:
+            self._output.write(self._buffer.take())
+
+    def add_damage(self, object_order: int, damage: Damage) -> None:
+        """One row for bytes that are not a valid batch."""
+        self._buffer.add_damage(object_order, damage)
+        self.rows += 1
+        self._count(object_order, damage)
+
+    def flush(self) -> None:
+        """Write what is still held."""
+        if self._buffer.rows:
+            self._output.write(self._buffer.take())
+
+    def _count(self, object_order: int, *damages: Damage) -> None:
+        self.problems += len(damages)
+        reported = (Example(object_order=object_order, damage=damage) for damage in damages[:MOST_EXAMPLES])
+        self.examples = (*self.examples, *reported)[:MOST_EXAMPLES]
+
+
+# Finding a batch in the middle of an object: a guess, which the driver checks against the range before.
+
+
+SEARCH_BYTES = 2**18
+"""Searched at a time: a boundary is usually near, and the walk reads the bytes again."""
+KNOWN_BITS = 7
+"""Attributes that mean something (facts §1.3); text in their place has others."""
+EFFORT = 4
+"""How many times the bytes of its range a worker may spend on guesses that turn out wrong."""
+
+
+class Searcher:
+    """Looks for boundaries of one range; spends a bounded effort, then gives up."""
+
+    def __init__(self, staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> None:
+        self._window, self._stop, self._limits = Window(staged=staged, start=start), stop, limits
+        self._effort = EFFORT * (stop - start)
+
+    def next_boundary(self, position: int) -> int | None:
+        """The first position from `position` on where a batch seems to begin; None if none shows itself."""
+        while position < self._stop and self._effort > 0:
+            beyond = min(position + SEARCH_BYTES, self._stop)
+            self._window = self._window.move(position, min(beyond + HEADER_SIZE, self._window.staged.size))
+            found = next(filter(self._is_convincing, self._candidates(beyond)), None)
+            if found is not None:
+                return found
+            position = beyond
+        return None
+
+    def _candidates(self, beyond: int) -> Iterator[int]:
+        """Positions before `beyond` whose magic byte and length could be those of a batch."""
+        data = np.frombuffer(self._window.data, dtype=np.uint8)
+        places = np.flatnonzero(data[MAGIC_OFFSET : data.size - HEADER_SIZE + MAGIC_OFFSET + 1] == MAGIC_V2)
+        sizes = _sizes(data, places)
+        largest = np.minimum(self._limits.max_batch_bytes, self._room() - places)
+        for place in places[(sizes >= HEADER_SIZE) & (sizes <= largest)]:
+            if self._effort > 0 and self._window.start + place < beyond:
+                yield self._window.start + int(place)
+
+    def _room(self) -> int:
+        return self._window.staged.size - self._window.start
+
+    def _is_convincing(self, position: int) -> bool:
+        head = self._window.look(position, HEADER_SIZE)
+        if not _is_usual(head):
+            return False
+        size = read_header(head).size
+        after = position + size  # looked at first: it costs a few bytes, a checksum all of them
+        if after < self._window.staged.size and not _is_usual(self._window.look(after, HEADER_SIZE)):
+            return False
+        self._effort -= size
+        return bool(scan_chunk(self._window.look(position, size), capacity=1).columns.rows)
+
+
+def _is_usual(head: bytes) -> bool:
+    """Whether it looks like a batch and like what Kafka writes: a broker would take others, too."""
+    if not looks_like_batch(head) or head[MAGIC_OFFSET] != MAGIC_V2:
+        return False
+    header = read_header(head)
+    return header.attributes >> KNOWN_BITS == 0 and header.record_count <= header.last_offset_delta + 1
+
+
+def _sizes(data: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """The size that a header at each place would claim; a negative length makes a small one."""
+    length = np.zeros(places.size, dtype=np.int64)
+    for byte in range(LENGTH_OFFSET, LOG_OVERHEAD):
+        length = length << 8 | data[places + byte]
+    return length.astype(np.int32) + np.int64(LOG_OVERHEAD)
+
+
+# One piece of an object into rows: from its boundary if that is known, else from the best guess.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Rows cover the object from `first` to `end`; `lost_at` is where the walk lost its way, if it did."""
+
+    first: int | None
+    end: int
+    lost_at: int | None = None
+
+
+_NOTHING = Extent(first=None, end=0)
+
+
+def scan_piece(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkLimits) -> Extent:
+    """Adds the rows of `piece` to `file`, which holds nothing else if the boundary has to be guessed."""
+    if piece.boundary is not None:
+        return _scan_from(staged, piece, piece.boundary, file, limits)
+    try:
+        return _scan_from_guess(staged, piece, file, limits)
+    except Unreadable:
+        return _NOTHING  # the piece before says so, and then its reader decides what becomes of this one
+
+
+def _scan_from(
+    staged: StagedBytes, piece: Piece, boundary: int, file: IndexFile, limits: WalkLimits
+) -> Extent:
+    """An object that cannot be read on is lost from there on, like one that cannot be understood."""
+    end = boundary
+    try:
+        for stretch in walk(staged, start=boundary, stop=piece.stop, limits=limits):
+            file.add(piece.object_order, stretch)
+            end = stretch.end
+            if stretch.damage is not None and stretch.damage.lost:
+                return Extent(first=boundary, end=end, lost_at=stretch.damage.position)
+    except Unreadable as error:
+        rest = Damage(position=end, size=staged.size - end, reason=str(error), lost=True)
+        file.add_damage(piece.object_order, rest)
+        return Extent(first=boundary, end=staged.size, lost_at=end)
+    return Extent(first=boundary, end=end)
+
+
+def _scan_from_guess(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkLimits) -> Extent:
+    """A walk that loses its way began inside a record, if a later guess does better; so try the later one."""
+    searcher = Searcher(staged, start=piece.start, stop=piece.stop, limits=limits)
+    extent = _NOTHING
+    boundary = searcher.next_boundary(piece.start)
+    while boundary is not None:
+        file.restart()
+        extent = _scan_from(staged, piece, boundary, file, limits)
+        boundary = None if extent.lost_at is None else searcher.next_boundary(extent.lost_at + 1)
+    return extent
+
+
+MAPPED_BYTES = 16 * 2**20
+"""Looked through at a time where the system maps files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTask:
+    """Some bins for one worker; `folder` is the key of the step's folder in the lake."""
+
+    bins: tuple[Bin, ...]
+    lake: ObjectStore
+    folder: str
+    s3: S3Settings
+    limits: WalkLimits
+
+
+def index_bins(task: IndexTask) -> tuple[Summary, ...]:
+    """Writes one file per bin; the same task again writes the same bytes."""
+    return tuple(_index_bin(task, each) for each in task.bins)
+
+
+def _index_bin(task: IndexTask, each: Bin) -> Summary:
+    with ParquetOutput(task.lake, INDEX.schema, PARQUET_OPTIONS) as output:
+        file = IndexFile(output)
+        extents = [_index_piece(task, piece, file) for piece in each.pieces]
+        file.flush()
+        return Summary(
+            first=extents[0].first,
+            end=extents[-1].end,
+            rows=file.rows,
+            problems=file.problems,
+            examples=file.examples,
+            output=output.finish(task.folder, each.file),
+        )
+
+
+def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
+    store = _store(piece.store, task.s3)
+    is_here = store.local_path(piece.key) is not None
+    staged = StagedBytes(
+        size=piece.size,
+        read_range=partial(store.read_range, piece.key, version=piece.version),
+        view_range=partial(store.viewed, piece.key, version=piece.version) if is_here else None,
+    )
+    limits = _limits(task, is_here=is_here)
+    if not piece.counts_keys:
+        limits = replace(limits, record_limits=None)
+    return scan_piece(staged, piece, file, limits)
+
+
+def _limits(task: IndexTask, *, is_here: bool) -> WalkLimits:
+    """Larger windows from afar, since each one is a request, and where they need no memory of their own."""
+    if is_here:
+        return replace(task.limits, window_bytes=MAPPED_BYTES) if can_map() else task.limits
+    return replace(task.limits, window_bytes=task.s3.part_bytes)
+
+
+@cache
+def _store(url: str, s3: S3Settings) -> ObjectStore:
+    """One client per store and worker."""
+    return open_store(url, s3)

@@ -1,0 +1,1 @@
+"""`materialise`: committed batches decoded into files of records."""

@@ -1,0 +1,235 @@
+"""Decoded records with what their batches, their transaction and the run say of them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.config.settings import ValueType
+from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
+from spark_jobs.lake.iceberg.topic_tables import VALUE_TYPES
+from spark_jobs.pipeline.materialise.batch_rows import BatchRows
+from spark_jobs.pipeline.materialise.decoding import Piece
+from spark_jobs.pipeline.materialise.outcomes import View, names_of
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
+from spark_jobs.tables.materialise import RECORDS
+
+_TIMESTAMP_TYPES = tuple(TimestampType)
+_NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
+    _TIMESTAMP_TYPES.index,
+    (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
+)
+_TYPE_NAMES = pa.array(_TIMESTAMP_TYPES, pa.string())
+_EPOCH = date(1970, 1, 1)
+_MICROSECONDS = 1000
+"""In a millisecond."""
+_ASCENDING = ("offset", "timestamp", "sequence")
+"""Columns whose differences are smaller than a dictionary of them."""
+_DISTINCT = ("timestamp_out_of_range", "key", "value")
+"""Columns for which a dictionary would only be tried and given up."""
+_NESTED = "headers.list.element.key"
+PAGE_ROWS = 100_000
+"""Rows of a page at most: a page costs as much as thousands of small values."""
+
+Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Timestamps as a table has them: `micros` where `is_stored`, as `given` where `is_outside` its range.
+
+    Both flags are None where all are stored.
+    """
+
+    given: Int64s
+    micros: Int64s
+    is_stored: Flags | None = None
+    is_outside: Flags | None = None
+
+    @classmethod
+    def of(cls, given: Int64s) -> "Timestamps":
+        """Of timestamps in ms since 1970, -1 for none."""
+        if not given.size or (given.min() >= 0 and given.max() <= LAST_TIMESTAMP_MS):
+            return cls(given, given * _MICROSECONDS)
+        is_outside = (given < FIRST_TIMESTAMP_MS) | (given > LAST_TIMESTAMP_MS)
+        is_stored = ~is_outside & (given != NO_TIMESTAMP)
+        return cls(given, np.where(is_stored, given, 0) * _MICROSECONDS, is_stored, is_outside)
+
+    def columns(self) -> "dict[str, pa.Array[Any]]":
+        """The columns of a table that hold them."""
+        is_null = None if self.is_stored is None else ~self.is_stored
+        is_inside = True if self.is_outside is None else ~self.is_outside
+        inside = np.broadcast_to(is_inside, self.given.shape)
+        return {
+            "timestamp": pa.array(self.micros, pa.int64(), mask=is_null).cast(TIMESTAMP),
+            "timestamp_out_of_range": pa.array(self.given, pa.int64(), mask=inside),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTable:
+    """Makes rows of the table `records` for one partition; what `view` does not show is left out."""
+
+    partition: int
+    view: View
+    run_date: date
+
+    def rows_of(self, piece: Piece) -> pa.Table:
+        """The records of `piece` that are shown as rows of the table, as they are written."""
+        records, headers, counts = piece.found.records, piece.rows.headers, piece.batch_records
+        days = np.full(records.num_rows, (self.run_date - _EPOCH).days, dtype=np.int32)
+        columns = {
+            "partition": np.full(records.num_rows, self.partition, dtype=np.int32),
+            "timestamp_type": pa.DictionaryArray.from_arrays(
+                np.repeat(_timestamp_types(piece.rows), counts), _TYPE_NAMES
+            ),
+            "producer_id": np.repeat(headers.producer_id, counts),
+            "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
+            "transactional_id": self._transactional_ids(piece.rows).take(piece.found.rows.batch),
+            "partition_leader_epoch": np.repeat(headers.partition_leader_epoch, counts),
+            "run_date": pa.array(days, pa.int32()).cast(pa.date32()),
+            **{name: records.column(name) for name in ("offset", "sequence", "key", "value", "headers")},
+            **Timestamps.of(piece.found.rows.timestamp).columns(),
+        }
+        table = pa.table([columns[name] for name in _WRITTEN.names], schema=_WRITTEN)
+        first_offsets = self.view.first_offsets(piece.rows)
+        if (headers.base_offset >= first_offsets).all():
+            return table
+        # A log may begin inside a batch.
+        return table.filter(pa.array(piece.found.rows.offset >= np.repeat(first_offsets, counts)))
+
+    def _transactional_ids(self, rows: BatchRows) -> "pa.Array[Any]":
+        """For each batch the name of its transaction's producer, null where nobody names it."""
+        outcomes = self.view.outcomes
+        return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
+
+
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """The schema of a topic's table as its writer takes it."""
+    return with_labels(schema, ["timestamp_type"])
+
+
+def record_options(schema: pa.Schema) -> dict[str, Any]:
+    """Options of Arrow's Parquet writer for a topic's table of `schema`."""
+    plain = (*_ASCENDING, *_DISTINCT)
+    return {
+        "compression_level": 1,
+        "write_page_index": True,
+        "max_rows_per_page": PAGE_ROWS,
+        "use_dictionary": [*(name for name in schema.names if name not in plain), _NESTED],
+        "column_encoding": dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
+    }
+
+
+_WRITTEN = as_written(RECORDS.schema)
+
+
+def _timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
+    """Each batch's timestamp type, as its place in the enumeration."""
+    stamped = np.where(
+        rows.headers.attributes & TIMESTAMP_TYPE_FLAG, np.int32(_LOG_APPEND_TIME), np.int32(_CREATE_TIME)
+    )
+    return np.where(rows.headers.magic == 0, np.int32(_NO_TIMESTAMP), stamped)
+
+
+# Declared fields of JSON values as columns; a value that does not match its schema is reported with the
+# reason.
+
+
+_LONG = range(-(2**63), 2**63)
+
+_FITS: dict[ValueType, Callable[[Any], bool]] = {
+    ValueType.STRING: lambda found: isinstance(found, str),
+    ValueType.LONG: lambda found: isinstance(found, int) and not isinstance(found, bool) and found in _LONG,
+    ValueType.DOUBLE: lambda found: isinstance(found, int | float) and not isinstance(found, bool),
+    ValueType.BOOLEAN: lambda found: isinstance(found, bool),
+}
+
+
+class Unfit(ValueError):
+    """Why a value is not what its topic's schema says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedValues:
+    """A column per declared field, null where a value does not fit; `unfit` says why, by row."""
+
+    columns: "dict[str, pa.Array[Any]]"
+    unfit: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSchema:
+    """The declared fields; those `required` must be there, a null value has none of them and fits."""
+
+    fields: Mapping[str, ValueType]
+    required: frozenset[str] = frozenset()
+
+    def fit(self, values: Sequence[bytes | None]) -> FittedValues:
+        """The fields of all values."""
+        cells: dict[str, list[Any]] = {name: [None] * len(values) for name in self.fields}
+        unfit: dict[int, str] = {}
+        for row, value in enumerate(values):
+            try:
+                for name, cell in self._cells(value).items():
+                    cells[name][row] = cell
+            except Unfit as problem:
+                unfit[row] = str(problem)
+        columns = {name: pa.array(cells[name], VALUE_TYPES[kind]) for name, kind in self.fields.items()}
+        return FittedValues(columns=columns, unfit=unfit)
+
+    def _cells(self, value: bytes | None) -> dict[str, Any]:
+        if value is None:
+            return {}
+        found = _parse(value)
+        return {name: self._cell(name, kind, found.get(name)) for name, kind in self.fields.items()}
+
+    def _cell(self, name: str, kind: ValueType, found: Any) -> Any:
+        if found is None:
+            if name in self.required:
+                raise Unfit(f"field {name}: expected {kind}, found nothing")
+            return None
+        if not _FITS[kind](found):
+            raise Unfit(f"field {name}: expected {kind}, found {json.dumps(found)[:SHOWN]}")
+        return _as_double(name, found) if kind is ValueType.DOUBLE else found
+
+
+SHOWN = 60
+"""Characters of a found value that a reason repeats."""
+
+
+def _as_double(name: str, found: float) -> float:
+    try:
+        return float(found)
+    except OverflowError:
+        raise Unfit(f"field {name}: expected double, found a number beyond its range") from None
+
+
+def _parse(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        raise Unfit("expected a JSON object, found bytes that are not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise Unfit(f"expected a JSON object, found no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Unfit(f"expected a JSON object, found {json.dumps(found)[:SHOWN]}")
+    _check_text(found)
+    return found
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_text(found: dict[str, Any]) -> None:
+    """JSON can spell half of a character; no table can hold it."""
+    for name, cell in found.items():
+        if isinstance(cell, str) and any("\ud800" <= letter <= "\udfff" for letter in cell):
+            raise Unfit(f"field {name}: expected text, found half of a surrogate pair")

@@ -1,0 +1,1 @@
+"""`publish`: one Iceberg commit per table."""

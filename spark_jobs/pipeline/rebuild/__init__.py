@@ -1,0 +1,1 @@
+"""`rebuild`: the producer state that every partition starts the run with."""

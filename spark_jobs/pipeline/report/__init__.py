@@ -1,0 +1,1 @@
+"""`report`: the data-quality dashboard and metrics."""

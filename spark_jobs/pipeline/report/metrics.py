@@ -1,0 +1,253 @@
+"""Every metric: its name, its labels, its meaning.
+
+All are gauges. A run is an event with a size, not a process that counts up: each run replaces the values of
+the previous one, and a repeated run sets its values again instead of adding them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import pyarrow.compute as pc
+
+from spark_jobs.config.audit import Severity
+from spark_jobs.flow import Step
+from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
+from spark_jobs.kafka.transactions.outcome import Outcome
+from spark_jobs.lake.ledger import LedgerLine, RunStatus
+from spark_jobs.lake.parquet_file import iter_rows
+from spark_jobs.pipeline.report.headline import quarantine, seconds_of
+from spark_jobs.pipeline.report.run_tables import RunTables
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.materialise import TABLE_FILES, QuarantineKind
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A name by Prometheus' conventions: prefix, thing, base unit; labels distinguish what can be summed."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+RUN_INFO = Metric("onceover_run_info", "The last run; always 1.", ("run_id", "date", "status"))
+RUN_SUCCESS = Metric("onceover_run_success", "1 if the last run is final, 0 if it failed or did not end.")
+RUN_ATTEMPTS = Metric("onceover_run_attempts", "How often the last run was started.")
+RUN_END = Metric("onceover_run_end_timestamp_seconds", "When the last run ended, well or not.")
+SUCCESS_END = Metric("onceover_last_success_timestamp_seconds", "When a run last became final.")
+SUCCESS_RUN_DATE = Metric(
+    "onceover_last_success_run_date_timestamp_seconds",
+    "Date of the newest final run, as its midnight in UTC.",
+)
+STEP_DURATION = Metric("onceover_step_duration_seconds", "How long a step of the last run took.", ("step",))
+STAGED_BYTES = Metric("onceover_staged_bytes", "Bytes of the objects that the last run took.")
+STAGED_OBJECTS = Metric("onceover_staged_objects", "Objects that the last run took.")
+SET_ASIDE = Metric("onceover_set_aside_objects", "Objects that were not fit to be taken; a later run may.")
+BATCHES = Metric("onceover_batches", "Batches of the last run by verdict.", ("topic", "verdict"))
+PUBLISHED_RECORDS = Metric("onceover_published_records", "Rows that the last run added.", ("topic",))
+PUBLISHED_BYTES = Metric("onceover_published_bytes", "Bytes of the files that hold them.", ("topic",))
+QUARANTINED = Metric("onceover_quarantined_rows", "Rows of the last run in quarantine.", ("kind",))
+TRANSACTIONS = Metric("onceover_transactions", "Transactions of the last run by outcome.", ("outcome",))
+LAG = Metric(
+    "onceover_last_stable_offset_lag",
+    "Offsets between the last stable offset and the log's end: the largest of a topic's partitions.",
+    ("topic",),
+)
+HELD_BATCHES = Metric("onceover_held_batches", "Batches held for a later run.", ("topic",))
+GAP_OFFSETS = Metric(
+    "onceover_gap_offsets", "Offsets that no copy has, with partitions held behind them.", ("topic",)
+)
+BEHIND_GAPS = Metric("onceover_behind_gap_batches", "Batches held behind missing offsets.", ("topic",))
+FAILED_EXPECTATIONS = Metric(
+    "onceover_failed_expectations", "Expectations that the last run did not meet.", ("severity",)
+)
+
+METRICS: tuple[Metric, ...] = (
+    RUN_INFO,
+    RUN_SUCCESS,
+    RUN_ATTEMPTS,
+    RUN_END,
+    SUCCESS_END,
+    SUCCESS_RUN_DATE,
+    STEP_DURATION,
+    STAGED_BYTES,
+    STAGED_OBJECTS,
+    SET_ASIDE,
+    BATCHES,
+    PUBLISHED_RECORDS,
+    PUBLISHED_BYTES,
+    QUARANTINED,
+    TRANSACTIONS,
+    LAG,
+    HELD_BATCHES,
+    GAP_OFFSETS,
+    BEHIND_GAPS,
+    FAILED_EXPECTATIONS,
+)
+"""In the order in which they are written."""
+
+
+# Batches by topic and verdict.
+
+
+MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
+"""Groups of several verdicts, whose counts are not broken down."""
+SINGLE = {each.group: each for each in VERDICTS if each.group not in MIXED}
+
+
+def topic_verdicts(tables: RunTables) -> dict[str, Counter[str]]:
+    """Topic → verdict → batches, for every topic with objects in the run."""
+    found: dict[str, Counter[str]] = {}
+    for row in tables.rows(Step.ADMIT, ADMITTED_PARTITIONS.file):
+        found.setdefault(row["topic"], Counter()).update(_verdicts(tables, row))
+    return found
+
+
+def _verdicts(tables: RunTables, row: Mapping[str, Any]) -> Mapping[str, int]:
+    """Of one partition; its batches are only read where the counts of its groups leave something open."""
+    if not any(row[group] for group in MIXED):
+        return {verdict.value: row[group] for group, verdict in SINGLE.items()}
+    counts: Counter[str] = Counter()
+    for rows in iter_rows(tables.lake, tables.key(Step.ADMIT, row["batches"]), columns=["verdict"]):
+        found: Any = pc.value_counts(rows.column("verdict"))
+        names, numbers = found.field("values").to_pylist(), found.field("counts").to_pylist()
+        counts.update(dict(zip(names, numbers, strict=True)))
+    return counts
+
+
+# The samples of a run; a failed run has those of its finished steps.
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number; `labels` are values in the order of the metric's label names."""
+
+    metric: Metric
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+def samples_of(lines: Iterable[LedgerLine], run_id: str | None, tables: RunTables | None) -> list[Sample]:
+    """Everything about the run of `run_id`, if there is one, and about the lake's last success."""
+    known = tuple(lines)
+    line = next((each for each in known if each.run_id == run_id), None)
+    run = [] if line is None or tables is None else [*_run(line), *_data(tables)]
+    return [*run, *_success(known)]
+
+
+def last_run(lines: Iterable[LedgerLine]) -> str | None:
+    """The run that was started last, without running ones."""
+    ended = (line for line in lines if line.status is not RunStatus.RUNNING)
+    newest = max(ended, key=lambda line: line.started_at, default=None)
+    return None if newest is None else newest.run_id
+
+
+def _run(line: LedgerLine) -> Iterator[Sample]:
+    yield Sample(RUN_INFO, 1, (line.run_id, line.day.isoformat(), line.status.value))
+    yield Sample(RUN_SUCCESS, float(line.status is RunStatus.FINAL))
+    yield Sample(RUN_ATTEMPTS, line.attempts)
+    if line.finished_at:
+        yield Sample(RUN_END, _seconds(line.finished_at))
+    for step in line.steps:
+        if (seconds := seconds_of(step)) is not None:
+            yield Sample(STEP_DURATION, seconds, (step.step.value,))
+
+
+def _data(tables: RunTables) -> Iterator[Sample]:
+    counts = {step: tables.counts(step) for step in Step}
+    yield from _staged(counts[Step.STAGE])
+    yield from _batches(tables)
+    if counts[Step.RESOLVE]:
+        yield from _by_name(TRANSACTIONS, counts[Step.RESOLVE], Outcome)
+    yield from _held_back(tables)
+    if counts[Step.ADMIT]:
+        yield from _gaps(tables)
+    if counts[Step.MATERIALISE]:
+        yield from _by_name(QUARANTINED, quarantine(tables), QuarantineKind)
+    if counts[Step.PUBLISH]:
+        yield from _published(tables)
+    yield from _expectations(tables)
+
+
+def _staged(counts: Mapping[str, int]) -> Iterator[Sample]:
+    names = {
+        "bytes": STAGED_BYTES,
+        "objects": STAGED_OBJECTS,
+        "set_aside": SET_ASIDE,
+    }
+    yield from (Sample(metric, counts[name]) for name, metric in names.items() if name in counts)
+
+
+def _by_name(metric: Metric, counts: Mapping[str, int], names: Iterable[str]) -> Iterator[Sample]:
+    """One sample per name, zeros included, to distinguish zero from missing."""
+    yield from (Sample(metric, counts.get(name, 0), (str(name),)) for name in names)
+
+
+def _batches(tables: RunTables) -> Iterator[Sample]:
+    for topic, counts in sorted(topic_verdicts(tables).items()):
+        yield from (Sample(BATCHES, counts[name], (topic, name.value)) for name in Verdict)
+
+
+def _held_back(tables: RunTables) -> Iterator[Sample]:
+    lags: dict[str, int] = {}
+    held: Counter[str] = Counter()
+    for row in tables.rows(Step.RESOLVE, RESOLVED_PARTITIONS.file):
+        lags[row["topic"]] = max(lags.get(row["topic"], 0), row["lag"])
+        held[row["topic"]] += row["held_batches"]
+    yield from (Sample(LAG, lag, (topic,)) for topic, lag in sorted(lags.items()))
+    yield from (Sample(HELD_BATCHES, count, (topic,)) for topic, count in sorted(held.items()))
+
+
+def _gaps(tables: RunTables) -> Iterator[Sample]:
+    """Of each topic that the run admitted or that has gaps, zeros included."""
+    offsets: Counter[str] = Counter(
+        {row["topic"]: 0 for row in tables.rows(Step.ADMIT, ADMITTED_PARTITIONS.file)}
+    )
+    batches = offsets.copy()
+    for row in tables.rows(Step.ADMIT, GAPS.file):
+        if row["status"] == GapStatus.OPEN:
+            offsets[row["topic"]] += row["last_offset"] - row["first_offset"] + 1
+            batches[row["topic"]] += row["held_batches"]
+    yield from (Sample(GAP_OFFSETS, count, (topic,)) for topic, count in sorted(offsets.items()))
+    yield from (Sample(BEHIND_GAPS, count, (topic,)) for topic, count in sorted(batches.items()))
+
+
+def _published(tables: RunTables) -> Iterator[Sample]:
+    rows: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for entry in tables.rows(Step.MATERIALISE, TABLE_FILES.file):
+        if entry["topic"] is not None:
+            rows[entry["topic"]] += entry["rows"]
+            sizes[entry["topic"]] += entry["bytes"]
+    yield from (Sample(PUBLISHED_RECORDS, count, (topic,)) for topic, count in sorted(rows.items()))
+    yield from (Sample(PUBLISHED_BYTES, size, (topic,)) for topic, size in sorted(sizes.items()))
+
+
+def _expectations(tables: RunTables) -> Iterator[Sample]:
+    results = tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)
+    if results:
+        failed = Counter(row["severity"] for row in results if row["success"] is False)
+        judged = (each for each in Severity if each is not Severity.OFF)
+        yield from _by_name(FAILED_EXPECTATIONS, failed, judged)
+
+
+def _success(lines: tuple[LedgerLine, ...]) -> Iterator[Sample]:
+    final = [line for line in lines if line.status is RunStatus.FINAL]
+    ended = [line.finished_at for line in final if line.finished_at]
+    if ended:
+        yield Sample(SUCCESS_END, max(map(_seconds, ended)))
+    if final:
+        yield Sample(SUCCESS_RUN_DATE, _midnight(max(line.day for line in final)))
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _midnight(day: date) -> float:
+    return datetime.combine(day, time(), UTC).timestamp()

@@ -1,0 +1,153 @@
+"""All files of one run: its page, partitions, topics, producers, transactions, batches and Data Docs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from spark_jobs.flow import STEPS, Step
+from spark_jobs.lake.ledger import LedgerLine, RunStatus, StepLine
+from spark_jobs.lake.manifest import ManifestEntry, read_run_manifest
+from spark_jobs.lake.run_folder import MANIFEST
+from spark_jobs.pipeline.report.explorer import explorer_files
+from spark_jobs.pipeline.report.headline import Row, seconds_of
+from spark_jobs.pipeline.report.run_tables import Producers, RunTables
+from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
+from spark_jobs.pipeline.report.topics import key_skews, partition_files, partition_views, topic_files
+from spark_jobs.pipeline.report.transactions import producer_view, transaction_view
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.rebuild import STATE_ORIGINS
+
+# The page of one run: its steps, inputs, the origin of its state, and the audit's results.
+
+
+MESSAGES = "messages.json"
+MOST_ORIGINS = 300
+MOST_SET_ASIDE = 50
+LONGEST_TEXT = 500
+
+
+def run_view(line: LedgerLine, tables: RunTables) -> Row:
+    """Everything that is not in the run's headline."""
+    return {
+        "id": line.run_id,
+        "steps": list(_steps(line, tables)),
+        "inputs": {
+            "manifest": line.manifest,
+            "config": line.config,
+            "state_in": line.state_in,
+            **_staged(tables),
+        },
+        "origins": _origins(tables),
+        "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)],
+    }
+
+
+def _steps(line: LedgerLine, tables: RunTables) -> Iterator[Row]:
+    """The nine steps in order; `report` itself has no duration."""
+    lines = {step.step: step for step in line.steps}
+    for step in STEPS:
+        yield {
+            "step": step.value,
+            "status": _status(line, step, lines.get(step), tables),
+            "started": lines[step].started_at if step in lines else None,
+            "seconds": seconds_of(lines[step]) if step in lines else None,
+            "counts": lines[step].counts if step in lines else tables.counts(step),
+            "messages": [text[:LONGEST_TEXT] for text in tables.json(step, MESSAGES) or ()],
+        }
+
+
+def _status(line: LedgerLine, step: Step, found: StepLine | None, tables: RunTables) -> str:
+    if step is Step.REPORT:
+        return "done"
+    if found is None:
+        return "done" if step is Step.STAGE and tables.has(step, MANIFEST) else "not reached"
+    if found.finished_at:
+        return "done"
+    return "failed" if line.status is RunStatus.FAILED else line.status.value
+
+
+def _staged(tables: RunTables) -> Row:
+    """Objects and bytes by source, and what was set aside."""
+    if not tables.has(Step.STAGE, MANIFEST):
+        return {"sources": [], "set_aside": [], "set_aside_count": 0}
+    manifest = read_run_manifest(tables.lake, tables.run_id)
+    objects = Counter((entry.source, _role(entry)) for entry in manifest.entries)
+    size: Counter[tuple[str, str]] = Counter()
+    newest: dict[tuple[str, str], int] = {}
+    for entry in manifest.entries:
+        key = entry.source, _role(entry)
+        size[key] += entry.size
+        newest[key] = max(newest.get(key, 0), entry.copied_at)
+    return {
+        "sources": [[*key, count, size[key], newest[key]] for key, count in sorted(objects.items())],
+        "set_aside": [
+            [f"{each.source}/{each.path}", each.detail] for each in manifest.problems[:MOST_SET_ASIDE]
+        ],
+        "set_aside_count": len(manifest.problems),
+    }
+
+
+def _role(entry: ManifestEntry) -> str:
+    """What the object is for; one that an earlier run took is only listed."""
+    return f"{entry.role.value}, inherited" if entry.inherited else entry.role.value
+
+
+def _origins(tables: RunTables) -> Row:
+    """Where the producers' state came from; partitions with remarks come first."""
+    rows = tables.rows(Step.REBUILD, STATE_ORIGINS.file)
+    rows.sort(key=lambda row: (row["message"] is None and not row["skipped"], row["topic"], row["partition"]))
+    return {
+        "counts": dict(Counter(row["origin"] for row in rows)),
+        "rows": [
+            {name: value for name, value in row.items() if name != "state"} for row in rows[:MOST_ORIGINS]
+        ],
+        "count": len(rows),
+    }
+
+
+def _expectation(row: Row) -> Row:
+    names = ("suite", "expectation", "severity", "sentence", "success", "observed", "expected", "examples")
+    return {name: row[name] for name in names}
+
+
+# Data Docs beside the dashboard, so that both travel together and links between them hold.
+
+
+DOCS = "docs"
+STYLE = "assets/docs.css"
+_INLINE_STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
+
+
+def docs_files(tables: RunTables) -> Iterator[tuple[str, bytes]]:
+    """The run's pages, with their style in a file: a strict server lets no page bring its own."""
+    prefix = tables.key(Step.AUDIT, DOCS) + "/"
+    for found in tables.lake.list(prefix):
+        page = tables.lake.read(found.key)
+        style = _INLINE_STYLE.search(page)
+        if style is not None:
+            yield STYLE, style[1]
+            page = _INLINE_STYLE.sub(f'<link rel="stylesheet" href="../../{STYLE}">'.encode(), page)
+        yield f"{DOCS}/{tables.run_id}/{found.key.removeprefix(prefix)}", page
+
+
+def write_run(site: SiteFiles, line: LedgerLine) -> None:
+    """Write what the site shows of the run, from the tables in its folder."""
+    tables = RunTables(site.lake, line.run_id)
+    docs = dict(docs_files(tables))
+    for path, page in docs.items():
+        site.put(path, page)
+    site.put_data(run_data(line, tables, has_docs=bool(docs)))
+
+
+def run_data(line: LedgerLine, tables: RunTables, *, has_docs: bool) -> Iterator[NamedData]:
+    """The run's data files, one after the other."""
+    base = f"run/{line.run_id}"
+    producers: Producers = {}
+    partitions = partition_views(tables, producers)
+    transactions = transaction_view(tables, set(producers))
+    yield f"{base}/run", {**run_view(line, tables), "docs": has_docs}
+    yield f"{base}/producers", producer_view(tables, producers, transactions.owners)
+    yield f"{base}/transactions", transactions.shown()
+    yield from partition_files(line.run_id, partitions)
+    yield from topic_files(line.run_id, partitions, key_skews(tables))
+    yield from explorer_files(tables, partitions)

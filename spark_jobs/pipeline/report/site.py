@@ -1,0 +1,257 @@
+"""The whole site, brought up to date: what is new is read and written, what is shown already stays."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from spark_jobs.config.canonical import canonical_json, digest_of
+from spark_jobs.flow import Step
+from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.kafka.transactions.outcome import Outcome
+from spark_jobs.lake.chain import ChainEntry, read_chain
+from spark_jobs.lake.ledger import LedgerLine, list_runs, utc_now
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.pipeline.report.headline import Row, headline
+from spark_jobs.pipeline.report.run_page import write_run
+from spark_jobs.pipeline.report.run_tables import RunTables
+from spark_jobs.pipeline.report.site_files import SiteFiles, shard_of, to_constant, topic_code
+from spark_jobs.tables.audit import TOPIC_VOLUMES
+
+# The pages themselves: what is the same in every lake, and loads the rest.
+
+
+HERE = Path(__file__).parent
+CHARTS = ("uPlot.iife.js", "uPlot.min.css")
+"""Of the package uplot-python, which carries the library in a wheel; its own code is not used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page: its file, script and template are named alike; the overview is what a folder opens with."""
+
+    name: str
+    title: str
+
+    @property
+    def file(self) -> str:
+        return "index.html" if self.name == "overview" else f"{self.name}.html"
+
+
+PAGES = (
+    Page(name="overview", title="Overview"),
+    Page(name="run", title="Run"),
+    Page(name="topic", title="Topics"),
+    Page(name="producers", title="Producers"),
+    Page(name="transactions", title="Transactions"),
+    Page(name="batches", title="Batch explorer"),
+)
+
+
+def page_files(lake: str) -> Iterator[tuple[str, bytes]]:
+    """Every page and everything that pages are made with, by path; `lake` is named in each."""
+    for page in PAGES:
+        template = _environment().get_template(f"{page.name}.html.j2")
+        yield page.file, template.render(page=page, pages=PAGES, lake=lake).encode()
+    for asset in sorted((HERE / "assets").iterdir()):
+        yield f"assets/{asset.name}", asset.read_bytes()
+    yield "assets/labels.js", to_constant("labels", labels())
+    for name in CHARTS:
+        yield f"assets/{name}", (_chart_library() / name).read_bytes()
+
+
+def labels() -> dict[str, dict[str, tuple[str, str, str]]]:
+    """Symbol, tone and meaning of every verdict and outcome, as they are defined."""
+    return {
+        "verdicts": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Verdict},
+        "outcomes": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Outcome},
+    }
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(HERE / "pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _chart_library() -> Path:
+    found = find_spec("uplot")
+    assert found is not None and found.origin is not None  # noqa: PT018 — a dependency like any other
+    return Path(found.origin).parent / "static"
+
+
+# What the site already shows, so that updating it costs only what is new.
+
+
+FORMAT = 4
+"""Another one means that every file is written anew."""
+PLACE = "data/memory.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Fingerprints: of each run as it was shown, and of the runs that each month's files were made of.
+
+    `shards` are the files that each month has, as one letter each.
+    """
+
+    format: int = FORMAT
+    runs: dict[str, str] = field(default_factory=dict)
+    months: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, str] = field(default_factory=dict)
+
+
+def fingerprint(line: LedgerLine) -> str:
+    """Changes when anything about the run does."""
+    return digest_of({**asdict(line), "day": line.day.isoformat()})
+
+
+def recall(site: SiteFiles) -> Memory:
+    """What was noted last time; nothing if a version of other files wrote it."""
+    if site.lake.stat(site.key(PLACE)) is None:
+        return Memory()
+    noted = json.loads(site.lake.read(site.key(PLACE)))
+    return Memory(**noted) if noted.get("format") == FORMAT else Memory()
+
+
+def remember(site: SiteFiles, memory: Memory) -> None:
+    """Notes it down, after everything else is written."""
+    site.put(PLACE, canonical_json(asdict(memory)))
+
+
+# Each topic over time: a file per month and shard, so that a run rewrites one month only.
+
+
+COLUMNS = ("day", "run", "records", "batches", "verdicts", "lag")
+
+Months = dict[str, list[ChainEntry]]
+
+
+def by_month(speaking: Sequence[ChainEntry]) -> Months:
+    """The current runs, by month such as `2026-03`."""
+    months: Months = defaultdict(list)
+    for entry in speaking:
+        months[f"{entry.day:%Y-%m}"].append(entry)
+    return dict(months)
+
+
+def month_fingerprint(entries: Sequence[ChainEntry], fingerprints: dict[str, str]) -> str:
+    """Changes when one of the month's runs changes or is replaced."""
+    return digest_of([[entry.run_id, fingerprints.get(entry.run_id, "")] for entry in entries])
+
+
+def month_shards(site: SiteFiles, entries: Sequence[ChainEntry]) -> dict[str, dict[str, Any]]:
+    """The series of every topic in the month by shard, from what the site has of its runs."""
+    shards: dict[str, dict[str, Any]] = defaultdict(dict)
+    for entry in entries:
+        for row in site.read_data(f"run/{entry.run_id}/topics") or ():
+            topics = shards[shard_of(row["code"])]
+            series = topics.setdefault(row["code"], {"name": row["name"], "columns": COLUMNS, "rows": []})
+            series["rows"].append([entry.day.isoformat(), entry.run_id, *(row[name] for name in COLUMNS[2:])])
+    return dict(shards)
+
+
+# The last runs topic by topic: what the overview draws as small lines.
+
+
+RUNS = 28
+VOLUMES = tuple(name for name in TOPIC_VOLUMES.schema.names if name != "topic")
+
+
+def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
+    """The volumes of the last current runs; those with the most records come first."""
+    runs = [
+        (entry, RunTables(lake, entry.run_id).rows(Step.AUDIT, TOPIC_VOLUMES.file))
+        for entry in speaking[-RUNS:]
+    ]
+    audited = [(entry, {row["topic"]: row for row in rows}) for entry, rows in runs if rows]
+    topics = sorted({topic for _, rows in audited for topic in rows})
+    lines = [_line(topic, [rows.get(topic, {}) for _, rows in audited]) for topic in topics]
+    return {
+        "days": [entry.day.isoformat() for entry, _ in audited],
+        "topics": sorted(lines, key=lambda line: -line["records"][-1]),
+    }
+
+
+def _line(topic: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    series = {name: [row.get(name, 0) for row in rows] for name in VOLUMES}
+    return {"name": topic, "code": topic_code(topic), **series}
+
+
+OnProgress = Callable[[str], None]
+
+
+def build_site(lake: ObjectStore, on_progress: OnProgress, *, anew: str | None = None) -> int:
+    """Write what is missing, and the run `anew` in any case; how many runs were written."""
+    site = SiteFiles(lake)
+    memory, lines = recall(site), list_runs(lake)
+    prints = {line.run_id: fingerprint(line) for line in lines}
+    news = [
+        line for line in lines if memory.runs.get(line.run_id) != prints[line.run_id] or line.run_id == anew
+    ]
+    for number, line in enumerate(news, start=1):
+        on_progress(f"report: run {number} of {len(news)}")
+        write_run(site, line)
+    write_years(site, lines, news)
+    speaking = list(read_chain(lake).current.values())
+    known = Memory(runs=prints, months=memory.months, shards=memory.shards)
+    noted = write_months(site, speaking, known, {line.run_id for line in news})
+    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines, noted.shards))])
+    for path, data in page_files(lake.url):
+        site.put(path, data)
+    remember(site, noted)
+    return len(news)
+
+
+def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[LedgerLine]) -> None:
+    """A line of every run, in a file per year; only years with news are touched."""
+    known = {line.run_id for line in lines}
+    for year in sorted({line.day.year for line in news}):
+        name = f"runs/{year}"
+        shown = {row["id"]: row for row in site.read_data(name) or () if row["id"] in known}
+        fresh = {
+            line.run_id: headline(line, RunTables(site.lake, line.run_id))
+            for line in news
+            if line.day.year == year
+        }
+        site.put_data([(name, sorted({**shown, **fresh}.values(), key=_by_day))])
+
+
+def write_months(
+    site: SiteFiles, speaking: Sequence[ChainEntry], memory: Memory, news: Collection[str]
+) -> Memory:
+    """The topics' series of every month that has changed, and the fingerprints of all months."""
+    found = by_month(speaking)
+    months = {month: month_fingerprint(entries, memory.runs) for month, entries in found.items()}
+    shards = {month: memory.shards.get(month, "") for month in months}
+    for month, entries in found.items():
+        if memory.months.get(month) != months[month] or any(each.run_id in news for each in entries):
+            series = month_shards(site, entries)
+            site.put_data([(f"topics/{shard}/{month}", topics) for shard, topics in series.items()])
+            shards[month] = "".join(sorted(series))
+    return Memory(runs=memory.runs, months=months, shards=shards)
+
+
+def _by_day(row: Row) -> tuple[str, str, str]:
+    return row["day"], row["started"], row["id"]
+
+
+def _index(lines: Sequence[LedgerLine], shards: dict[str, str]) -> Row:
+    """What every page loads first."""
+    return {
+        "built": utc_now().isoformat(timespec="seconds"),
+        "years": sorted({line.day.year for line in lines}),
+        "months": dict(sorted(shards.items())),
+        "runs": len(lines),
+    }

@@ -1,0 +1,1 @@
+"""`resolve`: one outcome for every transaction."""

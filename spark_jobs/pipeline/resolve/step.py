@@ -1,0 +1,151 @@
+"""`resolve`: one outcome for every transaction, and how far each partition can be published.
+
+Transactions are small rows. Spark's shuffle brings them together with the coordinators' logs, by producer,
+and brings their outcomes back to their partitions. The driver sees partitions, never transactions; only a run
+too small to schedule does it resolve itself.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from spark_jobs.flow import Step
+from spark_jobs.kafka.formats.log_files import REPLICATION_OFFSET_CHECKPOINT
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kafka.transactions.hanging import CopyReach
+from spark_jobs.kafka.transactions.outcome import Outcome
+from spark_jobs.lake.folds import (
+    PARTITIONS,
+    FoldName,
+    check_resolved,
+    digest_of_folds,
+    folds_before,
+    put_folds,
+    resolved_before,
+)
+from spark_jobs.lake.inherited_rows import InheritedObject, manifest_entry
+from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
+from spark_jobs.lake.parquet_file import put_table, read_table
+from spark_jobs.lake.run_folder import OutputFile
+from spark_jobs.lake.states import read_states
+from spark_jobs.pipeline.context import RunContext, StepResult
+from spark_jobs.pipeline.coordinator_logs.folding import read_timelines
+from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
+from spark_jobs.pipeline.resolve.conclude import Counted
+from spark_jobs.pipeline.resolve.messages import messages
+from spark_jobs.pipeline.resolve.partitions import partitions_of_run, partitions_table
+from spark_jobs.pipeline.resolve.parts import bucket_count
+from spark_jobs.pipeline.resolve.phases import CloseJobs, Phases
+from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
+from spark_jobs.sources.partitions import run_partitions
+from spark_jobs.tables.states import FoldKind
+
+INHERITED_OBJECTS = "inherited_objects.parquet"
+MOST_MESSAGES = 20
+
+
+def run(context: RunContext) -> StepResult:
+    """Resolve the run's transactions, and those that earlier runs could not."""
+    lake, state_in = context.lake, context.folder.inputs.state_in
+    check_resolved(lake, context.chain, state_in)
+    before = folds_before(lake, context.chain, state_in)
+    phases = _phases(context)
+    newest_markers = phases.newest_markers()
+    reach = phases.reach(newest_markers)
+    joined = phases.join(reach)
+    cut = phases.cut(joined)
+    conclusion = phases.conclusion(joined, cut)
+    concluded, closed = phases.close(conclusion, _close_jobs(context, before))
+    folds = {**before, **phases.prune(conclusion), **dict(_folds(closed))}
+    phases.clear()
+    counted = sum((each.counted for each in concluded), Counted(outcomes=Counter()))
+    partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
+    return StepResult(
+        outputs=(
+            put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
+            put_folds(context.folder, folds),
+            *(each.output for each in concluded),
+            *chain.from_iterable(map(_outputs, closed)),
+        ),
+        counts=_counts(counted, closed),
+        state=digest_of_folds(folds),
+        messages=tuple(
+            islice(chain(phases.copied.problems, _messages(phases, reach, counted, closed)), MOST_MESSAGES)
+        ),
+    )
+
+
+def _messages(
+    phases: Phases, reach: CopyReach, counted: Counted, closed: Iterable[ClosedPartition]
+) -> Iterator[str]:
+    unmarked = dict.fromkeys(each.partition.topic for each in phases.partitions if not each.has_markers)
+    return messages(
+        counted,
+        closed,
+        phases.timelines.partitions,
+        reach=reach,
+        unmarked_topics=tuple(unmarked),
+    )
+
+
+def _phases(context: RunContext) -> Phases:
+    found_now = run_partitions(context.folder, context.manifest, context.settings)
+    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
+    partitions = partitions_of_run(
+        read_states(context.lake, context.folder.run_id, Step.ADMIT),
+        admitted=admitted.to_pylist(),
+        before=resolved_before(context.lake, context.chain, context.folder.inputs.state_in),
+        entries={each.partition: each.entries for each in found_now},
+        settings=context.settings,
+    )
+    timelines = read_timelines(context.folder)
+    return Phases(
+        run=context,
+        partitions=partitions,
+        timelines=timelines,
+        buckets=bucket_count(sum(each.rows for each in found_now)),
+        copied=copied_partitions(context.manifest.entries, StagedObjects(context.settings)),
+    )
+
+
+def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
+    return CloseJobs(
+        run=context,
+        inherited_objects=_inherited_objects(context),
+        high_watermarks=read_checkpoints(
+            context.manifest, StagedObjects(context.settings), REPLICATION_OFFSET_CHECKPOINT
+        ),
+        before=before,
+    )
+
+
+def _inherited_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
+    """Objects of earlier runs that this run's batches may be in, because they were parked there."""
+    found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS)).to_pylist():
+        order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
+        entry = manifest_entry(
+            InheritedObject(**row), order=order, topic=partition.topic, partition=partition.partition
+        )
+        found[partition] = (*found.get(partition, ()), entry)
+    return found
+
+
+def _folds(closed: Iterable[ClosedPartition]) -> Iterator[tuple[FoldName, str]]:
+    for each in closed:
+        yield (FoldKind.HELD_STATE, each.partition), each.held_state
+        if each.offsets:
+            yield (FoldKind.GROUP_OFFSETS, each.partition), each.offsets
+
+
+def _outputs(each: ClosedPartition) -> Iterator[OutputFile]:
+    yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
+
+
+def _counts(counted: Counted, closed: Iterable[ClosedPartition]) -> dict[str, int]:
+    return {
+        "transactions": counted.outcomes.total(),
+        **{outcome.value: counted.outcomes[outcome] for outcome in Outcome},
+        "published": counted.published,
+        "held_batches": sum(each.held_batches for each in closed),
+    }

@@ -1,0 +1,1 @@
+"""`stage`: the run's inputs, fixed in a manifest."""

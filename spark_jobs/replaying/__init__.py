@@ -1,1 +1,0 @@
-"""Replays of quarantined batches and records in the next run."""

@@ -1,1 +1,0 @@
-"""The dashboard: view models, templates and assets."""

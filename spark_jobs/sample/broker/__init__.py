@@ -1,0 +1,1 @@
+"""A broker and a coordinator in memory, for the sample and for tests: pure as `kafka/`."""

@@ -1,1 +1,0 @@
-"""The nine steps, one module each; they never import one another, they meet in tables."""

@@ -1,0 +1,31 @@
+"""Work on all cores: results in order, a few parts ahead, errors where they belong."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_jobs.inspect.segments import in_order
+
+
+def test_results_come_in_the_order_of_their_parts() -> None:
+    assert list(in_order(lambda part: part * 2, range(100))) == [part * 2 for part in range(100)]
+    assert list(in_order(str, [])) == []
+
+
+def test_parts_are_asked_for_as_they_are_needed() -> None:
+    asked = []
+
+    def parts() -> Iterator[int]:
+        for part in range(1000):
+            asked.append(part)
+            yield part
+
+    assert next(in_order(str, parts())) == "0"
+    assert len(asked) < 100
+
+
+def test_an_error_comes_in_its_place() -> None:
+    found = in_order(lambda part: 1 // part, [1, 1, 0])
+    assert [next(found), next(found)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(found)

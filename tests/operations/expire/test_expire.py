@@ -1,0 +1,176 @@
+"""Old things go, and nothing that anybody needs: the next run, tables, explanations, waiting batches."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_jobs.cli import app
+from spark_jobs.config.settings import Settings
+from spark_jobs.explain import NothingKnown, Question, explain
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.chain import read_chain
+from spark_jobs.lake.errors import OutOfTurn
+from spark_jobs.lake.file_store import FileStore
+from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.iceberg.expiry import live_files, tables_of
+from spark_jobs.lake.run_folder import EXPIRED
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.operations.expire import expire, plan_expiry
+from spark_jobs.operations.replay import Selection, decide
+from spark_jobs.operations.rollback import roll_back
+from tests.operations.replay.runs import Shop, rows_of, run, run_on
+from tests.pipeline.batches import NOON, batch, marker
+from tests.pipeline.runs import day
+
+pytestmark = pytest.mark.usefixtures("great_expectations")
+
+RUNS = 5
+DAY_MS = 86_400_000
+RETENTION = "retention: {runs_days: 2, snapshots_days: 2, staged_days: 2}\n"
+FITS, UNFIT = b'{"amount": 1, "note": "x"}', b'{"amount": 2}'
+OURS = "ours"
+"""A tag that a person has set."""
+
+
+def _settings(shop: Shop, required: str = "[note]") -> Settings:
+    return shop.settings(required, more=RETENTION)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, great_expectations: object) -> Shop:
+    """Five runs; the first has an open transaction and an unfit value, the second ran twice."""
+    shop = Shop(tmp_path_factory.mktemp("shop"))
+    settings = _settings(shop)
+    for number in range(1, RUNS + 1):
+        time = NOON + (number - 1) * DAY_MS
+        shop.arrive(number, batch(number - 1, timestamp=time), topic="plain")
+    shop.arrive(1, batch(0, pid=5, txn=True), topic="t")
+    shop.arrive(1, batch(0, pid=9, value=FITS), batch(1, pid=9, value=UNFIT))
+    run(settings, 1)
+    replaced = run(settings, 2).run_id
+    roll_back(settings, replaced)
+    run(shop.settings(limits="file_bytes: 2MiB", more=RETENTION), 2)
+    for number in range(3, RUNS + 1):
+        run(settings, number)
+    with open_catalog(settings) as catalog:
+        table = catalog.load_table(("topics", "plain"))
+        first = table.snapshots()[0].snapshot_id
+        table.manage_snapshots().create_tag(first, OURS).commit()
+    return shop
+
+
+def _tables(settings: Settings) -> dict[str, list[str]]:
+    """Every row of every table."""
+    with open_catalog(settings) as catalog:
+        return {
+            ".".join(table.name()): sorted(map(str, table.scan().to_arrow().to_pylist()))
+            for table in tables_of(catalog, settings)
+        }
+
+
+def _files(settings: Settings) -> set[str]:
+    return {
+        str(path) for path in Path(settings.lake).rglob("*") if path.is_file() and "locks" not in path.parts
+    }
+
+
+def _runs(settings: Settings) -> dict[date, str]:
+    return {found: entry.run_id for found, entry in read_chain(open_lake(settings)).current.items()}
+
+
+def _interrupted(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """An expiry that ends when so many files are gone."""
+    original, gone = FileStore.delete, [0]
+
+    def delete(store: FileStore, key: str) -> None:
+        gone[0] += not key.startswith("locks/")
+        if gone[0] > after:
+            raise KeyboardInterrupt
+        original(store, key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStore, "delete", delete)
+        with pytest.raises(KeyboardInterrupt):
+            expire(settings)
+
+
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(shop: Shop) -> None:
+    settings, before = _settings(shop), _files(_settings(shop))
+    plan = plan_expiry(settings)
+    assert plan.bytes > 0
+    speaking = {each.run_id for each in plan.folders if each.speaks}
+    runs = _runs(settings)
+    assert speaking == {runs[day(number)] for number in (1, 2, 3)}
+    assert [each for each in plan.folders if not each.speaks]
+    said = CliRunner().invoke(app, ["expire", "--dry-run", "--config", str(shop.directory / "onceover.yaml")])
+    assert f"{plan.bytes:,} bytes would go" in said.output
+    assert _files(settings) == before
+
+
+def test_without_retention_everything_stays(shop: Shop) -> None:
+    plan = plan_expiry(shop.settings())
+    assert (plan.tables, plan.folders, plan.objects) == ((), (), ())
+
+
+def test_what_anybody_needs_is_still_there_after_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = _settings(shop)
+    runs, tables = _runs(settings), _tables(settings)
+    for after in (0, 3, 10):
+        _interrupted(settings, monkeypatch, after=after)
+    expire(settings)
+    _check_nothing_needed_is_missing(settings, tables)
+    assert plan_expiry(settings).bytes == 0
+
+    assert not run(settings, 1).worked  # it is final, though much of it is gone
+    question = Question(partition=TopicPartition("plain", 0))
+    assert list(explain(open_lake(settings), question, runs[day(RUNS)]))
+    assert list(explain(open_lake(settings), question, runs[day(1)])) == []
+    with pytest.raises(NothingKnown, match="its verdicts have expired"):
+        list(explain(open_lake(settings), Question(partition=question.partition, day=day(1)), runs[day(1)]))
+
+    fixed = _settings(shop, "[]")
+    decide(fixed, Selection(run_id=runs[day(1)], topic="orders"), why="an order needs no note")
+    shop.arrive(6, marker(pid=5), topic="t")
+    shop.arrive(6, batch(RUNS, timestamp=NOON + RUNS * DAY_MS), topic="plain")
+    run(fixed, 6)
+    assert [row["offset"] for row in rows_of(fixed, "t")] == [0]
+    assert [row["amount"] for row in rows_of(fixed, "orders")] == [1, 2]
+    assert [row["sequence"] for row in rows_of(fixed, "plain")] == list(range(6))
+
+
+def _check_nothing_needed_is_missing(settings: Settings, tables: dict[str, list[str]]) -> None:
+    assert _tables(settings) == tables
+    runs = _runs(settings)
+    with open_catalog(settings) as catalog:
+        for table in tables_of(catalog, settings):
+            assert all(Path(file).exists() for file in live_files(table))
+            tags = set(table.refs())
+            assert {runs[day(4)], runs[day(5)]} <= tags
+            assert not {runs[day(1)], runs[day(2)], runs[day(3)]} & tags
+        plain: Any = catalog.load_table(("topics", "plain"))
+        assert OURS in plain.refs()
+        assert plain.scan(snapshot_id=plain.refs()[OURS].snapshot_id).to_arrow().num_rows == 1
+    marked = {path.parent.name for path in Path(settings.lake).glob(f"runs/*/{EXPIRED}")}
+    assert marked == {runs[day(number)] for number in (1, 2, 3)}
+
+
+def test_a_run_of_a_date_in_the_future_makes_nothing_old(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    settings = _settings(shop)
+    for number in range(1, 4):
+        shop.arrive(number, batch(number - 1), topic="plain")
+        run(settings, number)
+    stray = run_on(settings, date(9998, 5, 1)).run_id
+    before = _files(settings)
+
+    for attempt in (expire, plan_expiry):
+        with pytest.raises(OutOfTurn, match=f"a mistake: onceover rollback {stray}$"):
+            attempt(settings)
+
+    assert _files(settings) == before
+    roll_back(settings, stray)
+    assert len(read_chain(open_lake(settings)).current) == 3
+    expire(settings)

@@ -1,0 +1,5 @@
+"""As in `tests.resolving`: nothing here is about power cuts."""
+
+from tests.pipeline.resolve.conftest import unsynced
+
+__all__ = ["unsynced"]

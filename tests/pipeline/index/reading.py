@@ -1,0 +1,102 @@
+"""Indexes bytes in memory: the workers' scan and the driver's settling without files and without Spark."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pyarrow as pa
+
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.run_folder import OutputFile
+from spark_jobs.pipeline.index.piece import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.step import IndexedBin, Settlement, index_until_settled
+from spark_jobs.pipeline.index.walk import ReadRange, StagedBytes, ViewRange, WalkLimits
+from spark_jobs.pipeline.index.worker import IndexFile, scan_piece
+from spark_jobs.tables.index import INDEX
+
+COPY = Copy(partition=TopicPartition("orders", 0), number=0, source="gateway", directory="")
+LIMITS = WalkLimits()
+
+
+class MemoryOutput:
+    """Rows that stay in memory."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> None:
+        self.tables.append(table)
+
+    def prune(self) -> None:
+        self.tables = []
+
+
+def parts(size: int, cuts: Sequence[int] = ()) -> list[Bin]:
+    """An object of `size` bytes, cut at these positions."""
+    return [_part(size, start, stop) for start, stop in pairwise([0, *cuts, size])]
+
+
+def _part(size: int, start: int, stop: int) -> Bin:
+    piece = Piece(
+        object_order=0,
+        store="",
+        key="",
+        version="",
+        size=size,
+        start=start,
+        stop=stop,
+        boundary=0 if start == 0 else None,
+    )
+    return Bin(copy=COPY, pieces=(piece,))
+
+
+def summary(first: int | None, end: int) -> Summary:
+    """What a worker says that wrote no file."""
+    nothing = OutputFile(path="", size=0, digest="")
+    return Summary(first=first, end=end, rows=0, problems=0, examples=(), output=nothing)
+
+
+def index_object(
+    read_range: ReadRange,
+    size: int,
+    cuts: Sequence[int] = (),
+    limits: WalkLimits = LIMITS,
+    view_range: ViewRange | None = None,
+) -> tuple[Settlement, pa.Table]:
+    """How the parts of an object settled, and all its rows."""
+    staged = StagedBytes(size=size, read_range=read_range, view_range=view_range)
+    written: dict[str, list[pa.Table]] = {}
+
+    def index(bins: Sequence[Bin]) -> list[IndexedBin]:
+        return [IndexedBin(bin=each, summary=_index(each)) for each in bins]
+
+    def _index(each: Bin) -> Summary:
+        output = MemoryOutput()
+        file = IndexFile(output)
+        extent = scan_piece(staged, each.pieces[0], file, limits)
+        file.flush()
+        written[each.file] = output.tables
+        return summary(extent.first, extent.end)
+
+    settled = index_until_settled(parts(size, cuts), index)
+    tables = [table for each in settled.kept for table in written[each.bin.file]]
+    return settled, pa.concat_tables([INDEX.empty(), *tables]).combine_chunks()
+
+
+def index_bytes(
+    data: bytes, cuts: Sequence[int] = (), limits: WalkLimits = LIMITS
+) -> tuple[Settlement, pa.Table]:
+    """The same for an object that holds `data`."""
+    return index_object(lambda start, length: data[start : start + length], len(data), cuts, limits)
+
+
+def viewed_bytes(data: bytes) -> ViewRange:
+    """The same bytes for a look; who keeps a look longer than it lasts finds nothing there."""
+
+    @contextmanager
+    def view_range(start: int, length: int) -> Iterator[bytes | memoryview]:
+        copy = bytearray(data[start : start + length])
+        yield memoryview(copy)
+        copy[:] = bytes(len(copy))
+
+    return view_range
