@@ -1,7 +1,7 @@
 """The one door to numba: compiled without the GIL, machine code kept on disk for the next process.
 
-The cache's name carries a digest of the sources of `kernels` and `protocol`: numba itself notices a change in
-the function's own file only, and would go on using code with an older helper or constant inlined.
+The cache's name carries a digest of the sources of `kernels` and `kafka`: numba itself notices a change in
+the function's own file only, and would continue to use code with an older helper or constant inlined.
 """
 
 import os
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar, cast
@@ -27,11 +28,19 @@ _SETTING = RLock()
 
 def _source_digest() -> str:
     digest = sha256()
-    for package in ("spark_jobs.kernels", "spark_jobs.protocol"):
-        sources = {entry.name: entry for entry in files(package).iterdir() if entry.name.endswith(".py")}
-        for name in sorted(sources):
-            digest.update(name.encode() + b"\0" + sources[name].read_bytes())
+    for package in ("spark_jobs.kernels", "spark_jobs.kafka"):
+        for name, source in sorted(_sources(files(package))):
+            digest.update(name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _sources(package: Traversable) -> Iterator[tuple[str, Traversable]]:
+    """Modules of the package and of those in it, with their names."""
+    for entry in package.iterdir():
+        if entry.is_dir():
+            yield from ((f"{entry.name}/{name}", source) for name, source in _sources(entry))
+        elif entry.name.endswith(".py"):
+            yield entry.name, entry
 
 
 def _places() -> Iterator[Path]:

@@ -35,7 +35,7 @@ from tests.faults.standing import differences, standing
 from tests.faults.writes import Writes, die, fill_up, watch
 from tests.in_process import InProcess
 
-LAST = [step for step in STEPS if find_spec(f"spark_jobs.steps.{step}")][-1]
+LAST = [step for step in STEPS if find_spec(f"spark_jobs.pipeline.{step}.step")][-1]
 FAILED = 7
 
 

@@ -40,7 +40,7 @@ def die_after_commits(count: int) -> None:
 def die_at_tables(config: Path) -> int:
     """How many processes it took but one; they need not load everything anew."""
     for step in steps_until(Step.PUBLISH):
-        import_module(f"spark_jobs.steps.{step}")
+        import_module(f"spark_jobs.pipeline.{step}.step")
     place, died = Place(config.parent, load_settings(config)), 0
     while True:
         child = os.fork()

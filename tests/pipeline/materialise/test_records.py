@@ -201,8 +201,13 @@ def test_the_same_run_gives_the_same_bytes_in_every_lake(tmp_path: Path) -> None
 def test_large_topics_are_cut_into_files_without_losing_the_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("plan.SMALLEST_FILE", "survey.CHUNK_BYTES", "reads.WINDOW_BYTES", "table_files.GROUP_BYTES"):
-        monkeypatch.setattr(f"spark_jobs.materialising.{name}", 1000)
+    for name in (
+        "step.SMALLEST_FILE",
+        "survey.CHUNK_BYTES",
+        "decoding.WINDOW_BYTES",
+        "table_files.GROUP_BYTES",
+    ):
+        monkeypatch.setattr(f"spark_jobs.pipeline.materialise.{name}", 1000)
     run_data = _run(tmp_path, *(_batch(n, b"%d" % n * 90) for n in range(100)))
     written = run_data.materialise()
     assert len(written) > 5
