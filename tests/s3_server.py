@@ -58,11 +58,14 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @contextmanager
-def running_s3_server(directory: Path) -> Iterator[S3Server]:
-    """Starts a server with its files below `directory`, stops it at the end; skips where there is none."""
+def running_s3_server(directory: Path, keys: tuple[str, str] | None = None) -> Iterator[S3Server]:
+    """Starts a server with its files below `directory`, stops it at the end; skips where there is none.
+
+    `keys` are its access key and secret; without them it gets new ones.
+    """
     files = directory / "buckets"
     files.mkdir(parents=True)
-    port, keys = _free_port(), (secrets.token_hex(10), secrets.token_hex(20))
+    port, keys = _free_port(), keys or new_keys()
     _, *arguments = s3_command(address=f"127.0.0.1:{port}", directory=str(files))
     command = [str(versitygw()), *arguments]
     environment = {**os.environ, "ROOT_ACCESS_KEY": keys[0], "ROOT_SECRET_KEY": keys[1]}
@@ -75,6 +78,11 @@ def running_s3_server(directory: Path) -> Iterator[S3Server]:
         finally:
             process.terminate()
             process.wait(timeout=STOP_SECONDS)
+
+
+def new_keys() -> tuple[str, str]:
+    """An access key and its secret."""
+    return secrets.token_hex(10), secrets.token_hex(20)
 
 
 def place_of_versitygw() -> Path:

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spark_jobs.execution.spark import Spark
 from spark_jobs.kafka.formats.record_batch import Codec
-from tests.bench.room import FULL, HOME, QUICK, ParkedArrays, Row, Volume, save, saved
+from tests.bench.workspace import FULL, HOME, QUICK, Row, Volume, Workspace, save, saved
+from tests.s3_server import new_keys
 
 SECTIONS = (
     "floor",
@@ -36,24 +37,24 @@ SECTIONS = (
 """In the order in which they run, rivals last, for their memory stays; each is a module here."""
 
 
-def run_section(room: ParkedArrays, section: str) -> Sequence[Row]:
+def run_section(space: Workspace, section: str) -> Sequence[Row]:
     """Measure one section and keep its rows."""
     module = import_module(f"tests.bench.{section}")
-    rows: Sequence[Row] = module.measure(room)
-    save(room.home, section, rows)
+    rows: Sequence[Row] = module.measure(space)
+    save(space.home, section, rows)
     return rows
 
 
-def run_sections(room: ParkedArrays, sections: Sequence[str]) -> None:
+def run_sections(space: Workspace, sections: Sequence[str]) -> None:
     """One after the other; what cannot be had on this machine says so in its rows."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=room.console) as progress:
+    with Progress(*columns, console=space.console) as progress:
         task = progress.add_task("bench", total=len(sections))
         for section in sections:
             progress.update(task, description=section)
             began = time.monotonic()
-            run_section(room, section)
-            room.on_progress(f"{section} took {time.monotonic() - began:.0f} s")
+            run_section(space, section)
+            space.on_progress(f"{section} took {time.monotonic() - began:.0f} s")
             progress.advance(task)
 
 
@@ -94,9 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plots.write_plots(saved(chosen.home))
         return
     # A session of as many slots as there are cores, whatever a configuration would say.
+    os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = keys = new_keys()
     spark = Spark(f"local[{os.cpu_count()}]", {"spark.driver.memory": "2g"})
     try:
-        run_sections(ParkedArrays(home=chosen.home, volume=volume_of(chosen), spark=spark), chosen.sections)
+        space = Workspace(home=chosen.home, volume=volume_of(chosen), spark=spark, s3_keys=keys)
+        run_sections(space, chosen.sections)
     finally:
         spark.stop()
     for table in page.tables(saved(chosen.home)):

@@ -21,7 +21,7 @@ from spark_jobs.lake.iceberg.commits import publish_table
 from spark_jobs.lake.iceberg.target import DataFile, RunStamp, TableTarget
 from spark_jobs.tables.materialise import records_contract
 from tests.bench.measure import own_cpu_seconds, own_peak_megabytes
-from tests.bench.room import ParkedArrays, Row
+from tests.bench.workspace import Row, Workspace
 
 DAY = date(2024, 5, 1)
 LINKS = 30_000
@@ -29,13 +29,13 @@ LINKS = 30_000
 CONFIG = "lake: lake\nsources: [{name: none, kind: capture, root: nothing}]"
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """A commit of each size, in a fresh lake."""
-    return [room.best(partial(_commit, room, files), 1) for files in room.volume.files]
+    return [space.best(partial(_commit, space, files), 1) for files in space.volume.files]
 
 
-def _commit(room: ParkedArrays, files: int) -> Row:
-    with tempfile.TemporaryDirectory(dir=room.home) as folder:
+def _commit(space: Workspace, files: int) -> Row:
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
         settings = parse_settings(CONFIG, name="bench.yaml", base=Path(folder))
         target = _target(Path(folder, "lake", "files"), files)
         began, cpu = time.perf_counter(), own_cpu_seconds()

@@ -19,7 +19,7 @@ from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES
 from tests.bench.floor import read_windows
 from tests.bench.mix_data import objects_of, partition_of
 from tests.bench.onceover import capture_run, start_up
-from tests.bench.room import ParkedArrays, Row
+from tests.bench.workspace import Row, Workspace
 
 QUERY = """
 COPY (
@@ -30,16 +30,16 @@ COPY (
 """
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """The time of the query alone; decoding is given away, and our own session is up."""
-    start_up(room)
-    decoded_records(room)
-    return [room.best_in_turn(partial(_row, room), partial(capture_run, room, room.volume.compared))]
+    start_up(space)
+    decoded_records(space)
+    return [space.best_in_turn(partial(_row, space), partial(capture_run, space, space.volume.compared))]
 
 
-def _row(room: ParkedArrays) -> Row:
-    decoded = decoded_records(room)
-    with tempfile.TemporaryDirectory(dir=room.home) as folder, duckdb.connect() as connection:
+def _row(space: Workspace) -> Row:
+    decoded = decoded_records(space)
+    with tempfile.TemporaryDirectory(dir=space.home) as folder, duckdb.connect() as connection:
         connection.execute(f"SET threads = {os.cpu_count()}")
         output = Path(folder, "records.parquet")
         began = time.perf_counter()
@@ -50,18 +50,18 @@ def _row(room: ParkedArrays) -> Row:
         records = pq.read_metadata(output).num_rows
     return Row(
         title="DuckDB, decoded records",
-        data=room.volume.compared.name.lower(),
+        data=space.volume.compared.name.lower(),
         seconds=seconds,
         records=records,
     )
 
 
-def decoded_records(room: ParkedArrays) -> Path:
+def decoded_records(space: Workspace) -> Path:
     """Every record of the run with its producer, and the aborted transactions; kept."""
-    capture = room.capture(room.volume.compared)
+    capture = space.capture(space.volume.compared)
     folder = capture.parent / "decoded"
     if not (folder / "aborted" / "aborted.parquet").exists():
-        room.on_progress("decoding for those who cannot")
+        space.on_progress("decoding for those who cannot")
         (folder / "aborted").mkdir(parents=True, exist_ok=True)
         aborted = [
             _decode(path, folder / f"{number:04d}.parquet") for number, path in enumerate(objects_of(capture))

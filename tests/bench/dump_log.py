@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.inspect_data import Data, write_segments
 from tests.bench.onceover import accepted_log
-from tests.bench.room import ROOT, ParkedArrays, Row
+from tests.bench.workspace import ROOT, Row, Workspace
 from tests.broker.judge import JudgeUnavailableError, kafka_jars
 
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
@@ -66,18 +66,18 @@ class Program:
         return max(least[self.all] - least[self.start], 1e-3)
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """Headers and records of all segments, headers of one-record batches."""
-    jars = find_jars(room)
-    return [row for case in cases(room) for row in measure_case(room, case, jars)]
+    jars = find_jars(space)
+    return [row for case in cases(space) for row in measure_case(space, case, jars)]
 
 
-def measure_case(room: ParkedArrays, case: Case, jars: Path | None) -> list[Row]:
+def measure_case(space: Workspace, case: Case, jars: Path | None) -> list[Row]:
     """A row for each way; all programs take turns, each has its best times."""
     ours = {title: inspect_program(case.ours, options) for title, options in case.ways.items()}
     kafka = dump_log_program(jars, case.kafka, case.dump_log) if jars else None
     programs = [*ours.values(), kafka] if kafka else [*ours.values()]
-    least = _least_seconds([call for program in programs for call in (program.start, program.all)], room)
+    least = _least_seconds([call for program in programs for call in (program.start, program.all)], space)
     theirs = {KAFKA_BYTES: float(case.kafka.bytes), KAFKA_SECONDS: kafka.seconds(least)} if kafka else {}
     return [
         Row(title=title, data=case.data, seconds=call.seconds(least), bytes=case.ours.bytes, numbers=theirs)
@@ -85,12 +85,12 @@ def measure_case(room: ParkedArrays, case: Case, jars: Path | None) -> list[Row]
     ]
 
 
-def cases(room: ParkedArrays) -> Iterator[Case]:
+def cases(space: Workspace) -> Iterator[Case]:
     """As much data for each program as takes it some seconds."""
-    small = tuple(write_segments(room.home / "inspect", SMALL))
-    logs = {codec.name.lower(): accepted_log(room, codec) for codec in room.volume.codecs}
-    plain = room.volume.codecs[0].name.lower()
-    every, single = _segments(logs[plain]), _one_record_batches(room)
+    small = tuple(write_segments(space.home / "inspect", SMALL))
+    logs = {codec.name.lower(): accepted_log(space, codec) for codec in space.volume.codecs}
+    plain = space.volume.codecs[0].name.lower()
+    every, single = _segments(logs[plain]), _one_record_batches(space)
     yield Case(
         data=plain,
         ours=Reading(start=small, all=6 * every),
@@ -115,9 +115,9 @@ def cases(room: ParkedArrays) -> Iterator[Case]:
         )
 
 
-def _one_record_batches(room: ParkedArrays) -> Paths:
-    megabytes = max(int(128 * room.volume.growth), 3)
-    return tuple(write_segments(room.home / "inspect", Data(records_per_batch=1, megabytes=megabytes)))
+def _one_record_batches(space: Workspace) -> Paths:
+    megabytes = max(int(128 * space.volume.growth), 3)
+    return tuple(write_segments(space.home / "inspect", Data(records_per_batch=1, megabytes=megabytes)))
 
 
 def _segments(log: Path, partitions: str = "*") -> Paths:
@@ -128,12 +128,12 @@ def _size(paths: Paths) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-def find_jars(room: ParkedArrays) -> Path | None:
+def find_jars(space: Workspace) -> Path | None:
     """Kafka's jars, or None with a sentence on why there is nothing to compare with."""
     try:
         return kafka_jars() if shutil.which("java") else None
     except JudgeUnavailableError as problem:
-        room.on_progress(f"kafka-dump-log is left out: {problem}")
+        space.on_progress(f"kafka-dump-log is left out: {problem}")
         return None
 
 
@@ -149,15 +149,15 @@ def dump_log_program(jars: Path, reading: Reading, options: Sequence[str]) -> Pr
     )
 
 
-def _least_seconds(commands: Sequence[Command], room: ParkedArrays) -> dict[Command, float]:
+def _least_seconds(commands: Sequence[Command], space: Workspace) -> dict[Command, float]:
     """Of each command the best of some times; they take turns."""
-    rounds = [_one_round(commands, room) for _ in range(room.volume.times)]
+    rounds = [_one_round(commands, space) for _ in range(space.volume.times)]
     return {command: min(found[command] for found in rounds) for command in commands}
 
 
-def _one_round(commands: Sequence[Command], room: ParkedArrays) -> dict[Command, float]:
+def _one_round(commands: Sequence[Command], space: Workspace) -> dict[Command, float]:
     found = {command: _seconds(command) for command in commands}
-    room.on_progress("; ".join(f"{seconds:.2f} s" for seconds in found.values()))
+    space.on_progress("; ".join(f"{seconds:.2f} s" for seconds in found.values()))
     return found
 
 

@@ -32,8 +32,8 @@ from spark_jobs.pipeline.materialise.table_files import GROUP_BYTES
 from spark_jobs.tables.materialise import RECORDS
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
-from tests.bench.room import ParkedArrays, Row
 from tests.bench.runs import DAY
+from tests.bench.workspace import Row, Workspace
 
 WINDOW_BYTES = 16 * 2**20
 SCHEMA = as_written(RECORDS.schema)
@@ -150,14 +150,14 @@ def _rows(headers: HeaderColumns) -> BatchRows:
     )
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """Every codec."""
-    return [room.best(partial(_row, room, codec)) for codec in room.volume.codecs]
+    return [space.best(partial(_row, space, codec)) for codec in space.volume.codecs]
 
 
-def _row(room: ParkedArrays, codec: Codec) -> Row:
-    capture = room.capture(codec)
-    with tempfile.TemporaryDirectory(dir=room.home) as output:
+def _row(space: Workspace, codec: Codec) -> Row:
+    capture = space.capture(codec)
+    with tempfile.TemporaryDirectory(dir=space.home) as output:
         found = run_floor(capture, Path(output))
     return Row(
         title="floor",

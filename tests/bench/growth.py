@@ -8,9 +8,9 @@ from pathlib import Path
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.record_batch import Codec
 from tests.bench.resolve_data import Transactions, write_transactions
-from tests.bench.room import ParkedArrays, Row
 from tests.bench.run_data import Run, write_run
 from tests.bench.runs import BROKER_LOG, CAPTURE, run_measured
+from tests.bench.workspace import Row, Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,35 +22,35 @@ class Axis:
     least: int
     until: Step
     config: str
-    write: Callable[[ParkedArrays, Path, int], Path]
-    """(room, folder, how much) → the source's root."""
+    write: Callable[[Workspace, Path, int], Path]
+    """(space, folder, how much) → the source's root."""
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """Every axis, the small runs first, so that the most memory so far is that of the run."""
-    return [row for axis in AXES for row in measure_axis(room, axis)]
+    return [row for axis in AXES for row in measure_axis(space, axis)]
 
 
-def measure_axis(room: ParkedArrays, axis: Axis) -> list[Row]:
+def measure_axis(space: Workspace, axis: Axis) -> list[Row]:
     """A row per run; the first is run once more before, for whatever comes up only once.
 
     The largest runs take minutes and run once, which can only make growth look worse than it is.
     """
-    largest = room.volume.factors[-1]
-    most = max(int(axis.most * room.volume.growth), axis.least * largest)
-    amounts = [most * factor // largest for factor in room.volume.factors]
-    _run(room, axis, amounts[0])
-    times = max(room.volume.times - 1, 1)
+    largest = space.volume.factors[-1]
+    most = max(int(axis.most * space.volume.growth), axis.least * largest)
+    amounts = [most * factor // largest for factor in space.volume.factors]
+    _run(space, axis, amounts[0])
+    times = max(space.volume.times - 1, 1)
     return [
-        room.best(partial(_run, room, axis, amount), room.volume.slow_times if amount == most else times)
+        space.best(partial(_run, space, axis, amount), space.volume.slow_times if amount == most else times)
         for amount in amounts
     ]
 
 
-def _run(room: ParkedArrays, axis: Axis, amount: int) -> Row:
-    source = axis.write(room, room.home / "growth" / axis.name / str(amount), amount)
+def _run(space: Workspace, axis: Axis, amount: int) -> Row:
+    source = axis.write(space, space.home / "growth" / axis.name / str(amount), amount)
     found = run_measured(
-        source, room.spark, until=axis.until, config=axis.config, scratch=room.home / "lakes"
+        source, space.spark, until=axis.until, config=axis.config, scratch=space.home / "lakes"
     )
     return Row(
         title=axis.name,
@@ -61,31 +61,31 @@ def _run(room: ParkedArrays, axis: Axis, amount: int) -> Row:
     )
 
 
-def _records(room: ParkedArrays, _: Path, amount: int) -> Path:
-    return room.capture(Codec.LZ4, amount)
+def _records(space: Workspace, _: Path, amount: int) -> Path:
+    return space.capture(Codec.LZ4, amount)
 
 
-def _batches(_: ParkedArrays, folder: Path, amount: int) -> Path:
+def _batches(_: Workspace, folder: Path, amount: int) -> Path:
     write_run(folder, Run(batches=amount))
     return folder
 
 
-def _producers(_: ParkedArrays, folder: Path, amount: int) -> Path:
+def _producers(_: Workspace, folder: Path, amount: int) -> Path:
     write_run(folder, Run(batches=4 * amount, partitions=1, producers=amount))
     return folder
 
 
-def _transactions(_: ParkedArrays, folder: Path, amount: int) -> Path:
+def _transactions(_: Workspace, folder: Path, amount: int) -> Path:
     write_transactions(folder, Transactions(transactions=amount, batches=10))
     return folder
 
 
-def _partitions(_: ParkedArrays, folder: Path, amount: int) -> Path:
+def _partitions(_: Workspace, folder: Path, amount: int) -> Path:
     write_run(folder, Run(batches=10 * amount, partitions=amount, producers=5, objects_per_partition=1))
     return folder
 
 
-def _files(_: ParkedArrays, folder: Path, amount: int) -> Path:
+def _files(_: Workspace, folder: Path, amount: int) -> Path:
     per_partition = amount // 8
     run = Run(batches=10 * 8 * per_partition, producers=5, objects_per_partition=per_partition)
     write_run(folder, run)

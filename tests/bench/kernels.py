@@ -24,7 +24,7 @@ from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.scan import scan_headers, walk_boundaries
 from spark_jobs.kernels.warm import warm
 from tests.bench.kernel_data import batches_of_producers, log, rows_of_producers
-from tests.bench.room import ParkedArrays, Row
+from tests.bench.workspace import Row, Workspace
 
 MILLION = 1e6
 GIGABYTE = 1e9
@@ -194,9 +194,9 @@ def _goal(rate: Rate) -> str:
     return f"within {rate.goal}x" if rate.library else f">= {rate.goal:g}"
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """The rates as rows of the benchmark."""
-    share = room.volume.growth
+    share = space.volume.growth
     volume = (
         FULL
         if share == 1
@@ -204,7 +204,7 @@ def measure(room: ParkedArrays) -> Sequence[Row]:
             log_bytes=max(int(FULL.log_bytes * share), 2**20),
             batches=max(int(FULL.batches * share), 2000),
             pure_batches=max(int(FULL.pure_batches * share), 50),
-            repeats=room.volume.times,
+            repeats=space.volume.times,
         )
     )
     return [

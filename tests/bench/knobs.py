@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench.mix_data import objects_of
-from tests.bench.room import ROOT, ParkedArrays, Row
 from tests.bench.runs import CAPTURE, run_measured
+from tests.bench.workspace import ROOT, Row, Workspace
 
 LIMITS = {
     "file_bytes": ("32MiB", "128MiB", "256MiB", "1GiB"),
@@ -17,20 +17,20 @@ LIMITS = {
 }
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """The codec is a knob too; `onceover` has measured that."""
-    capture = room.capture(room.volume.compared)
-    times = max(room.volume.times - 1, 1)
+    capture = space.capture(space.volume.compared)
+    times = max(space.volume.times - 1, 1)
     limits = [(name, value) for name, values in LIMITS.items() for value in values]
     return [
-        *(room.best(partial(_cores, capture, slots), 1) for slots in range(1, (os.cpu_count() or 1) + 1)),
-        *(room.best(partial(_limit, room, capture, *knob), times) for knob in limits),
+        *(space.best(partial(_cores, capture, slots), 1) for slots in range(1, (os.cpu_count() or 1) + 1)),
+        *(space.best(partial(_limit, space, capture, *knob), times) for knob in limits),
     ]
 
 
-def _limit(room: ParkedArrays, capture: Path, name: str, value: str) -> Row:
+def _limit(space: Workspace, capture: Path, name: str, value: str) -> Row:
     config = f"{CAPTURE}limits: {{{{{name}: {value}}}}}\n"
-    found = run_measured(capture, room.spark, config=config, scratch=room.home / "lakes")
+    found = run_measured(capture, space.spark, config=config, scratch=space.home / "lakes")
     return Row(
         title=name,
         data=value,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.onceover import accepted_log, committed_records
-from tests.bench.room import ROOT, ParkedArrays, Row
+from tests.bench.workspace import ROOT, Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
 from tests.maven import GOAL
@@ -25,24 +25,24 @@ SEGMENT_BYTES = 2**30
 CONSUMER_TITLE, SPARK_TITLE = "Kafka ConsumerPerformance", "Spark Kafka source"
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """Both readers on one broker."""
     try:
         kafka_jars()
     except JudgeUnavailableError as problem:
-        room.on_progress(f"left out: {problem}")
+        space.on_progress(f"left out: {problem}")
         return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, SPARK_TITLE)]
-    data = room.volume.compared.name.lower()
-    log = accepted_log(room, room.volume.compared)
-    with tempfile.TemporaryDirectory(dir=room.home) as folder:
+    data = space.volume.compared.name.lower()
+    log = accepted_log(space, space.volume.compared)
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
         broker = Broker(Path(folder, "broker"))
         adopt(broker, {"orders": (len(list(log.iterdir())), "CreateTime")}, log, SEGMENT_BYTES)
         try:
-            records = committed_records(room, room.volume.compared)
-            consumed = room.best(lambda: consume(broker, Path(folder), data, records))
+            records = committed_records(space, space.volume.compared)
+            consumed = space.best(lambda: consume(broker, Path(folder), data, records))
             return [
                 consumed,
-                room.best(lambda: spark_rows(broker, Path(folder), data), room.volume.slow_times),
+                space.best(lambda: spark_rows(broker, Path(folder), data), space.volume.slow_times),
             ]
         finally:
             broker.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.bench.room import OURS, ROOT, Results, Row
+from tests.bench.workspace import OURS, ROOT, Results, Row
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "scale.md")
 Kept = Mapping[str, Results]

@@ -11,33 +11,33 @@ from pyspark import cloudpickle
 from pyspark.sql import functions
 
 from tests.bench import log_source
-from tests.bench.room import ParkedArrays, Row
+from tests.bench.workspace import Row, Workspace
 
 TRANSACTION = ["partition", "producer_id", "producer_epoch"]
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """In the same session as everything else."""
-    return [room.best(lambda: _row(room), room.volume.slow_times)]
+    return [space.best(lambda: _row(space), space.volume.slow_times)]
 
 
-def _row(room: ParkedArrays) -> Row:
-    capture = room.capture(room.volume.compared)
-    with tempfile.TemporaryDirectory(dir=room.home) as folder:
+def _row(space: Workspace) -> Row:
+    capture = space.capture(space.volume.compared)
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
         output = Path(folder, "records")
         began = time.perf_counter()
-        _write(room, capture, output)
+        _write(space, capture, output)
         seconds = time.perf_counter() - began
         records = sum(pq.read_metadata(path).num_rows for path in output.glob("*.parquet"))
     return Row(
-        title="plain PySpark", data=room.volume.compared.name.lower(), seconds=seconds, records=records
+        title="plain PySpark", data=space.volume.compared.name.lower(), seconds=seconds, records=records
     )
 
 
-def _write(room: ParkedArrays, capture: Path, output: Path) -> None:
+def _write(space: Workspace, capture: Path, output: Path) -> None:
     ship: Callable[[ModuleType], None] = vars(cloudpickle)["register_pickle_by_value"]
     ship(log_source)  # workers do not know the tests
-    session = room.spark.session
+    session = space.spark.session
     session.dataSource.register(log_source.LogSource)
     rows = session.read.format("kafka_log").option("root", str(capture)).load()
     aborted = rows.where("is_abort").selectExpr(

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from tests.bench.page import Kept, rows_of
-from tests.bench.room import ROOT, Row
+from tests.bench.workspace import ROOT, Row
 
 PICTURES = ROOT / "docs" / "img"
 WIDTH, BAR, GAP, LEFT = 760, 22, 10, 250

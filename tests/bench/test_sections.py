@@ -16,40 +16,40 @@ from tests.bench.live_broker import consumer_row
 from tests.bench.mix_data import objects_of
 from tests.bench.page import blocks, fill, headline
 from tests.bench.plots import write_plots
-from tests.bench.room import TINY, ParkedArrays, Results, Row, save, saved
+from tests.bench.workspace import TINY, Results, Row, Workspace, save, saved
 from tests.in_process import InProcess
 
 GIVEN_AWAY = {"DuckDB, decoded records", "plain PySpark"}
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> ParkedArrays:
-    return ParkedArrays(home=tmp_path_factory.mktemp("bench"), volume=TINY, spark=InProcess())
+def space(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(home=tmp_path_factory.mktemp("bench"), volume=TINY, spark=InProcess())
 
 
 @pytest.fixture(scope="module")
-def published(room: ParkedArrays) -> Row:
-    return onceover.capture_run(room, Codec.LZ4)
+def published(space: Workspace) -> Row:
+    return onceover.capture_run(space, Codec.LZ4)
 
 
 def test_the_floor_writes_the_very_records_that_onceover_publishes(
-    room: ParkedArrays, published: Row, tmp_path: Path
+    space: Workspace, published: Row, tmp_path: Path
 ) -> None:
-    found = run_floor(room.capture(Codec.LZ4), tmp_path, 1)
+    found = run_floor(space.capture(Codec.LZ4), tmp_path, 1)
     assert found.records == published.records
     assert sum(pq.read_metadata(path).num_rows for path in tmp_path.iterdir()) == published.records
 
 
-def test_a_run_has_aborted_transactions_and_duplicates(room: ParkedArrays, published: Row) -> None:
-    log = onceover.broker_log_run(room, Codec.LZ4)
+def test_a_run_has_aborted_transactions_and_duplicates(space: Workspace, published: Row) -> None:
+    log = onceover.broker_log_run(space, Codec.LZ4)
     assert log.records == published.records
     assert 0.9 < log.bytes / published.bytes < 0.99
 
 
 def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_on_s3(
-    room: ParkedArrays, published: Row
+    space: Workspace, published: Row
 ) -> None:
-    rows = {row.title.removeprefix("whole run, "): row for row in whole_runs.measure(room)}
+    rows = {row.title.removeprefix("whole run, "): row for row in whole_runs.measure(space)}
     again = rows.pop("files, broker-log, next copy")
     log = rows.pop("files, broker-log")
     assert {row.records for row in rows.values() if not row.note} == {published.records}
@@ -59,27 +59,27 @@ def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_
     assert all("network bytes" in row.numbers for row in on_s3)
 
 
-def test_others_come_to_the_same_records(room: ParkedArrays, published: Row, spark: Spark) -> None:
+def test_others_come_to_the_same_records(space: Workspace, published: Row, spark: Spark) -> None:
     rivals = [
         row
         for section in ("duck", "plain_spark")
-        for row in import_module(f"tests.bench.{section}").measure(replace(room, spark=spark))
+        for row in import_module(f"tests.bench.{section}").measure(replace(space, spark=spark))
     ]
     assert {row.title: row.records for row in rivals} == dict.fromkeys(GIVEN_AWAY, published.records)
 
 
 @pytest.mark.parametrize("section", ["verdicts", "commits", "kernels"])
-def test_a_section_measures_something(room: ParkedArrays, published: Row, section: str) -> None:
-    rows = import_module(f"tests.bench.{section}").measure(room)
+def test_a_section_measures_something(space: Workspace, published: Row, section: str) -> None:
+    rows = import_module(f"tests.bench.{section}").measure(space)
     assert rows
     assert all(row.seconds > 0 or row.numbers for row in rows)
 
 
-def test_inspect_is_measured_in_every_case(room: ParkedArrays, published: Row) -> None:
+def test_inspect_is_measured_in_every_case(space: Workspace, published: Row) -> None:
     from tests.bench.dump_log import cases, measure_case
 
-    some = (replace(case, ways=dict([*case.ways.items()][:1])) for case in cases(room))
-    found = [row for case in some for row in measure_case(room, case, None)]
+    some = (replace(case, ways=dict([*case.ways.items()][:1])) for case in cases(space))
+    found = [row for case in some for row in measure_case(space, case, None)]
     assert [row.title for row in found] == ["headers", "headers", "records as JSON"]
     assert all(row.bytes and row.seconds for row in found)
 
@@ -96,13 +96,13 @@ def test_inspect_and_kafka_are_compared_by_rates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
-def test_growth_is_measured_along_every_axis(room: ParkedArrays, axis: growth.Axis) -> None:
-    found = growth.measure_axis(room, axis)
+def test_growth_is_measured_along_every_axis(space: Workspace, axis: growth.Axis) -> None:
+    found = growth.measure_axis(space, axis)
     assert [row.numbers["amount"] for row in found] == [axis.least]
 
 
-def test_a_knob_is_turned(room: ParkedArrays, published: Row) -> None:
-    turned = knobs._limit(room, room.capture(Codec.LZ4), "file_bytes", "1MiB")
+def test_a_knob_is_turned(space: Workspace, published: Row) -> None:
+    turned = knobs._limit(space, space.capture(Codec.LZ4), "file_bytes", "1MiB")
     assert turned.records == published.records
     assert turned.numbers["files"] > 1
 
@@ -115,10 +115,10 @@ def test_the_consumers_own_line_tells_how_long_it_has_fetched() -> None:
     assert (found.records, found.seconds) == (1000, 2.0)
 
 
-def test_data_is_written_once(room: ParkedArrays) -> None:
-    before = {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
+def test_data_is_written_once(space: Workspace) -> None:
+    before = {path: path.stat().st_mtime_ns for path in objects_of(space.capture(Codec.LZ4))}
     assert before
-    assert before == {path: path.stat().st_mtime_ns for path in objects_of(room.capture(Codec.LZ4))}
+    assert before == {path: path.stat().st_mtime_ns for path in objects_of(space.capture(Codec.LZ4))}
 
 
 def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None:

@@ -13,29 +13,29 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.room import ROOT, ParkedArrays, Row
 from tests.bench.run_data import Run, write_run
+from tests.bench.workspace import ROOT, Row, Workspace
 
 WINDOW_BYTES = 4 * 2**20
 ONE_RECORD_BATCHES = 12_000_000
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """The run as a broker's log, uncompressed, and a run of one-record batches."""
     from tests.bench.onceover import accepted_log
 
-    codec = room.volume.codecs[0]
-    log = accepted_log(room, codec)
-    headers = room.home / "headers" / f"{_header_batches(room)}"
-    write_run(headers, Run(batches=_header_batches(room)))
+    codec = space.volume.codecs[0]
+    log = accepted_log(space, codec)
+    headers = space.home / "headers" / f"{_header_batches(space)}"
+    write_run(headers, Run(batches=_header_batches(space)))
     return [
-        room.best(lambda: _row("verdicts", f"broker-log, {codec.name.lower()}", log, "broker-log")),
-        room.best(lambda: _row("verdicts", "1-record batches", headers, "capture")),
+        space.best(lambda: _row("verdicts", f"broker-log, {codec.name.lower()}", log, "broker-log")),
+        space.best(lambda: _row("verdicts", "1-record batches", headers, "capture")),
     ]
 
 
-def _header_batches(room: ParkedArrays) -> int:
-    return max(int(ONE_RECORD_BATCHES * room.volume.growth), 1600)
+def _header_batches(space: Workspace) -> int:
+    return max(int(ONE_RECORD_BATCHES * space.volume.growth), 1600)
 
 
 def _row(title: str, data: str, source: Path, kind: str) -> Row:

@@ -17,8 +17,8 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_store
 from tests.bench.mix_data import Mix, coordinator_of, objects_of, write_mix
 from tests.bench.onceover import accepted_log
-from tests.bench.room import ParkedArrays, Row
 from tests.bench.runs import DAY, RunMeasured, measured_run
+from tests.bench.workspace import Row, Workspace
 from tests.s3_server import S3Server, running_s3_server
 
 MARKED = "{{name: gateway, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d', markers: true}}"
@@ -29,19 +29,19 @@ CUT_SHORT = "audit: {severities: {most_transactions_are_decided: warning}}\n"
 NEXT_DAY = DAY + timedelta(days=1)
 
 
-def measure(room: ParkedArrays) -> Sequence[Row]:
+def measure(space: Workspace) -> Sequence[Row]:
     """A capture with and without markers, a broker's log and its next copy, and captures on S3."""
     return [
-        room.best(partial(on_files, room, is_marked=True)),
-        room.best(partial(on_files, room, is_marked=False)),
-        *grown_log(room),
-        *on_s3(room),
+        space.best(partial(on_files, space, is_marked=True)),
+        space.best(partial(on_files, space, is_marked=False)),
+        *grown_log(space),
+        *on_s3(space),
     ]
 
 
-def capture_of(room: ParkedArrays, *, is_marked: bool) -> Path:
-    mix = Mix(records=room.volume.records, codec=room.volume.compared, markers=is_marked)
-    return write_mix(room.home / "mix", mix)
+def capture_of(space: Workspace, *, is_marked: bool) -> Path:
+    mix = Mix(records=space.volume.records, codec=space.volume.compared, markers=is_marked)
+    return write_mix(space.home / "mix", mix)
 
 
 def sources_of(root: str, coordinator: str, *, is_marked: bool) -> tuple[str, ...]:
@@ -58,59 +58,62 @@ def settings_of(lake: str, sources: Sequence[str], base: Path, more: str = "") -
     return parse_settings(f"lake: '{lake}'\nsources:{listed}\n{more}", name="bench.yaml", base=base)
 
 
-def on_files(room: ParkedArrays, *, is_marked: bool) -> Row:
+def on_files(space: Workspace, *, is_marked: bool) -> Row:
     """A run in a lake beside its source."""
-    capture = capture_of(room, is_marked=is_marked)
-    with _lake(room) as lake:
+    capture = capture_of(space, is_marked=is_marked)
+    with _lake(space) as lake:
         sources = sources_of(str(capture), str(coordinator_of(capture)), is_marked=is_marked)
-        found = measured_run(settings_of(str(lake), sources, lake), room.spark)
+        found = measured_run(settings_of(str(lake), sources, lake), space.spark)
     name = "markers" if is_marked else "coordinator's log"
-    return _row(f"whole run, files, {name}", room, found, objects_of(capture))
+    return _row(f"whole run, files, {name}", space, found, objects_of(capture))
 
 
-def grown_log(room: ParkedArrays) -> Sequence[Row]:
+def grown_log(space: Workspace) -> Sequence[Row]:
     """A copy of a broker's log, and the next one in which every partition has a hundredth more."""
-    log = accepted_log(room, room.volume.compared)
+    log = accepted_log(space, space.volume.compared)
     files = sorted(log.glob("*/*.log"))
-    with _lake(room) as lake:
+    with _lake(space) as lake:
         copy, sources = lake / "copy", (BROKER_LOG.format(root="copy"),)
         settings = settings_of("lake", sources, lake, CUT_SHORT)
         _copy(log, copy, share=0.99)
-        first = measured_run(settings, room.spark)
+        first = measured_run(settings, space.spark)
         shutil.rmtree(copy)
         _copy(log, copy, share=1.0)
-        second = measured_run(settings, room.spark, day=NEXT_DAY)
+        second = measured_run(settings, space.spark, day=NEXT_DAY)
     return [
-        _row("whole run, files, broker-log", room, first, files),
-        _row("whole run, files, broker-log, next copy", room, second, files),
+        _row("whole run, files, broker-log", space, first, files),
+        _row("whole run, files, broker-log, next copy", space, second, files),
     ]
 
 
-def on_s3(room: ParkedArrays) -> Sequence[Row]:
+def on_s3(space: Workspace) -> Sequence[Row]:
     """The same captures where source and lake are buckets of a server on this machine."""
     try:
-        with running_s3_server(room.home / "s3" / os.urandom(4).hex()) as server, _credentials(server):
-            rows = [room.best(partial(_on_s3, room, server, is_marked=each)) for each in (True, False)]
+        with (
+            running_s3_server(space.home / "s3" / os.urandom(4).hex(), space.s3_keys) as server,
+            _credentials(server),
+        ):
+            rows = [space.best(partial(_on_s3, space, server, is_marked=each)) for each in (True, False)]
     except pytest.skip.Exception as reason:
         return [Row(title="whole run, S3", note=str(reason))]
     finally:
-        shutil.rmtree(room.home / "s3", ignore_errors=True)
+        shutil.rmtree(space.home / "s3", ignore_errors=True)
     return rows
 
 
-def _on_s3(room: ParkedArrays, server: S3Server, *, is_marked: bool) -> Row:
-    capture, bucket = capture_of(room, is_marked=is_marked), server.new_bucket()
+def _on_s3(space: Workspace, server: S3Server, *, is_marked: bool) -> Row:
+    capture, bucket = capture_of(space, is_marked=is_marked), server.new_bucket()
     root = f"s3://{bucket}"
     for directory in (capture, coordinator_of(capture)):
         _upload(directory, open_store(f"{root}/{directory.name}", server.settings))
     sources = sources_of(f"{root}/capture", f"{root}/coordinator", is_marked=is_marked)
     more = f"s3: {{endpoint_url: '{server.endpoint_url}', addressing: path}}\n"
-    with _lake(room) as base, _loopback() as traffic:
+    with _lake(space) as base, _loopback() as traffic:
         more += f"catalog: {{kind: sql, uri: 'sqlite:///{base}/catalog.db', warehouse: '{root}/tables'}}\n"
-        found = measured_run(settings_of(f"{root}/lake", sources, base, more), room.spark)
+        found = measured_run(settings_of(f"{root}/lake", sources, base, more), space.spark)
     shutil.rmtree(server.files / bucket)
     name = "markers" if is_marked else "coordinator's log"
-    row = _row(f"whole run, S3, {name}", room, found, objects_of(capture))
+    row = _row(f"whole run, S3, {name}", space, found, objects_of(capture))
     row.numbers["network bytes"] = traffic()
     return row
 
@@ -122,8 +125,8 @@ def _upload(directory: Path, store: ObjectStore) -> None:
 
 
 @contextmanager
-def _lake(room: ParkedArrays) -> Iterator[Path]:
-    scratch = room.home / "lakes"
+def _lake(space: Workspace) -> Iterator[Path]:
+    scratch = space.home / "lakes"
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="whole-", dir=scratch) as directory:
         yield Path(directory)
@@ -168,10 +171,10 @@ def _copy(log: Path, copy: Path, *, share: float) -> None:
         (copy / directory.name / active.name).write_bytes(data[: int(len(data) * share)])
 
 
-def _row(title: str, room: ParkedArrays, found: RunMeasured, files: Sequence[Path]) -> Row:
+def _row(title: str, space: Workspace, found: RunMeasured, files: Sequence[Path]) -> Row:
     return Row(
         title=title,
-        data=room.volume.compared.name.lower(),
+        data=space.volume.compared.name.lower(),
         seconds=found.whole_seconds,
         cpu_seconds=found.cpu_seconds,
         records=found.counts["materialise"]["records"],

@@ -68,12 +68,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedArrays:
+class Workspace:
     """Where data and results lie, and the one session of Spark that all share."""
 
     home: Path
     volume: Volume
     spark: Spark
+    s3_keys: tuple[str, str] | None = None
+    """Those that Spark's workers were started with."""
     console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def capture(self, codec: Codec, records: int | None = None) -> Path:
