@@ -2,7 +2,7 @@
 
 Outcomes are values (a `Verdict`); an exception means that bytes or a request are not what they claim to be.
 Every error carries its fields in its message, because only text comes back from a Spark worker, and survives
-pickling. `transient` tells the orchestrator whether trying again can help.
+pickling. `transient` decides whether Airflow retries.
 """
 
 from enum import IntEnum
@@ -45,7 +45,7 @@ class OnceoverError(Exception):
 
 
 class CorruptData(OnceoverError):
-    """Bytes that Kafka would not have written: where they are, what was expected, what was found."""
+    """Bytes that Kafka would not have written: their position, what was expected, what was found."""
 
     problem: ClassVar[str] = "corrupt data"
 

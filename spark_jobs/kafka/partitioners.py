@@ -1,4 +1,4 @@
-"""Which partition a key or an id belongs to: the hash functions of clients and of brokers (facts §1.16)."""
+"""The partition of a key or an id: the hash functions of clients and of brokers (facts §1.16)."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -26,7 +26,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition where the default partitioner puts a record with `key`."""
+    """The partition that the default partitioner chooses for `key`."""
     return positive_murmur2(key) % partitions
 
 
@@ -41,7 +41,7 @@ def java_string_hash(text: str) -> int:
 def coordinator_partition(identifier: str, partitions: int) -> int:
     """The partition of `__transaction_state` or `__consumer_offsets` that owns a transactional or group id.
 
-    Kafka takes -2^31, which has no positive twin, as 0.
+    Kafka reads -2^31, which has no positive counterpart, as 0.
     """
     h = java_string_hash(identifier)
     return 0 if h == -(2**31) else abs(h) % partitions
@@ -56,7 +56,7 @@ class Partitioner(StrEnum):
 
     `murmur2` is the Java client's default, and that of most others; librdkafka's `murmur2_random` differs in
     records without a key only. `consistent` is CRC-32, with `consistent_random` as librdkafka's default;
-    `fnv1a` is Sarama's. `none`: another one, such as that of Kafka Streams for windowed keys.
+    `fnv1a` is Sarama's. `none`: any other, such as that of Kafka Streams for windowed keys.
     """
 
     MURMUR2 = "murmur2"
@@ -66,12 +66,12 @@ class Partitioner(StrEnum):
 
 
 def positive_murmur2(key: bytes) -> int:
-    """Without its sign bit, as the Java client takes it."""
+    """Without its sign bit, as in the Java client."""
     return murmur2(key) & 0x7FFF_FFFF
 
 
 def fnv1a(key: bytes) -> int:
-    """The 32-bit FNV-1a, its absolute value as a signed number, as Sarama and librdkafka take it."""
+    """The 32-bit FNV-1a, its absolute value as a signed number, as in Sarama and librdkafka."""
     h = 0x811C_9DC5
     for byte in key:
         h = ((h ^ byte) * 0x0100_0193) & _MASK

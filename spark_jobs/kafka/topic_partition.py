@@ -1,7 +1,7 @@
-"""A topic's partition, the unit that everything is grouped by.
+"""A topic-partition, and the names of a topic's successive logs.
 
-A topic that was deleted and created anew has several logs, which share nothing but the name. The first one is
-called as the topic, the second one `orders~2`, and so on: no topic of Kafka's has a `~` in its name.
+A topic that was deleted and created again has several logs, which share nothing but the name. The first has
+the topic's name, the second is called `orders~2`, and so on: Kafka allows no `~` in topic names.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class TopicPartition(NamedTuple):
 
     @property
     def in_kafka(self) -> "TopicPartition":
-        """What Kafka calls it, whichever of the topic's logs it belongs to."""
+        """Its name in Kafka, for any of the topic's logs."""
         return TopicPartition(topic_of(self.topic), self.partition)
 
 
@@ -30,7 +30,7 @@ def topic_of(log: str) -> str:
 
 
 def log_number(log: str) -> int:
-    """Which of its topic's logs it is: 2 for `orders~2`."""
+    """The number of the log among its topic's logs: 2 for `orders~2`."""
     return int(log.partition(_LOG_NUMBER)[2] or 1)
 
 

@@ -1,1 +1,1 @@
-"""Compiled twins of the hot parts of `protocol`, equal to it by test."""
+"""Compiled twins of the hot parts of `kafka` and of the text writers of `inspect`, equal to them by test."""

@@ -1,7 +1,7 @@
 """The admission fold over the header columns of one partition: the twin of `kafka.producers.admission.fold`.
 
-Call it with consecutive chunks of one partition and the same `ProducerTable`: memory is that of a chunk and
-of the producers. `decide` is the only compiled routine that decides a batch: `parking` calls it too.
+Call `fold` with consecutive chunks of one partition and the same `ProducerTable`: it needs memory for one
+chunk and the producers. `decide` is the only compiled routine that decides a batch: `parking` calls it too.
 """
 
 from collections.abc import Iterable
@@ -38,11 +38,9 @@ from spark_jobs.kernels.producers import (
     prefetch_producers,
 )
 
-# Columns into and out of the admission fold.
-
 
 class BatchColumns(NamedTuple):
-    """What the rules look at: header fields, and what a control batch's first record says.
+    """Input of the rules: header fields, and the content of a control batch's first record.
 
     A `control_type` of 0 or 1 is a marker; a control batch with any other has none.
     """
@@ -64,7 +62,7 @@ class BatchColumns(NamedTuple):
 
 
 class DecisionColumns(NamedTuple):
-    """`kafka.producers.verdict.Decision` as columns; what was found is in the batch's own columns.
+    """`kafka.producers.verdict.Decision` as columns; the found values are in the batch's own columns.
 
     `verdict` is the position in `VERDICTS`. An accepted marker with a `txn_first_offset` completed the
     transaction that began there; its own offset, the last of the transaction, is `base_offset`.
@@ -93,7 +91,7 @@ def batch_columns(arrays: Iterable[npt.ArrayLike]) -> BatchColumns:
 
 
 def batches_of(headers: HeaderColumns) -> BatchColumns:
-    """The columns of a scan that the rules look at."""
+    """The columns of a scan that the rules need."""
     return batch_columns(getattr(headers, name) for name in BatchColumns._fields)
 
 
@@ -102,16 +100,11 @@ def allocate_decisions(rows: int) -> DecisionColumns:
     return DecisionColumns._make(np.empty(rows, dtype=kind) for kind in _DECISION_TYPES)
 
 
-# Sequence arithmetic inside kernels: the pure functions themselves, compiled (facts §2.2).
-
-
+# Sequence arithmetic (facts §2.2): the functions of `kafka.producers.sequence`, compiled.
 increment_sequence = helper(sequence.increment_sequence)
 decrement_sequence = helper(sequence.decrement_sequence)
 in_sequence = helper(sequence.in_sequence)
 is_at_or_before = helper(sequence.is_at_or_before)
-
-
-# The accept/reject rules inside kernels, one batch against one producer's row (facts §2.4-2.9).
 
 
 _DATA_TV2, _MARKER_TV2 = 1, 2
@@ -135,7 +128,7 @@ _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
 
 
 class Conditions(NamedTuple):
-    """The rules as numbers; `levels` says which of data and markers are judged by TV2."""
+    """`Rules` as numbers; `levels` has a bit each for data and markers under TV2."""
 
     origin: int
     levels: int
@@ -205,7 +198,7 @@ def find_duplicate(producer: Any, epoch: int, first: int, last: int) -> int:
 
 @helper
 def _missing_sequence(producer: Any, epoch: int, first: int, begins_under_tv2: bool) -> int:
-    """The sequence that was expected instead of `first`, or `NO_SEQUENCE` if it may come."""
+    """The sequence that was expected instead of `first`, or `NO_SEQUENCE` if `first` is valid."""
     if begins_under_tv2 and first != 0 and producer.batches == 0:
         return 0
     if epoch != producer.producer_epoch:
@@ -227,7 +220,7 @@ def _sequence_verdict(producer: Any, epoch: int, first: int, last: int) -> int:
 
 @helper
 def _refuses_marker(producer: Any, epoch: int, coordinator_epoch: int, tv2: bool) -> int:
-    """The verdict that refuses a marker, or `ACCEPTED`."""
+    """The verdict that rejects a marker, or `ACCEPTED`."""
     stays = epoch == producer.producer_epoch and tv2
     if stays and producer.txn_first_offset != NO_OFFSET and epoch != MAX_PRODUCER_EPOCH:
         return _FENCED
@@ -238,7 +231,7 @@ def _refuses_marker(producer: Any, epoch: int, coordinator_epoch: int, tv2: bool
 
 @helper
 def _remember(producer: Any, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
-    """The newest batch into the ring, over the oldest if there are five."""
+    """Writes the newest batch into the ring, over the oldest if there are five."""
     index = (producer.oldest + producer.batches) % RETAINED
     if producer.batches == RETAINED:
         producer.oldest = (producer.oldest + 1) % RETAINED
@@ -262,7 +255,7 @@ def _take_epoch(producer: Any, epoch: int) -> None:
 def judge_data(
     producer: Any, batches: BatchColumns, index: int, last: int, origin: int, levels: int, enforce: bool
 ) -> tuple[int, int]:
-    """(verdict, the sequence that was missing or `NO_SEQUENCE`) of a data batch that is no duplicate."""
+    """(verdict, the expected sequence or `NO_SEQUENCE`) of a data batch that is no duplicate."""
     epoch, first = batches.producer_epoch[index], batches.base_sequence[index]
     is_transactional = batches.attributes[index] & TRANSACTIONAL_FLAG != 0
     is_open = producer.txn_first_offset != NO_OFFSET
@@ -320,13 +313,13 @@ def apply_control(producer: Any, batches: BatchColumns, index: int) -> int:
 
 
 _MANY_PRODUCERS = 4096
-"""More do not fit into the nearest caches."""
+"""More do not fit into the first-level caches."""
 _PRODUCERS, _END_OFFSET = 0, 1
-"""What `Known.counts` holds."""
+"""Indexes into `Known.counts`."""
 
 
 class Known(NamedTuple):
-    """The partition's producers while a kernel works on them; `counts` are producers, and the end offset."""
+    """The partition's producers while a kernel runs; `counts` holds their number and the end offset."""
 
     rows: Rows
     slots: Slots
@@ -334,27 +327,27 @@ class Known(NamedTuple):
 
 
 def known_of(producers: ProducerTable) -> Known:
-    """The table as kernels see it; `store` keeps what they counted."""
+    """The table as kernels see it; `store` writes the counts back."""
     counts = np.array([producers.count, producers.end_offset], dtype=np.int64)
     return Known(rows=producers.room, slots=producers.slots, counts=counts)
 
 
 def store(producers: ProducerTable, known: Known) -> None:
-    """Write what a kernel counted back to the table."""
+    """Writes the counts of a kernel back to the table."""
     producers.count, producers.end_offset = (int(count) for count in known.counts)
 
 
 @helper
 def is_full(known: Known) -> bool:
-    """Whether an unknown producer would find no row."""
+    """Whether there is no free row for an unknown producer."""
     return bool(known.counts[_PRODUCERS] >= known.rows.size)
 
 
 @inlined
 def row_of(known: Known, producer_id: int) -> tuple[int, bool]:
-    """(row of the producer, whether it is unknown); an unknown one is judged in the next free row.
+    """(row of the producer, whether it is unknown); an unknown one gets the next free row.
 
-    That row becomes its own if it is accepted. If there is none, the row is `known.rows.size`.
+    It keeps that row if its batch is accepted. If there is none, the row is `known.rows.size`.
     """
     row = find_row(producer_id, known.slots) if producer_id > NO_PRODUCER_ID else NO_ROW
     if row != NO_ROW:
@@ -367,7 +360,7 @@ def row_of(known: Known, producer_id: int) -> tuple[int, bool]:
 
 @inlined
 def judge(producer: Any, batches: BatchColumns, index: int, conditions: Conditions) -> tuple[int, int, int]:
-    """(verdict, the sequence that was missing or `NO_SEQUENCE`, the remembered original or `NO_BATCH`)."""
+    """(verdict, the expected sequence or `NO_SEQUENCE`, the remembered original or `NO_BATCH`)."""
     is_control = batches.attributes[index] & CONTROL_FLAG != 0
     origin = COORDINATOR if conditions.origin == CLIENT and is_control else conditions.origin
     if origin == CLIENT and not is_valid_client_header(batches, index):
@@ -398,7 +391,7 @@ def decide(
     conditions: Conditions,
     decisions: DecisionColumns,
 ) -> int:
-    """The verdict on a batch, which is written to `decisions` and, if it is accepted, to its producer."""
+    """Decides a batch: writes to `decisions` and, if it is accepted, to its producer; returns the verdict."""
     producer = known.rows[row]
     is_control = batches.attributes[index] & CONTROL_FLAG != 0
     expected_epoch = producer.producer_epoch
@@ -442,7 +435,7 @@ def decide(
 def _fold(
     batches: BatchColumns, start: int, known: Known, conditions: Conditions, decisions: DecisionColumns
 ) -> int:
-    """Batches judged; stops before one whose producer finds no room."""
+    """Number of batches decided; stops before one for whose producer there is no row."""
     for index in range(start, batches.producer_id.size):
         if known.counts[_PRODUCERS] > _MANY_PRODUCERS:
             prefetch_producers(batches.producer_id, index, known.rows, known.slots)
@@ -454,7 +447,7 @@ def _fold(
 
 
 def fold(batches: BatchColumns, producers: ProducerTable, *, rules: Rules) -> DecisionColumns:
-    """A decision per batch, in arrival order; `producers` is afterwards as the batches leave it."""
+    """A decision per batch, in arrival order; `producers` is updated in place."""
     decisions, judged = allocate_decisions(batches.rows), 0
     while True:
         known = known_of(producers)

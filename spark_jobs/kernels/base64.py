@@ -1,6 +1,6 @@
 """Base64 inside kernels: 24 bytes become 32 characters at a time, in vector instructions.
 
-Written in LLVM's own vectors, so that every processor that numba knows gets its instructions for them.
+Written with LLVM's vector types, so that LLVM selects the instructions of the processor.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _CHARACTERS = np.frombuffer(
 _EQUALS = ord("=")
 _STEP, _HALF = 24, 12
 _READ = _HALF + 16
-"""Bytes that are read for a step: sixteen for each half of it."""
+"""Bytes read per step: sixteen for each half of it."""
 SPILL = 32
 """Bytes behind its end that `write_base64` may overwrite."""
 
@@ -29,19 +29,19 @@ _BYTES, _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 256 // bits) for bits
 _SPREAD = [
     half + 3 * group + place for half in (0, _READ_TYPE.count) for group in range(4) for place in (1, 0, 2, 1)
 ]
-"""Each three bytes in four, such that no six bits lie across a half."""
+"""Each three bytes spread over four, such that no six bits cross a 16-bit half."""
 _STEPS = ((25, 6), (51, -75), (61, -15), (62, 3))
-"""Above which number characters are how much further from A than the number says: a, 0, + and /."""
+"""(number, distance): above that number, characters are that much further from A: a, 0, + and /."""
 
 
 def _splat(kind: ir.VectorType, *values: int) -> ir.Constant:
-    """The values over and over."""
+    """The values, repeated."""
     mask = (1 << kind.element.width) - 1
     return ir.Constant(kind, [values[index % len(values)] & mask for index in range(kind.count)])
 
 
 def _sextets(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Six bits in each of 32 bytes, out of the first twelve of both halves."""
+    """Six bits in each of 32 bytes, from the first twelve bytes of both halves."""
     order = ir.Constant(ir.VectorType(ir.IntType(32), _BYTES.count), _SPREAD)
     words = builder.bitcast(builder.shuffle_vector(first, second, order), _WORDS)
     outer = builder.bitcast(builder.and_(words, _splat(_WORDS, 0x0FC0FC00)), _HALVES)

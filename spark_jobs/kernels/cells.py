@@ -1,7 +1,7 @@
-"""Cells of text inside kernels: numbers, times and JSON strings, written into a byte buffer.
+"""Text cells in kernels: numbers, times and JSON strings, written into a byte buffer.
 
-Every writer takes the buffer and the place to write at, and returns the place behind what it wrote. None
-checks for room: the caller has made sure of it. The plain twins are in `inspection`.
+Every writer takes the buffer and the position to write at, and returns the position after what it wrote. None
+checks for room: the caller does. The twins are the cells of `inspect.record_lines` and `inspect.listing`.
 """
 
 import numpy as np
@@ -93,7 +93,7 @@ def write_number(out: Bytes, at: int, value: int) -> int:
 
 @helper
 def _date(days: int) -> tuple[int, int, int]:
-    """(year, month, day), so many days after 1970 began."""
+    """(year, month, day) of a number of days since 1970-01-01."""
     # Years are counted from March, so that a leap day is the last of its year.
     shifted = days + 719_468
     era, day_of_era = shifted // 146_097, shifted % 146_097
@@ -148,7 +148,7 @@ def _write_unicode_escape(out: Bytes, at: int, unit: int) -> int:
 
 @helper
 def _short_escape(point: int) -> int:
-    """The letter that JSON has for a character, or 0."""
+    """The letter of JSON's short escape for a character, or 0."""
     if point in (QUOTE, BACKSLASH):
         return point
     if point == 8:
@@ -177,7 +177,7 @@ def _write_json_character(out: Bytes, at: int, point: int) -> int:
 
 @helper
 def write_json_string(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int:
-    """Text as JSON in ASCII; what is no UTF-8 becomes U+FFFD."""
+    """Text as a JSON string in ASCII; bytes that are not UTF-8 become U+FFFD."""
     at, position, end = write_byte(out, at, QUOTE), start, start + size
     while position < end:
         step = character_size(data, position, end)

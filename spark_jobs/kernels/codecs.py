@@ -1,8 +1,8 @@
-"""Payloads of many batches, decompressed into one arena: the twin of `kafka.formats.compression.decompress`.
+"""Decompresses the payloads of many batches into one arena: twin of `kafka.formats.compression.decompress`.
 
-The codecs that most payloads have are decompressed by one compiled loop over the batches. Whatever that does
-not finish, a damaged stream or an unusual frame, goes the pure way, which alone decides what is an error:
-there cannot be two answers.
+One compiled loop over the batches decompresses the frames that lz4 and zstd writers usually produce.
+Everything else, such as a damaged stream or an unusual frame, goes to the pure function, which alone decides
+what is an error. So there cannot be two answers.
 """
 
 import ctypes
@@ -33,36 +33,31 @@ from spark_jobs.kernels.memory import (
     load_uint32,
 )
 
-# What became of a payload that a kernel was to decompress.
-
-
 DONE, UNUSUAL, NEEDS_ROOM = 0, 1, 2
-"""It is there; it is left to the pure way; it can be tried again where there is more memory."""
+"""Results of a kernel: decompressed; left to the pure function; to be repeated with more memory."""
 
 
 class Outcome(NamedTuple):
-    """`used` bytes of memory hold content; `room` bytes behind the others would suffice if it needs room."""
+    """`used` bytes of memory hold content; after NEEDS_ROOM, `room` further bytes suffice."""
 
     status: int
     used: int
     room: int
 
 
-# zstd inside kernels, by its own library, with one context per thread instead of one per payload.
-
-
+# zstd: by its own library, with one context per thread instead of one per payload.
 _LIBRARY_MODULE = "zstandard._cffi"
 _MAGIC = 0x28B52FFD
 _SINGLE_SEGMENT, _CHECKSUM, _UNUSUAL_FLAGS = 0x20, 0x04, 0x0B
-"""Flags of a frame; the last are a dictionary and what is reserved."""
+"""Flags of a frame; the last are a dictionary id and the reserved bit."""
 _RLE, _RESERVED = 1, 3
 _LARGEST_BLOCK = 1 << 17
 _LARGEST_WINDOW = 1 << 27
-"""Bytes that readers take at most, unlike the call that is used here."""
+"""Limit of streaming readers in bytes, which the one-shot call used here does not have."""
 _SMALLEST_FRAME = 9
 _NOT_USUAL = -1
 _USUAL_GROWTH, _SMALLEST_ROOM = 16, 1 << 18
-"""Room for a payload: so many times its size, and not less than this."""
+"""Room for a payload: this multiple of its size, and at least this many bytes."""
 
 
 class ZstdCalls(NamedTuple):
@@ -73,7 +68,7 @@ class ZstdCalls(NamedTuple):
 
 
 class _Context:
-    """What the library needs to decompress, for one thread."""
+    """The library's decompression context of one thread."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -102,7 +97,7 @@ def zstd_library() -> ctypes.CDLL | None:
 
 
 def zstd_calls() -> ZstdCalls:
-    """What kernels of this thread need."""
+    """The addresses that kernels of this thread need."""
     library = zstd_library()
     if library is None:
         return _NO_CALLS
@@ -129,11 +124,11 @@ def _header_size(flags: int) -> int:
 
 @helper
 def _most_content(data: Bytes, start: int, end: int) -> int:
-    """Bytes that one frame and nothing behind it may hold, or `_NOT_USUAL` if readers might refuse it.
+    """Content size limit of a single frame with nothing after it, or `_NOT_USUAL` if readers might refuse it.
 
-    A reader of streams, as Kafka's is, keeps one window of content and takes blocks of a limited size: a
-    match or a block beyond is an error. The call that is used here has the whole content before it and would
-    continue, so it gets only frames whose content fits into their window. A single segment is its own window.
+    A streaming reader, such as Kafka's, keeps one window of content and accepts blocks up to a limit: a match
+    or a block beyond is an error. The one-shot call used here has no such limits, so it gets only frames
+    whose content fits into their window. A single segment is its own window.
     """
     if end - start < _SMALLEST_FRAME or load_uint32(data, start) != _MAGIC:
         return _NOT_USUAL
@@ -172,18 +167,16 @@ def put_zstd(
         return Outcome(NEEDS_ROOM, used, needed)
     room = min(memory.size - used, limit, most)
     size = call_decompress(calls.decompress, calls.context, memory, used, room, data, start, end - start)
-    if size < 0 or size > room:  # errors are the largest numbers, which are negative here
+    if size < 0 or size > room:  # error codes are the largest unsigned numbers, negative as int64
         return Outcome(UNUSUAL, used, 0)
     return Outcome(DONE, used + size, 0)
 
 
-# lz4 inside kernels: one frame of usual form, its blocks decompressed by lz4's own library (facts §1.7).
-
-
+# lz4: one frame of usual form, its blocks decompressed by lz4's own library (facts §1.7).
 _LZ4_MODULE = "lz4.block._block"
 _LZ4_MAGIC = 0x04224D18
 _FLAGS, _CONTENT_CHECKSUM = 0x60, 0x04
-"""Version 01 with independent blocks: what Java, librdkafka and Go write."""
+"""Version 01 with independent blocks, as Java, librdkafka and Go write it."""
 _START_SIZE = 7
 _STORED = 0x80000000
 _MOST_PER_BYTE = 255
@@ -219,7 +212,7 @@ _CHECKS = _descriptor_checks()
 
 @helper
 def _largest_block(data: Bytes, start: int, end: int) -> int:
-    """Bytes that blocks of the frame at `start` have at most, or `_FAILED` if it is not a usual frame."""
+    """Largest block size of the frame at `start`, or `_FAILED` if it is not a usual frame."""
     if end - start < _START_SIZE or load_uint32(data, start) != _LZ4_MAGIC:
         return _FAILED
     flags, descriptor = load_uint8(data, start + 4), load_uint8(data, start + 5)
@@ -270,9 +263,9 @@ def put_lz4(address: int, memory: Bytes, used: int, data: Bytes, start: int, end
 
 
 DEFAULT_BUDGET = 4 * 1024 * 1024
-"""What was just decompressed is still in the cache when it is decoded."""
+"""Small enough that decompressed bytes are still in the cache when they are decoded."""
 _FIRST_ROOM = 4
-"""Bytes of room per compressed byte at first."""
+"""Initial bytes of room per compressed byte."""
 _NONE, _LZ4, _ZSTD = int(Codec.NONE), int(Codec.LZ4), int(Codec.ZSTD)
 
 
@@ -285,7 +278,7 @@ class PayloadProblem:
 
 
 class Compressed(NamedTuple):
-    """The columns of headers that say where payloads stand and how they are compressed."""
+    """The header columns for the position and the codec of payloads."""
 
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
@@ -324,11 +317,11 @@ def decompress_batches(
     origin: int = 0,
     arena: Arena | None = None,
 ) -> Payloads:
-    """Payloads of v2 batches in order, until `budget` bytes are reached; at least one batch if there is one.
+    """Decompresses v2 batches in order, until `budget` bytes are reached; at least one batch if there is one.
 
-    A batch of more than `limit` bytes is a problem of its own. `headers` are of a scan of `buffer`, which
-    begins at byte `origin` of `source`. Uncompressed batches stay where they are, unless others force a copy.
-    An `arena` of an earlier call is overwritten: memory that was touched before is faster.
+    A batch of more than `limit` bytes is a problem of its own. `headers` are from a scan of `buffer`, which
+    begins at byte `origin` of `source`. Uncompressed batches are not copied, unless there are compressed ones
+    too. An `arena` of an earlier call is overwritten: memory that is mapped already is faster.
     """
     data = as_bytes(buffer)
     if not np.any(headers.attributes & CODEC_MASK):
@@ -346,7 +339,7 @@ def _in_place(data: Bytes, headers: HeaderColumns, budget: int) -> Payloads:
 
 @helper
 def _put_plain(memory: Bytes, used: int, data: Bytes, start: int, end: int) -> Outcome:
-    """An uncompressed payload among compressed ones."""
+    """Copies an uncompressed payload that is among compressed ones."""
     if memory.size - used < end - start:
         return Outcome(NEEDS_ROOM, used, end - start)
     copy_bytes(memory, used, data, start, end - start)
@@ -378,10 +371,10 @@ def put_usual(
     limit: int,
     edges: npt.NDArray[np.int64],
 ) -> tuple[int, Outcome]:
-    """(batch, outcome): how far it went from batch `first` on, and why not further; `edges` are filled in."""
+    """(batch, result): the batch where it stopped, from `first` on, and why; fills in `edges`."""
     batch = first
     while batch < batches.position.size and (used < budget or batch == 0):
-        if batches.record_count[batch]:  # else whatever bytes are there, a broker does not look at them
+        if batches.record_count[batch]:  # a broker ignores any payload of an empty batch
             start, end = batches.position[batch] + HEADER_SIZE, batches.position[batch] + batches.size[batch]
             codec = batches.attributes[batch] & CODEC_MASK
             found = _put(calls, memory, used, data, start, end, codec, limit)
@@ -419,7 +412,7 @@ def _into_arena(
 def _put_unusual(
     arena: Arena, data: Bytes, headers: HeaderColumns, batch: int, limit: int, source: str, origin: int
 ) -> Iterator[PayloadProblem]:
-    """One batch the pure way; its problem, if it has one."""
+    """Decompresses one batch with the pure function; returns its problem, if it has one."""
     position, size = int(headers.position[batch]), int(headers.size[batch])
     payload = memoryview(data.data)[position + HEADER_SIZE : position + size]
     codec, place = int(headers.attributes[batch]) & CODEC_MASK, origin + position + HEADER_SIZE

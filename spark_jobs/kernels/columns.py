@@ -20,9 +20,9 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class HeaderColumns(NamedTuple):
-    """The fields of facts §1.3 and what a control batch's first record says (facts §1.5).
+    """The fields of facts §1.3 and the content of a control batch's first record (facts §1.5).
 
-    A message of magic 0 or 1 is a row too: what its format lacks is -1.
+    A message of magic 0 or 1 is a row too: fields that its format lacks are -1.
     """
 
     position: npt.NDArray[np.int64]

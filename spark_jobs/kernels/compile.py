@@ -1,4 +1,4 @@
-"""The one door to numba: compiled without the GIL, machine code kept on disk for the next process.
+"""Numba's compiler for all kernels: without the GIL, machine code cached on disk for the next process.
 
 The cache's name carries a digest of the sources of `kernels` and `kafka`: numba itself notices a change in
 the function's own file only, and would continue to use code with an older helper or constant inlined.
@@ -20,8 +20,8 @@ from numba.core import config
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).resolve().parent
-# Without the run time's reference counts a loop over many columns is nine times as fast; in return no kernel
-# allocates: the caller brings every array, which then also outlives the call.
+# Without numba's reference counting a loop over many columns is nine times as fast. In return no kernel
+# allocates: the caller provides every array, which then also outlives the call.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _SETTING = RLock()
 
@@ -35,7 +35,7 @@ def _source_digest() -> str:
 
 
 def _sources(package: Traversable) -> Iterator[tuple[str, Traversable]]:
-    """Modules of the package and of those in it, with their names."""
+    """Modules of the package and its subpackages, with their names."""
     for entry in package.iterdir():
         if entry.is_dir():
             yield from ((f"{entry.name}/{name}", source) for name, source in _sources(entry))
@@ -44,7 +44,7 @@ def _sources(package: Traversable) -> Iterator[tuple[str, Traversable]]:
 
 
 def _places() -> Iterator[Path]:
-    """Where the cache may live, best first: as the user says, beside the package, in the home directory."""
+    """Possible cache directories, best first: as configured, beside the package, in the home directory."""
     configured = os.environ.get("NUMBA_CACHE_DIR")
     if configured:
         yield Path(configured)
@@ -63,7 +63,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def find_cache_directory() -> Path | None:
-    """The first place that can be written, or None: then every process compiles for itself."""
+    """The first writable directory, or None: then every process compiles for itself."""
     name = f"kernels-{_source_digest()}"
     return next((place / name for place in _places() if _is_writable(place / name)), None)
 
@@ -75,7 +75,7 @@ CACHE_DIRECTORY = find_cache_directory()
 def _cached_in(folder: Path) -> Iterator[None]:
     """Numba reads its setting when a function is decorated; other users of numba keep theirs.
 
-    Threads may import kernels at the same time, and none may take the setting away from another.
+    Threads may import kernels at the same time, so the setting is changed under a lock.
     """
     settings = vars(config)
     with _SETTING:

@@ -1,6 +1,7 @@
-"""Which batch of several copies speaks for an offset: the twin of `kafka.log.replica_copies` on columns.
+"""Merges copies of a log and finds misplaced batches: twins of `kafka.log.replica_copies` and `log_order`.
 
-Call it with consecutive chunks of the merged copies and the same `CopySettler`.
+Call `CopySettler.settle` with consecutive chunks of the merged copies, and the order watch with consecutive
+chunks of one copy.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ Codes = npt.NDArray[np.int8]
 
 
 class CopyColumns(NamedTuple):
-    """What is compared of a batch."""
+    """The columns of a batch that are compared."""
 
     base_offset: Int64s
     last_offset_delta: npt.NDArray[np.int32]
@@ -164,14 +165,11 @@ class CopySettler:
         return verdicts, gaps[:found]
 
 
-# Which batches of a segment are at offsets that cannot be theirs: the twin of `kafka.log.log_order`.
-
-
 Flags = npt.NDArray[np.bool_]
 
 
 class SegmentColumns(NamedTuple):
-    """The segments of a copy by ascending object order: where they begin and end, and which have no holes."""
+    """The segments of a copy by ascending object order: start, end, and whether offsets may be missing."""
 
     object_order: Int64s
     start: Int64s
@@ -180,7 +178,7 @@ class SegmentColumns(NamedTuple):
 
 
 class OrderColumns(NamedTuple):
-    """What is looked at of a copy's rows."""
+    """The columns of a copy's rows that are checked."""
 
     object_order: npt.NDArray[np.int32]
     base_offset: Int64s
@@ -188,7 +186,7 @@ class OrderColumns(NamedTuple):
 
 
 class MisplacedRows(NamedTuple):
-    """Rows by their place, and between which base offsets their neighbours leave room for them."""
+    """Rows by their index, and the range of base offsets that their neighbours leave for them."""
 
     place: Int64s
     earliest: Int64s
@@ -219,16 +217,16 @@ def _is_in_order(rows: OrderColumns, problem: Flags, segments: SegmentColumns, m
 
 
 class OrderWatch:
-    """Looks at consecutive chunks of one copy."""
+    """Checks the order of offsets in consecutive chunks of one copy."""
 
     def __init__(self, segments: SegmentColumns) -> None:
         self._segments = segments
         self._memory = np.full(4, -1, dtype=np.int64)
 
     def is_in_order(self, rows: OrderColumns, problem: Flags) -> bool:
-        """Whether every row fits; once one does not, `find_misplaced` has to say which, and the watch ends.
+        """Whether every row fits; once one does not, the check ends and `find_misplaced` finds out which.
 
-        A segment without holes by design that has one is called out as well.
+        A missing offset in a segment that can have none does not fit either.
         """
         columns = OrderColumns(
             object_order=read_only(rows.object_order, np.int32),
@@ -240,7 +238,7 @@ class OrderWatch:
 
 @kernel
 def _lengths(numbers: Int64s, ends: Int64s, lengths: Int64s) -> None:
-    """The longest reading that ends with each number; `ends[i]` is the lowest end of those of `i + 1`."""
+    """For each number the length of the longest non-decreasing subsequence that ends with it."""
     longest = 0
     for index in range(numbers.size):
         low, high = 0, longest
@@ -273,7 +271,7 @@ def _in_every_best_reading(numbers: Int64s) -> Flags:
 
 
 def find_misplaced(base_offset: Int64s, count: Int64s, *, start: int, end: int) -> MisplacedRows:
-    """The rows of one segment that cannot be where they say."""
+    """The misplaced rows of one segment."""
     before = np.concatenate(([0], np.cumsum(count)))
     last = end - int(before[-1])
     missing = np.concatenate(([start], np.maximum(base_offset, -1) - before[:-1], [last]))
@@ -289,5 +287,5 @@ def find_misplaced(base_offset: Int64s, count: Int64s, *, start: int, end: int) 
 
 
 def count_of(last_offset_delta: npt.NDArray[np.int32]) -> Int64s:
-    """How many offsets batches take: at least one each, whatever an ill-made header says."""
+    """How many offsets batches take: at least one each, also with an invalid header."""
     return np.maximum(last_offset_delta.astype(np.int64), 0) + 1

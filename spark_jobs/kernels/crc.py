@@ -1,7 +1,7 @@
-"""CRC-32C inside kernels at the speed of the library, and CRC-32 for legacy messages.
+"""CRC-32C in kernels at the speed of the library, and CRC-32 for legacy messages.
 
-The library's C function is found at run time and its address handed to kernels as an argument, so nothing of
-this process is frozen into cached machine code. Where it cannot be found, a table walk is in for it.
+The library's C function is found at run time and its address passed to kernels as an argument, so no address
+of this process gets into cached machine code. Without the library, tables compute the checksum.
 """
 
 import ctypes
@@ -18,9 +18,9 @@ NO_LIBRARY = 0
 """The address that means: use the table."""
 
 _STEP, _AHEAD, _LINE = 1 << 10, 1 << 11, 1 << 6
-"""Bytes at a time, and how far before them memory is asked for: it is slower than the checksum.
+"""Bytes at a time, and how far ahead memory is prefetched: it is slower than the checksum.
 
-What is behind the data may be asked for, too; that is a hint, and never a fault.
+Memory after the data may be prefetched, too; that is a hint, and never a fault.
 """
 
 _LIBRARY_MODULE = "google_crc32c._crc32c"
@@ -28,17 +28,17 @@ _LIBRARY_MODULE = "google_crc32c._crc32c"
 
 @cache
 def library_address() -> int:
-    """Address of `crc32c_extend` in the library that google_crc32c brings along, or `NO_LIBRARY`."""
+    """Address of `crc32c_extend` in the library of google_crc32c, or `NO_LIBRARY`."""
     module = find_spec(_LIBRARY_MODULE)
     if module is None or module.origin is None:
         return NO_LIBRARY
-    # The extension module only links the library; the loader looks a name up in what a module links, too.
+    # The extension module only links the library; the loader also searches linked libraries.
     extend = getattr(ctypes.CDLL(module.origin), "crc32c_extend", None)
     return NO_LIBRARY if extend is None else ctypes.cast(extend, ctypes.c_void_p).value or NO_LIBRARY
 
 
 def _tables(reflected_polynomial: int) -> npt.NDArray[np.int64]:
-    """Eight tables of 256: row k advances one byte's share of a checksum by k further bytes."""
+    """Eight tables of 256 entries: row k advances one byte's share of a checksum by k further bytes."""
     row = np.arange(256, dtype=np.int64)
     for _ in range(8):
         row = np.where(row & 1, row >> 1 ^ reflected_polynomial, row >> 1)
@@ -92,7 +92,7 @@ def crc32c(library: int, data: Bytes, start: int, length: int) -> int:
 
 @helper
 def crc32(data: Bytes, start: int, length: int) -> int:
-    """CRC-32 as zlib computes it: what messages of magic 0 and 1 carry (facts §1.6)."""
+    """CRC-32 as zlib computes it: the checksum of messages of magic 0 and 1 (facts §1.6)."""
     return table_checksum(IEEE, data, start, length)
 
 

@@ -1,4 +1,4 @@
-"""CRC-64/NVME, the checksum that S3 keeps of whole objects: to compare bytes with one that a store gave."""
+"""CRC-64/NVME, the checksum that S3 stores for whole objects, to verify bytes that were read."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def _tables() -> Words:
-    """Eight tables of 256: row k advances one byte's share of a checksum by k further bytes."""
+    """Eight tables of 256 entries: row k advances one byte's share of a checksum by k further bytes."""
     row = np.arange(256, dtype=np.uint64)
     one, eight = np.uint64(1), np.uint64(8)
     for _ in range(8):
@@ -45,7 +45,7 @@ def _extend(tables: Words, state: Words, data: npt.NDArray[np.uint8]) -> None:
 
 
 class Crc64Nvme:
-    """The checksum of bytes that come in pieces, in the manner of `hashlib`."""
+    """The checksum of bytes in pieces, with the interface of `hashlib`."""
 
     def __init__(self, crc: int = ALL_ONES) -> None:
         self._state = np.array([crc], dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""From batches in a buffer to records: decompressed and decoded piece by piece, within a budget."""
+"""Decodes batches of a buffer to records, piece by piece within a budget: twin of `kafka.formats.records`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,8 +30,6 @@ from spark_jobs.kernels.record import (
 )
 from spark_jobs.kernels.record_buffers import MAX_BYTES, FoundRecords, RecordRows, Totals, allocate_rows
 
-# Where the decompressed records of batches stand, and what their headers say of them.
-
 
 class RecordSections(NamedTuple):
     """One row per batch: its records are the arena's bytes from `start` to `end`."""
@@ -53,7 +51,7 @@ class RecordSections(NamedTuple):
 def sections_of(
     headers: HeaderColumns, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> RecordSections:
-    """The sections of v2 batches whose records were put from `start` to `end`; copies of the columns."""
+    """The sections of v2 batches whose records are at `start` to `end`; copies of the columns."""
     return RecordSections(
         start=start.copy(),
         end=end.copy(),
@@ -64,9 +62,6 @@ def sections_of(
         base_sequence=headers.base_sequence.copy(),
         record_count=headers.record_count.copy(),
     )
-
-
-# Records of many decompressed batches in one call: the twin of `kafka.formats.records`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +87,7 @@ class BatchProblem:
 def _put_row(
     rows: RecordRows, row: int, record: ParsedRecord, sections: RecordSections, batch: int, number: int
 ) -> None:
-    """What record `row` is: of batch `batch`, which counts as `number` outside."""
+    """Writes the numbers of record `row` of batch `batch`, whose number in the call is `number`."""
     base_sequence = sections.base_sequence[batch]
     rows.batch[row] = number
     rows.offset[row] = sections.base_offset[batch] + record.offset_delta
@@ -119,7 +114,7 @@ def _read_batch(
     rows: RecordRows,
     row: int,
 ) -> tuple[int, int, Totals]:
-    """(problem, its position, what the batch holds if there is none); its records are put from `row` on."""
+    """(problem, its position, totals of the batch if there is none); writes its records from `row` on."""
     position, end = sections.start[batch], sections.end[batch]
     count = sections.record_count[batch]
     key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes = 0, 0, 0, 0, 0
@@ -156,12 +151,12 @@ def _read(
     positions: npt.NDArray[np.int64],
     rows: RecordRows,
 ) -> Totals:
-    """What all good batches hold; every batch gets its problem and, counted from its start, the position."""
+    """Totals of all valid batches; writes each batch's problem and its position from the batch's start."""
     records, key_bytes, value_bytes = 0, 0, 0
     headers, header_key_bytes, header_value_bytes = 0, 0, 0
     for batch in range(sections.start.size):
         problems[batch], positions[batch] = NONE, 0
-        if sections.record_count[batch] == 0:  # whatever bytes are there, a broker does not look at them
+        if sections.record_count[batch] == 0:  # a broker ignores any payload of an empty batch
             continue
         problem, position, held = _read_batch(
             arena, sections, batch, first_batch + batch, most_headers, rows, records
@@ -180,9 +175,10 @@ def _read(
 def decode(
     arena: Bytes, sections: RecordSections, *, first_batch: int = 0, most_headers: int = INT32_MAX
 ) -> tuple[FoundRecords, tuple[BatchProblem, ...]]:
-    """The records of all batches whose records are right, in order, and what is wrong with the others.
+    """The records of all valid batches in order, and the problems of the others.
 
-    The column `batch` counts from `first_batch`, problems count from 0. A record may have `most_headers`.
+    The column `batch` counts from `first_batch`, problems count from 0. A record may have `most_headers`
+    headers.
     """
     data = as_bytes(arena)
     problems = np.empty(sections.rows, dtype=np.int8)
@@ -198,7 +194,7 @@ def decode(
 
 
 def _most_records(sections: RecordSections) -> int:
-    """As many as are claimed, or as the bytes could hold where that is less."""
+    """The number of records that are claimed, or that the bytes can hold if that is less."""
     fitting = (sections.end - sections.start) // SMALLEST_RECORD
     return int(np.minimum(np.maximum(sections.record_count, 0), fitting).sum())
 
@@ -212,9 +208,9 @@ def _check_size(found: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedBatches:
-    """The records of the batches `first` to `last` (excluded), except for those that have a problem.
+    """The records of the batches `first` to `last` (excluded), except for batches with a problem.
 
-    Both the column `batch` and the problems count batches as the headers of the whole call do.
+    The column `batch` and the problems use the indexes of the headers of the whole call.
     """
 
     first: int
@@ -224,7 +220,7 @@ class DecodedBatches:
 
     @property
     def records(self) -> pa.RecordBatch:
-        """As Arrow."""
+        """The records as an Arrow record batch."""
         return self.found.records
 
 
@@ -240,9 +236,9 @@ def decode_batches(
 ) -> Iterator[DecodedBatches]:
     """The records of v2 batches in order, in pieces of about `budget` bytes.
 
-    A piece has at most half as much again, and one batch more. `headers` are of a scan of `buffer`, which
-    begins at byte `origin` of `source`; their checksums have been checked before. `limits` bound how many
-    records and headers there may be, `limit` how many bytes.
+    A piece has at most half as much again, and one batch more. `headers` are from a scan of `buffer`, which
+    begins at byte `origin` of `source`; their checksums have been checked before. `limits` bound the number
+    of records and headers, `limit` the number of bytes.
     """
     first, share = 0, budget
     while first < headers.rows:
@@ -256,7 +252,7 @@ def decode_batches(
 def count_without_key(
     buffer: Any, headers: HeaderColumns, *, origin: int = 0, limits: Limits = DEFAULT_LIMITS
 ) -> npt.NDArray[np.int32]:
-    """For every v2 batch how many of its records have no key; 0 if they cannot be read."""
+    """The number of records without a key for every v2 batch; 0 if they cannot be read."""
     counts = np.zeros(headers.rows, dtype=np.int32)
     for decoded in decode_batches(
         buffer, headers, limit=limits.decompressed_bytes, origin=origin, limits=limits
@@ -267,9 +263,9 @@ def count_without_key(
 
 
 def _equal_share(headers: HeaderColumns, payloads: Payloads, budget: int) -> int:
-    """How much the next piece may hold so that no small rest is left at the end, which costs as much.
+    """The size of the next piece such that no small piece is left at the end, which would cost as much.
 
-    What is yet to come is expected to be compressed like what came.
+    The remaining batches are expected to compress like those before.
     """
     done = int(headers.size[: payloads.batches].sum())
     left = int(headers.size[payloads.batches :].sum())
@@ -300,7 +296,7 @@ def _decode(
 
 
 def _too_many(headers: HeaderColumns, source: str, origin: int, most: int) -> Iterator[PayloadProblem]:
-    """Batches that claim more records than a batch may have."""
+    """Problems of the batches that claim more records than a batch may have."""
     for batch in np.flatnonzero(headers.record_count > most).tolist():
         error = LimitExceeded(
             source=source,

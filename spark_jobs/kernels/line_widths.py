@@ -1,4 +1,4 @@
-"""Columns of a record's line for readers, shared by the plain and the compiled writer."""
+"""Column widths of a record's text line, shared by `inspect.record_lines` and its compiled twin."""
 
 OFFSET_WIDTH = 12
 TIMESTAMP_WIDTH = 24

@@ -1,6 +1,7 @@
-"""Accepted batches as bytes of a log: copied, given their offset and leader epoch; markers made anew.
+"""Writes accepted batches as bytes of a log, with their offset and leader epoch, and builds markers.
 
-Neither offset nor epoch is covered by the checksum (facts §1.3): everything else stays as it was sent.
+The checksum covers neither offset nor epoch (facts §1.3): everything else stays as it was sent. Twin of
+`kafka.formats.record_batch` and `kafka.formats.control_record`.
 """
 
 from typing import Any
@@ -39,7 +40,7 @@ _FIELDS = (
     ("control_type", 68, ">i2"),
     ("coordinator_epoch", 73, ">i4"),
 )
-"""What differs between markers, and where it is."""
+"""The fields that differ between markers, and their positions."""
 
 
 @helper
@@ -72,7 +73,7 @@ def _seal(batches: Bytes, library: int, size: int) -> None:
 
 
 def place_batches(target: Bytes, at: Int64s, source: Any, headers: HeaderColumns, leader_epoch: int) -> None:
-    """Copies each batch, which is in `source` at its position, to its place in `target`, and stamps it."""
+    """Copies each batch from `source` to its position in `target`, and sets offset and leader epoch."""
     source = as_bytes(source)
     ends, places = headers.position + headers.size, at + headers.size
     if headers.rows and (
@@ -83,7 +84,7 @@ def place_batches(target: Bytes, at: Int64s, source: Any, headers: HeaderColumns
 
 
 def marker_batches(columns: dict[str, npt.NDArray[Any]]) -> Bytes:
-    """One marker after the other, at offset and leader epoch 0, from columns named as in `HeaderColumns`."""
+    """Markers in a row, at offset and leader epoch 0, from columns named as in `HeaderColumns`."""
     batches = np.tile(_TEMPLATE, (columns["producer_id"].size, 1))
     for name, start, kind in _FIELDS:
         width = int(kind[-1])

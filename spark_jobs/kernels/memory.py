@@ -1,7 +1,7 @@
-"""Raw memory for kernels: big-endian loads at any alignment, copies, prefetch, calls by address.
+"""Raw memory for kernels: big-endian loads and stores, copies, prefetch, calls by address, varints, an arena.
 
-No bounds are checked here: a kernel proves that the bytes exist before it touches them. Every number comes as
-an int64, since numba makes a float of a sum of signed and unsigned. Hosts are little-endian, as every
+No bounds are checked here: a kernel checks that the bytes exist before it accesses them. Every number is an
+int64, since numba turns a sum of signed and unsigned into a float. Hosts are little-endian, like every
 processor that numba's wheels are built for.
 """
 
@@ -23,7 +23,7 @@ _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 
 
 def as_bytes(buffer: Any) -> Bytes:
-    """`buffer` as read-only bytes without a copy: kernels see one type, whoever owns the memory."""
+    """`buffer` as read-only bytes without a copy: kernels see one type for every owner of memory."""
     array = np.frombuffer(buffer, dtype=np.uint8)
     array.flags.writeable = False
     return array
@@ -152,7 +152,7 @@ load_int64 = cast("Load", _load(64, signed=True))
 copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", _copy_bytes)
 """(target, at, source, start, length): both ranges exist and do not overlap."""
 prefetch = cast("Callable[[npt.NDArray[Any], int], None]", _prefetch)
-"""(array, byte index): ask for a cache line that will be needed soon."""
+"""(array, byte index): prefetches a cache line that will be needed soon."""
 call_checksum = cast("Callable[[int, int, Bytes, int, int], int]", _call_checksum)
 """(address of a C function `uint32 extend(uint32 crc, uint8 *data, size_t count)`, crc so far, array, start,
 length)."""
@@ -162,9 +162,6 @@ target, at, room, source, start, length)."""
 call_lz4 = cast("Callable[[int, Bytes, int, int, Bytes, int, int], int]", _call_lz4)
 """(address of a C function `int decompress(source, target, int length, int room)`, target, at, room, source,
 start, length): both sizes fit an int32; negative for a damaged block."""
-
-
-# Eight bytes written at once, inside kernels, at any alignment.
 
 
 _INT64_POINTER = ir.IntType(64)
@@ -185,11 +182,8 @@ store_int64 = cast("Callable[[Bytes, int, int], None]", _store_int64)
 """(array, byte index, number): the eight bytes exist; in network order."""
 
 
-# Memory that grows while payloads are put into it, one after the other.
-
-
 class Arena:
-    """`used` bytes of payloads, and room after them; only what was written costs memory."""
+    """Memory that grows: `used` bytes of payloads, and room after them; only written pages cost memory."""
 
     __slots__ = ("memory", "used")
 
@@ -199,34 +193,32 @@ class Arena:
 
     @property
     def content(self) -> Bytes:
-        """What was put in; read-only, and valid until the arena grows."""
+        """The payloads so far; read-only, and valid until the arena grows."""
         content = self.memory[: self.used]
         content.flags.writeable = False
         return content
 
     def clear(self) -> None:
-        """Forgets the payloads and keeps the memory; `content` of before must not be used any more."""
+        """Drops the payloads and keeps the memory; an earlier `content` must not be used any more."""
         self.used = 0
 
     def reserve(self, size: int) -> None:
-        """Makes sure that `size` bytes fit after those that are used; `memory` may be another afterwards."""
+        """Makes room for `size` more bytes; `memory` may be another array afterwards."""
         if self.used + size > self.memory.size:
             memory = np.empty(max(2 * self.memory.size, self.used + size), dtype=np.uint8)
             memory[: self.used] = self.memory[: self.used]
             self.memory = memory
 
     def put(self, payload: bytes) -> None:
-        """Copies `payload` in."""
+        """Appends a copy of `payload`."""
         self.reserve(len(payload))
         self.memory[self.used : self.used + len(payload)] = as_bytes(payload)
         self.used += len(payload)
 
 
-# Zigzag varints inside kernels (facts §1.12): the twin of `kafka.formats.primitives.Reader`.
-
-
+# Zigzag varints (facts §1.12): the twin of `kafka.formats.primitives.Reader`.
 NO_VARINT = -1
-"""The next position when the bytes end, or the longest form does, before the number does."""
+"""Returned as position if the bytes end, or the varint is too long."""
 
 
 @helper

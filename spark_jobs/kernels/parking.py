@@ -35,12 +35,9 @@ from spark_jobs.kernels.admission import (
 from spark_jobs.kernels.compile import helper, kernel
 from spark_jobs.kernels.producers import NO_ROW, ProducerTable, Slots, find_row
 
-# The parked batches of a partition, as arrays that kernels read and write in place.
-
-
-NOBODY = -1
-USED, HELD_STATE, FREED = 0, 1, 2
-"""What `ParkedArrays.counts` counts."""
+NO_PLACE = -1
+USED, IN_PARKING, FREED = 0, 1, 2
+"""Indexes into `ParkedArrays.counts`."""
 _SPREAD = -7046029254386353131
 _FIRST_CAPACITY = 1024
 
@@ -49,11 +46,11 @@ Flags = npt.NDArray[np.bool_]
 
 
 class ParkedArrays(NamedTuple):
-    """The arrays, one place per batch parked since they were last tidied.
+    """The parked batches of a partition as arrays, one place per batch parked since the last `tidy`.
 
     `slots` hold (a place with the key, first and last of its chain); `counts` are places used, parked
-    batches, and batches freed. `freed` lists the places of freed ones in order, `after` what arrival freed
-    each.
+    batches, and freed batches. `freed` lists the places of freed batches in order, `after` the arrival that
+    freed each.
     """
 
     batches: BatchColumns
@@ -72,7 +69,7 @@ def slot_of(room: ParkedArrays, producer_id: int, epoch: int, sequence: int) -> 
     """The slot with this key, or the free one where it would go."""
     mask = len(room.slots) - 1
     slot = ((producer_id * 31 + epoch) * 31 + sequence) * _SPREAD >> 20 & mask
-    while room.slots[slot, 0] != NOBODY:
+    while room.slots[slot, 0] != NO_PLACE:
         place = room.slots[slot, 0]
         if (
             room.batches.producer_id[place] == producer_id
@@ -86,33 +83,33 @@ def slot_of(room: ParkedArrays, producer_id: int, epoch: int, sequence: int) -> 
 
 @helper
 def _enter(room: ParkedArrays, place: int) -> None:
-    """The batch at `place` joins the end of its chain."""
+    """Adds the batch at `place` to the end of its chain."""
     batches = room.batches
     slot = slot_of(
         room, batches.producer_id[place], batches.producer_epoch[place], batches.base_sequence[place]
     )
-    room.chain[place] = NOBODY
-    if room.slots[slot, 0] == NOBODY:
+    room.chain[place] = NO_PLACE
+    if room.slots[slot, 0] == NO_PLACE:
         room.slots[slot, 0] = place
-    if room.slots[slot, 1] == NOBODY:
+    if room.slots[slot, 1] == NO_PLACE:
         room.slots[slot, 1] = place
     else:
         room.chain[room.slots[slot, 2]] = place
     room.slots[slot, 2] = place
-    room.counts[HELD_STATE] += 1
+    room.counts[IN_PARKING] += 1
 
 
 @helper
 def leave(room: ParkedArrays, place: int) -> None:
-    """The batch at `place` leaves the middle of its chain."""
+    """Removes the batch at `place` from the middle of its chain."""
     batches = room.batches
     slot = slot_of(
         room, batches.producer_id[place], batches.producer_epoch[place], batches.base_sequence[place]
     )
-    before, at = NOBODY, room.slots[slot, 1]
+    before, at = NO_PLACE, room.slots[slot, 1]
     while at != place:
         before, at = at, room.chain[at]
-    if before == NOBODY:
+    if before == NO_PLACE:
         room.slots[slot, 1] = room.chain[place]
     else:
         room.chain[before] = room.chain[place]
@@ -125,16 +122,16 @@ def leave(room: ParkedArrays, place: int) -> None:
 def free(room: ParkedArrays, place: int) -> None:
     """Removes the batch at `place`."""
     room.gone[place] = True
-    room.counts[HELD_STATE] -= 1
+    room.counts[IN_PARKING] -= 1
 
 
 @helper
 def lowest(room: ParkedArrays, producer_id: int) -> int:
-    """The place of the producer's batch with the lowest epoch and sequence, or `NOBODY`."""
-    batches, found = room.batches, NOBODY
+    """The place of the producer's batch with the lowest epoch and sequence, or `NO_PLACE`."""
+    batches, found = room.batches, NO_PLACE
     for place in range(room.counts[USED]):
         if not room.gone[place] and batches.producer_id[place] == producer_id:
-            is_lower = found == NOBODY or batches.producer_epoch[place] < batches.producer_epoch[found]
+            is_lower = found == NO_PLACE or batches.producer_epoch[place] < batches.producer_epoch[found]
             if not is_lower and batches.producer_epoch[place] == batches.producer_epoch[found]:
                 is_lower = batches.base_sequence[place] < batches.base_sequence[found]
             if is_lower:
@@ -144,7 +141,7 @@ def lowest(room: ParkedArrays, producer_id: int) -> int:
 
 @helper
 def park(room: ParkedArrays, batches: BatchColumns, index: int) -> None:
-    """The batch at `index` of its chunk takes the next place."""
+    """Stores the batch at `index` of its chunk in the next place."""
     place, in_parking = room.counts[USED], room.batches
     in_parking.base_offset[place] = batches.base_offset[index]
     in_parking.attributes[place] = batches.attributes[index]
@@ -170,7 +167,7 @@ def _park(room: ParkedArrays) -> None:
 
 
 def no_parked(places: int) -> ParkedArrays:
-    """Room for at least so many."""
+    """Empty arrays with at least this many places."""
     capacity = max(places, _FIRST_CAPACITY)
     slots = 1 << (2 * capacity - 1).bit_length()
     types = (
@@ -189,17 +186,17 @@ def no_parked(places: int) -> ParkedArrays:
         batches=BatchColumns._make(np.zeros(capacity, dtype=kind) for kind in types),
         decisions=allocate_decisions(capacity),
         arrival=np.zeros(capacity, dtype=np.int64),
-        chain=np.full(capacity, NOBODY, dtype=np.int64),
+        chain=np.full(capacity, NO_PLACE, dtype=np.int64),
         gone=np.zeros(capacity, dtype=np.bool_),
-        slots=np.full((slots, 3), NOBODY, dtype=np.int64),
+        slots=np.full((slots, 3), NO_PLACE, dtype=np.int64),
         freed=np.zeros(capacity, dtype=np.int64),
         after=np.zeros(capacity, dtype=np.int64),
         counts=np.zeros(3, dtype=np.int64),
     )
 
 
-def larger_room(room: ParkedArrays) -> ParkedArrays:
-    """The same room with twice as many places."""
+def larger_arrays(room: ParkedArrays) -> ParkedArrays:
+    """A copy with twice as many places."""
     used = int(room.counts[USED])
     larger = no_parked(2 * room.chain.size)
     for name in ("arrival", "gone", "freed", "after"):
@@ -213,7 +210,7 @@ def larger_room(room: ParkedArrays) -> ParkedArrays:
 
 
 def parked_arrays(in_parking: BatchColumns) -> ParkedArrays:
-    """Arrays with these batches, and room for as many more."""
+    """Arrays with these batches, and places for as many more."""
     room = no_parked(2 * in_parking.rows)
     for name in BatchColumns._fields:
         getattr(room.batches, name)[: in_parking.rows] = getattr(in_parking, name)
@@ -227,7 +224,7 @@ PARKED = VERDICTS.index(Verdict.PARKED)
 
 @helper
 def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdict: int) -> bool:
-    """Whether what is still to come can change the verdict."""
+    """Whether later batches can change the verdict."""
     is_control = batches.attributes[index] & CONTROL_FLAG != 0
     if is_control or batches.producer_id[index] <= NO_PRODUCER_ID:
         return False
@@ -259,12 +256,12 @@ def _release(known: Known, room: ParkedArrays, row: int, arrival: int, condition
         producer = known.rows[row]
         following = increment_sequence(last_sequence(producer), 1)
         slot = slot_of(room, producer.producer_id, producer.producer_epoch, following)
-        place = room.slots[slot, 1] if room.slots[slot, 0] != NOBODY else NOBODY
-        if place == NOBODY:
+        place = room.slots[slot, 1] if room.slots[slot, 0] != NO_PLACE else NO_PLACE
+        if place == NO_PLACE:
             return
-        room.slots[slot, 1] = NOBODY
-        room.slots[slot, 2] = NOBODY
-        while place != NOBODY:
+        room.slots[slot, 1] = NO_PLACE
+        room.slots[slot, 2] = NO_PLACE
+        while place != NO_PLACE:
             free(room, place)
             _decide_freed(known, room, place, arrival, conditions)
             place = room.chain[place]
@@ -290,19 +287,19 @@ def _arrive(
     conditions: Conditions,
     decisions: DecisionColumns,
 ) -> int:
-    """Batches judged or parked; stops before one that could find no room, as a producer or as a batch."""
+    """Number of batches decided or parked; stops before one without a free row or place."""
     for index in range(start, batches.producer_id.size):
         if is_full(known) or room.counts[USED] >= room.chain.size:
             return index
         row, is_new = row_of(known, batches.producer_id[index])
         verdict, _, _ = judge(known.rows[row], batches, index, conditions)
         if may_park[index] and _waits(known.rows[row], is_new, batches, index, verdict):
-            if room.counts[HELD_STATE] < most:
+            if room.counts[IN_PARKING] < most:
                 park(room, batches, index)
                 decisions.verdict[index] = PARKED
                 continue
-            first = lowest(room, batches.producer_id[index]) if is_new else NOBODY
-            if first != NOBODY:
+            first = lowest(room, batches.producer_id[index]) if is_new else NO_PLACE
+            if first != NO_PLACE:
                 _begin(known, room, first, index - 1, conditions)
                 row, is_new = row_of(known, batches.producer_id[index])
         verdict = decide(known, row, is_new, batches, index, conditions, decisions)
@@ -313,10 +310,10 @@ def _arrive(
 
 
 class Beginners(NamedTuple):
-    """Parked batches as unknown producers begin with them.
+    """Parked batches in the order in which unknown producers begin with them.
 
-    `places` are in arrival order, each with the number of its producer; `by_age` holds them by producer,
-    epoch and sequence, and `following` where in it each producer's next one is.
+    `places` are in arrival order, each with the number of its producer. `by_age` has them by producer, epoch
+    and sequence; `following` is the index in it of each producer's next one.
     """
 
     places: Int64s
@@ -359,7 +356,7 @@ def _give_up(start: int, known: Known, room: ParkedArrays, arrival: int, conditi
 
 @kernel
 def _stay(known: Known, room: ParkedArrays, conditions: Conditions) -> None:
-    """Records the expected sequence of the others."""
+    """Writes the expected sequence of the batches that stay parked."""
     for place in range(room.counts[USED]):
         if not room.gone[place]:
             row, _ = row_of(known, room.batches.producer_id[place])
@@ -377,7 +374,7 @@ def _stay(known: Known, room: ParkedArrays, conditions: Conditions) -> None:
 
 
 class Freed(NamedTuple):
-    """Batches that have left the room: their places, after which arrival, and what became of them."""
+    """Batches that are no longer parked: their places, the arrival that freed them, and their decisions."""
 
     places: Int64s
     after: Int64s
@@ -385,7 +382,7 @@ class Freed(NamedTuple):
 
 
 class ParkedBatches:
-    """The parked batches of one partition; places count from 0 and change only by tidying."""
+    """The parked batches of one partition; places count from 0 and change only by `tidy`."""
 
     def __init__(self, in_parking: BatchColumns, *, rules: Rules, most: int) -> None:
         """`in_parking` are batches of earlier runs; at most `most` are parked."""
@@ -395,17 +392,17 @@ class ParkedBatches:
     @property
     def in_parking(self) -> int:
         """How many are parked."""
-        return int(self._room.counts[HELD_STATE])
+        return int(self._room.counts[IN_PARKING])
 
     @property
     def used(self) -> int:
-        """Places given out since the room was last tidied."""
+        """Number of places used since the last `tidy`."""
         return int(self._room.counts[USED])
 
     def arrive(
         self, batches: BatchColumns, may_park: Flags, producers: ProducerTable
     ) -> tuple[DecisionColumns, Freed]:
-        """Decisions for the batches, `PARKED` for those that now take the next places, and who is freed."""
+        """Decisions for the batches, `PARKED` for those in the next places, and the batches freed."""
         decisions, judged = allocate_decisions(batches.rows), 0
         while judged < batches.rows:
             known = self._with_room(producers)
@@ -416,21 +413,21 @@ class ParkedBatches:
         return decisions, self._take_freed()
 
     def end(self, producers: ProducerTable) -> Freed:
-        """Ends the run: decides what it can; `stay` returns the others."""
+        """Ends the run: decides all batches that it can; `stay` returns the others."""
         beginners, number = self._beginners(), 0
         while number < len(beginners.places):
             known = self._with_room(producers)
-            number = _begin_unknown(beginners, number, known, self._room, NOBODY, self._conditions)
+            number = _begin_unknown(beginners, number, known, self._room, NO_PLACE, self._conditions)
             store(producers, known)
         place = 0
         while place < self.used:
             known = self._with_room(producers)
-            place = _give_up(place, known, self._room, NOBODY, self._conditions)
+            place = _give_up(place, known, self._room, NO_PLACE, self._conditions)
             store(producers, known)
         return self._take_freed()
 
     def stay(self, producers: ProducerTable) -> tuple[Int64s, DecisionColumns]:
-        """The places that stay parked, and the sequences that they need."""
+        """The places of the batches that stay parked, and the sequences that they need."""
         _stay(self._with_room(producers), self._room, self._conditions)
         places = np.flatnonzero(~self._room.gone[: self.used])
         return places, _select(self._room.decisions, places)
@@ -440,18 +437,18 @@ class ParkedBatches:
         return self._room.arrival[place : self.used].copy()
 
     def tidy(self) -> Int64s:
-        """Gives out places anew; returns the old places of those that wait, in their new order."""
+        """Renumbers the places; returns the old places of the parked batches, in their new order."""
         places = np.flatnonzero(~self._room.gone[: self.used])
         in_parking = batch_columns(column[places] for column in self._room.batches)
         self._room = parked_arrays(in_parking)
         return places
 
     def _with_room(self, producers: ProducerTable) -> Known:
-        """The producers, with room for another one here and there."""
+        """The producers, with a free row and a free place."""
         if producers.count == len(producers.room):
             producers.grow()
         if self.used == self._room.chain.size:
-            self._room = larger_room(self._room)
+            self._room = larger_arrays(self._room)
         return known_of(producers)
 
     def _beginners(self) -> Beginners:

@@ -1,4 +1,4 @@
-"""Bytes as a reader wants to see them, inside kernels: short, printable, and never a terminal's command.
+"""Previews of bytes in kernels: short, printable, without terminal control characters.
 
 The twin of `inspect.record_lines`.
 """
@@ -15,7 +15,7 @@ _ONES, _SPACES, _TOP_BITS = (int.from_bytes(bytes([byte] * 8), signed=True) for 
 
 @helper
 def is_printable(point: int) -> bool:
-    """Whether a character shows itself and moves, hides or reorders nothing around it."""
+    """Whether a character is printable and does not move, hide or reorder text around it."""
     if point < 0x20 or 0x7F <= point <= 0xA0 or point in (0xAD, 0xFEFF):
         return False
     return not (0x200B <= point <= 0x200F or 0x2028 <= point <= 0x202E or 0x2060 <= point <= 0x206F)
@@ -64,9 +64,9 @@ def _write_plain(out: Bytes, at: int, data: Bytes, start: int, size: int) -> int
 def write_preview(
     out: Bytes, at: int, data: Bytes, start: int, size: int, limit: int, is_text: bool
 ) -> tuple[int, int]:
-    """(place behind it, columns used) of at most `limit` columns and an ellipsis if there is more.
+    """(position after it, columns used) of at most `limit` columns and an ellipsis if there is more.
 
-    What is no UTF-8 becomes U+FFFD in what `is_text`, and its bytes in hexadecimal elsewhere.
+    Bytes that are not UTF-8 become U+FFFD if `is_text`, else hexadecimal.
     """
     used = _write_plain(out, at, data, start, min(size, limit))
     at, position, end = at + used, start + used, start + size

@@ -1,9 +1,9 @@
-"""All producers of one partition as one growing table that kernels read and write in place (facts §2.1).
+"""The producer state of a partition as one table for kernels (facts §2.1), and its `.snapshot` files.
 
 A producer is one fixed-size row, found through an open-addressing hash of its id: even with a million
-producers a batch touches two places in memory. Rows are in the order in which producers appeared.
-Canonical rows stand by producer id, the oldest batch of each at index 0 and zeros after the newest: equal
-states have equal bytes, however they came about.
+producers a batch accesses two places in memory. Rows are in the order in which producers appeared. The twin
+is `kafka.producers.producer_state`. Canonical rows are sorted by producer id, with the oldest batch of each
+at index 0 and zeros after the newest: equal states have equal bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ RETAINED = NUM_BATCHES_TO_RETAIN
 
 PRODUCER = np.dtype(
     [
-        # What judging a batch needs stands together at the front.
+        # The fields that the rules need come first, close together.
         ("last_sequence", np.int32, RETAINED),
         ("offset_delta", np.int32, RETAINED),
         ("coordinator_epoch", np.int32),
@@ -53,10 +53,10 @@ Slots = npt.NDArray[np.int64]
 NO_ROW = -1
 _ROW_SIZE, _SLOT_SIZE, _CACHE_LINE = PRODUCER.itemsize, 16, 64
 _AHEAD = 12
-"""Batches: far enough ahead for memory to answer, near enough for the cache to keep it."""
+"""Prefetch distance in batches: far enough ahead for memory, near enough to stay in the cache."""
 _FIRST_ROWS = 64
 ROWS_PER_PART = 1 << 12
-"""Rows that are packed or unpacked together, column by column: few enough to stay in the cache meanwhile."""
+"""Rows that are packed or unpacked together, column by column: few enough to stay in the cache."""
 _SPREAD = -7046029254386353131
 """2^64 divided by the golden ratio, as a signed number: consecutive ids land far apart."""
 
@@ -78,7 +78,7 @@ def find_row(producer_id: int, slots: Slots) -> int:
 
 @helper
 def prefetch_producers(producer_ids: npt.NDArray[np.int64], index: int, rows: Rows, slots: Slots) -> None:
-    """Asks for the memory that batches a little after `index` will need: first slots, then rows."""
+    """Prefetches the memory that batches a little after `index` will need: first slots, then rows."""
     if index + 2 * _AHEAD < producer_ids.size:
         prefetch(slots, first_slot(producer_ids[index + 2 * _AHEAD], slots) * _SLOT_SIZE)
     if index + _AHEAD < producer_ids.size:
@@ -90,7 +90,7 @@ def prefetch_producers(producer_ids: npt.NDArray[np.int64], index: int, rows: Ro
 
 @helper
 def insert_slot(producer_id: int, row: int, slots: Slots) -> None:
-    """Remembers that `producer_id`, unknown before, is in `row`."""
+    """Adds `producer_id`, unknown before, to the hash, with its `row`."""
     slot = first_slot(producer_id, slots)
     while slots[slot, 1] != NO_ROW:
         slot = (slot + 1) & (len(slots) - 1)
@@ -100,7 +100,7 @@ def insert_slot(producer_id: int, row: int, slots: Slots) -> None:
 
 @helper
 def begin_row(row: Any, producer_id: int) -> None:
-    """`row` as a producer of whom nothing is known."""
+    """Initialises `row` for an unknown producer."""
     row.producer_id = producer_id
     row.producer_epoch = NO_PRODUCER_EPOCH
     row.coordinator_epoch = NO_COORDINATOR_EPOCH
@@ -118,7 +118,7 @@ def _fill_slots(rows: Rows, count: int, slots: Slots) -> None:
 
 @kernel
 def _put_canonical(rows: Rows, order: npt.NDArray[np.int64], canonical: Rows) -> None:
-    """The rows at the places `order` into `canonical`."""
+    """Writes the rows at the indexes `order` to `canonical`."""
     for place in range(order.size):
         if place + _AHEAD < order.size:
             for line in range(0, _ROW_SIZE, _CACHE_LINE):
@@ -140,7 +140,7 @@ def _put_canonical(rows: Rows, order: npt.NDArray[np.int64], canonical: Rows) ->
 
 
 def canonical_parts(rows: Rows) -> Iterator[Rows]:
-    """`rows`, one per producer, as canonical ones, part by part: copies, and memory is that of a part."""
+    """`rows`, one per producer, as canonical rows, part by part: copies, with memory for one part."""
     order = np.argsort(rows["producer_id"])
     for start in range(0, len(rows), ROWS_PER_PART):
         yield _canonical(rows, order[start : start + ROWS_PER_PART])
@@ -161,19 +161,20 @@ class ProducerTable:
         """`rows` of dtype `PRODUCER`, one per producer id, are copied."""
         known = np.empty(0, dtype=PRODUCER) if rows is None else rows
         self.count, self.end_offset = len(known), end_offset
-        # A power of two: what is free costs nothing until it is used, and saves a copy when producers come.
+        # A power of two: free rows cost nothing until they are used, and save a copy when producers are
+        # added.
         self._rows = np.zeros(1 << max(_FIRST_ROWS - 1, self.count - 1).bit_length(), dtype=PRODUCER)
         self._rows[: self.count] = known
         self._fill_slots()
 
     @property
     def rows(self) -> Rows:
-        """The producers that there are; a view."""
+        """The rows in use; a view."""
         return self._rows[: self.count]
 
     @property
     def room(self) -> Rows:
-        """All rows, also those that are still free."""
+        """All rows, including free ones."""
         return self._rows
 
     def canonical(self) -> Rows:
@@ -193,12 +194,8 @@ class ProducerTable:
         _fill_slots(self._rows, self.count, self.slots)
 
 
-# Producers as rows of a table and as values of `kafka.producers.producer_state`: the same facts in two
-# shapes.
-
-
 def table_of(states: ProducerStates) -> ProducerTable:
-    """The table that continues where `states` stands."""
+    """The table with the producers and the end offset of `states`."""
     return ProducerTable(rows_of_entries(states.producers.values()), end_offset=states.end_offset)
 
 
@@ -255,9 +252,7 @@ def _batch(row: Any, index: int) -> BatchMetadata:
     )
 
 
-# `.snapshot` files straight to and from producer rows: the twin of `kafka.formats.snapshot` for very many.
-
-
+# `.snapshot` files to and from producer rows: the twin of `kafka.formats.snapshot`.
 _ENTRY = np.dtype(
     [
         ("producer_id", ">i8"),
@@ -275,7 +270,7 @@ _OF_NEWEST = ("last_sequence", "last_offset", "offset_delta")
 
 
 def write_snapshot(rows: Rows) -> bytes:
-    """The file of producers in the order of `rows`; all but each one's newest batch is left out."""
+    """The file of producers in the order of `rows`; only the newest batch of each is written."""
     return _write_parts((rows,), len(rows))
 
 
@@ -295,7 +290,7 @@ def _write_parts(parts: Iterable[Rows], count: int) -> bytes:
 
 
 def _file_of_zeros(size: int) -> BytesIO:
-    """It has its room at once, and gives its bytes away without another copy."""
+    """A file buffer of its final size that returns its bytes without another copy."""
     file = BytesIO()
     file.seek(size - 1)
     file.write(b"\0")

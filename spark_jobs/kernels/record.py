@@ -1,6 +1,6 @@
-"""One record of a v2 batch inside kernels (facts §1.4): the twin of `kafka.formats.records.read_record`.
+"""One record of a v2 batch in kernels (facts §1.4): the twin of `kafka.formats.records.read_record`.
 
-A record is parsed strictly and nothing is copied: what comes back are numbers and places.
+A record is parsed strictly and nothing is copied: the result is numbers and positions.
 """
 
 from enum import IntEnum
@@ -9,9 +9,7 @@ from typing import NamedTuple
 from spark_jobs.kernels.compile import helper
 from spark_jobs.kernels.memory import NO_VARINT, Bytes, copy_bytes, load_uint8, read_varint, read_varlong
 
-# Header keys as text inside kernels: bytes that are not UTF-8 become U+FFFD, as a consumer shows them.
-
-
+# Header keys as text: bytes that are not UTF-8 become U+FFFD, as in a consumer.
 REPLACEMENT_SIZE = 3
 """Bytes of U+FFFD in UTF-8: ef bf bd."""
 
@@ -47,7 +45,7 @@ def _second_fits(lead: int, second: int) -> bool:
 
 @helper
 def character_size(data: Bytes, position: int, end: int) -> int:
-    """Size of the character at `position`, or minus the size of what must be replaced."""
+    """Size of the character at `position`, or minus the size of the bytes to replace."""
     lead = load_uint8(data, position)
     following = _continuations(lead)
     if following < 0:
@@ -91,11 +89,11 @@ def write_repaired(target: Bytes, at: int, data: Bytes, start: int, size: int) -
 
 
 class RecordProblem(IntEnum):
-    """What is wrong with the records of a batch."""
+    """A problem with the records of a batch."""
 
     NONE = 0
     NEGATIVE_COUNT = 1
-    """The batch claims fewer than no records."""
+    """The batch claims a negative number of records."""
     MISSING_RECORD = 2
     """The bytes end before the last record."""
     TRAILING_BYTES = 3
@@ -109,7 +107,7 @@ class RecordProblem(IntEnum):
     BYTES_BEYOND_END = 7
     """A key, value or header that is longer than the bytes that are left."""
     HEADER_COUNT = 8
-    """Fewer than no headers, or more than there are bytes."""
+    """A negative number of headers, or more than there are bytes."""
     WRONG_LENGTH = 9
     """A record that does not fill the length that it claims."""
     TOO_MANY_HEADERS = 10
@@ -132,7 +130,7 @@ SMALLEST_RECORD = 7
 
 
 class ParsedRecord(NamedTuple):
-    """Where one record's parts stand; a size of -1 is null, and `problem` is at `position`."""
+    """The positions of one record's parts; a size of -1 is null, and `problem` is at `position`."""
 
     problem: int
     position: int

@@ -1,7 +1,7 @@
-"""The memory that decoded records go to: what Arrow calls offsets, data and validity, one set per column.
+"""Buffers for decoded records, in Arrow's layout of offsets, data and validity, and the records found.
 
-Offsets are int32, as Arrow's `binary` has them: half the size of int64, and the type that Iceberg and Spark
-take. They suffice because an arena of at most 2 GiB holds everything that they point to.
+Offsets are int32, as in Arrow's `binary`: half the size of int64, and the type that Iceberg and Spark use.
+They suffice because they point into an arena of at most 2 GiB.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MAX_BYTES = 2**31 - 1
 
 
 class Totals(NamedTuple):
-    """How much the good batches of one call hold."""
+    """Totals of the valid batches of one call."""
 
     records: int
     key_bytes: int
@@ -39,7 +39,7 @@ class Binary(NamedTuple):
 
 
 class RecordRows(NamedTuple):
-    """What records have as numbers, and where in the arena the rest of each stands; a size of -1 is null."""
+    """The records' numbers, and the positions of their bytes in the arena; a size of -1 is null."""
 
     batch: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
@@ -69,12 +69,12 @@ _ROW_TYPES = (np.int32, np.int64, np.int64, np.int32, *(np.int64, np.int32) * 3)
 
 
 def allocate_rows(records: int) -> RecordRows:
-    """Room for so many records."""
+    """Uninitialised columns for this many records."""
     return RecordRows._make(np.empty(records, dtype=kind) for kind in _ROW_TYPES)
 
 
 def allocate_headers(totals: Totals) -> HeaderContents:
-    """Exactly the memory that the headers need."""
+    """Columns of exactly the size that the headers need."""
     return HeaderContents(
         offsets=_offsets(totals.records),
         key=allocate_binary(totals.headers, totals.header_key_bytes),
@@ -83,7 +83,7 @@ def allocate_headers(totals: Totals) -> HeaderContents:
 
 
 def allocate_binary(rows: int, size: int) -> Binary:
-    """A column of so many rows and bytes; offsets begin with 0, and every value as null."""
+    """A column of this many rows and bytes; offsets begin with 0, and every value is null."""
     validity = np.zeros((rows + 7) // 8, dtype=np.uint8)
     return Binary(offsets=_offsets(rows), data=np.empty(size, dtype=np.uint8), validity=validity)
 
@@ -94,9 +94,7 @@ def _offsets(rows: int) -> npt.NDArray[np.int32]:
     return offsets
 
 
-# Decoded records as Arrow, without a copy: the buffers that kernels filled become the columns' own.
-
-
+# Decoded records as Arrow, without a copy: Arrow's columns use the buffers that kernels filled.
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
 _FIELDS: "list[pa.Field[Any]]" = [
@@ -139,7 +137,7 @@ def headers_array(contents: HeaderContents) -> "pa.Array[Any]":
 
 
 def _binary(kind: pa.DataType, column: Binary, *, has_nulls: bool = True) -> "pa.Array[Any]":
-    """Where nothing is null, Arrow need not be told of every row that it is not."""
+    """Arrow needs no validity bitmap for a column without nulls."""
     validity = column.validity if has_nulls else None
     return _array(kind, column.offsets.size - 1, validity, column.offsets, column.data)
 
@@ -154,12 +152,9 @@ def _array(
     return pa.Array.from_buffers(kind, rows, buffers, children=children)
 
 
-# Records that were read, where they are; and as Arrow, once somebody wants them so.
-
-
 @dataclass(frozen=True)
 class FoundRecords:
-    """Records in order: their numbers, and where in `arena` their bytes are."""
+    """Records in order: their numbers, and the positions of their bytes in `arena`; as Arrow on demand."""
 
     arena: Bytes
     rows: RecordRows
@@ -178,7 +173,7 @@ class FoundRecords:
 
     @cached_property
     def records(self) -> pa.RecordBatch:
-        """All of it, in memory of its own."""
+        """All columns as Arrow, in memory of their own."""
         key = allocate_binary(self.count, self.totals.key_bytes)
         _copy(self.arena, self.rows.key_start, self.rows.key_size, key)
         value = allocate_binary(self.count, self.totals.value_bytes)
@@ -211,7 +206,7 @@ def _copy_headers(
     counts: npt.NDArray[np.int32],
     contents: HeaderContents,
 ) -> None:
-    """The headers of each record, which were found right before."""
+    """The headers of each record, which were validated before."""
     header = 0
     for row in range(starts.size):
         position = starts[row]

@@ -1,4 +1,4 @@
-"""One record as a JSON line, inside kernels: the twin of `inspect.record_lines.json_line`."""
+"""One record as a JSON line in kernels: the twin of `inspect.record_lines.json_line`."""
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def write_json_line(
     data: Bytes,
     record: ParsedRecord,
 ) -> int:
-    """`prefix` is the line up to its offset: all that the records of a partition share."""
+    """`prefix` is the line up to its offset: the same for all records of a partition."""
     at = write_number(out, write_bytes(out, at, prefix), offset)
     at = write_number(out, write_bytes(out, at, _TIMESTAMP), timestamp)
     at = write_bytes(out, at, _LOG_APPEND_TIME if is_log_append_time else _CREATE_TIME)

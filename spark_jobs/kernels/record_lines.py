@@ -1,4 +1,4 @@
-"""Records of many batches as lines of text: decoded and written in one pass, with nothing in between.
+"""Records of many batches as lines of text, decoded and written in one pass.
 
 The twin of `inspect.record_lines`.
 """
@@ -17,13 +17,13 @@ from spark_jobs.kernels.record_text import TEXT_SIZE, write_text_line
 
 
 class LineStop(IntEnum):
-    """Why the writer came back."""
+    """Why the writer returned."""
 
     DONE = 0
     NO_ROOM = 1
-    """The output has no room for the next record: take it and continue from the same place."""
+    """The output has no room for the next record: empty it and continue from the same position."""
     BAD_RECORD = 2
-    """The records of this batch contradict it from here on."""
+    """The records of this batch are invalid from here on."""
 
 
 DONE, NO_ROOM, BAD_RECORD = int(LineStop.DONE), int(LineStop.NO_ROOM), int(LineStop.BAD_RECORD)
@@ -43,7 +43,7 @@ class Payloads(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where to continue: which batch, which of its records, and where that is in the buffer."""
+    """Where to continue: the batch, the number of its record, and the position in the buffer."""
 
     row: int
     record: int
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What was written, why not more, and the room that the next record needs."""
+    """The bytes written, why the writer returned, and the room that the next record needs."""
 
     place: Place
     stop: int

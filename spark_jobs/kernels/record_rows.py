@@ -1,4 +1,4 @@
-"""Rows of a topic's table, each column looked at once: what is out of order, and where sequences continue."""
+"""Checks of the rows of a topic's table: order of offsets, timestamps, and spans of sequences."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP
 from spark_jobs.kernels.compile import helper, kernel
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-"""Microseconds that a column can hold; bounds beyond it are as good as none."""
+"""Largest microseconds of a column; bounds beyond it have no effect."""
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ class RecordColumns(NamedTuple):
 
 
 class RowsSeen(NamedTuple):
-    """What rows show by themselves; a span is from the row in `first` to the one in `last`."""
+    """The findings of the checks; a span is from the row in `first` to the one in `last`."""
 
     disordered: int
     highest: int
@@ -49,7 +49,7 @@ class OffsetRanges(NamedTuple):
 
 @helper
 def _count_disordered(offset: Int64s, highest: int) -> tuple[int, int]:
-    """(rows whose offset does not grow, the highest offset)."""
+    """(rows whose offset does not increase, the highest offset)."""
     disordered = 1 if offset[0] <= highest else 0
     highest = max(highest, offset[0])
     for row in range(1, offset.size):
@@ -72,9 +72,10 @@ def _count_strange(timestamp: Int64s, earliest: int, latest: int) -> int:
 
 @helper
 def _find_spans(rows: RecordColumns, first: Int64s, last: Int64s) -> int:
-    """How many spans there are: rows of one producer and epoch, with consecutive sequences that do not wrap.
+    """Number of spans: rows of one producer and epoch, with consecutive sequences that do not wrap.
 
-    Span `i` is from row `first[i]` to row `last[i + 1]`. Rows without a producer are in none, and end none.
+    Span `i` is from row `first[i]` to row `last[i + 1]`. Rows without a producer are in no span, and end
+    none.
     """
     producer_id, producer_epoch, sequence = rows.producer_id, rows.producer_epoch, rows.sequence
     spans, before = 0, -1
@@ -105,7 +106,7 @@ def _look_at(
 
 
 def look_at(rows: RecordColumns, highest: int, *, earliest_ms: int, latest_ms: int) -> RowsSeen:
-    """At least one row of one partition, whose rows so far have offsets up to `highest`."""
+    """Checks one or more rows of one partition, whose earlier rows have offsets up to `highest`."""
     first, last = np.empty((2, rows.offset.size + 1), dtype=np.int64)
     earliest, latest = (max(_LEAST, min(ms * 1000, _MOST)) for ms in (earliest_ms, latest_ms))
     disordered, highest, strange, spans = _look_at(rows, highest, earliest, latest, first, last)
@@ -114,7 +115,7 @@ def look_at(rows: RecordColumns, highest: int, *, earliest_ms: int, latest_ms: i
 
 @helper
 def _last_begun(transactions: OffsetRanges, producer_id: int, offset: int) -> int:
-    """The last one, by producer and first offset, that does not begin after them; -1 for none."""
+    """The last transaction, by producer and first offset, that does not begin later; -1 for none."""
     low, high = 0, transactions.producer_id.size
     while low < high:
         middle = (low + high) // 2
@@ -130,8 +131,8 @@ def _last_begun(transactions: OffsetRanges, producer_id: int, offset: int) -> in
 def count_within(spans: OffsetRanges, transactions: OffsetRanges) -> int:
     """Offsets of `spans` that are in `transactions`, which are sorted by producer and first offset.
 
-    The transactions of a producer do not overlap, so the last one that begins before a span ends is the one
-    to look at.
+    The transactions of a producer do not overlap, so only the last one that begins before a span ends can
+    contain it.
     """
     total = 0
     for row in range(spans.producer_id.size):

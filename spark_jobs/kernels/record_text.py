@@ -1,4 +1,4 @@
-"""One record as a line to read, inside kernels: as `inspect.record_lines.text_line` writes it."""
+"""One record as a line of text in kernels: the twin of `inspect.record_lines.text_line`."""
 
 import numpy as np
 
@@ -30,10 +30,10 @@ _NULL = np.frombuffer(b"null", dtype=np.uint8)
 _OPEN, _CLOSE, _NEWLINE = b"{}\n"
 _GAP = 2
 _BLANK = np.full(max(OFFSET_WIDTH, TIMESTAMP_WIDTH, KEY_WIDTH + 1) + _GAP, SPACE, dtype=np.uint8)
-"""What pads the longest cell."""
+"""Spaces for the longest cell."""
 
 TEXT_SIZE = 128 + 4 * (KEY_WIDTH + VALUE_WIDTH + HEADERS_SHOWN * (2 * HEADER_WIDTH + 8))
-"""Bytes that a line takes at most: no character needs more than four."""
+"""Largest size of a line in bytes: a character needs at most four."""
 
 
 @helper
@@ -46,7 +46,7 @@ def _write_right(out: Bytes, at: int, value: int, width: int) -> int:
 @helper
 def _end_cell(out: Bytes, at: int, used: int, width: int) -> int:
     """Where the next cell begins: `used` columns of `width` are written, and a gap follows."""
-    write_bytes(out, at, _BLANK)  # always as many: what is too much is written over
+    write_bytes(out, at, _BLANK)  # always the full width: the next cell overwrites the rest
     return at + max(width - used, 0) + _GAP
 
 

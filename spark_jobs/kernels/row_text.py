@@ -1,7 +1,7 @@
 """Rows of numbers as lines of text: the twin of `inspect.listing.format_part_plainly`.
 
-What varies between listings is data: the text in front of each cell, its kind, its width, its labels. So one
-compiled function writes them all.
+Listings differ only in data: the text before each cell, its kind, its width, its labels. So one compiled
+function writes them all.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ NUMBER, LABEL, TIMESTAMP = 0, 1, 2
 
 
 class Texts(NamedTuple):
-    """Short texts in one buffer; text i stands from `starts[i]` to `starts[i + 1]`."""
+    """Short texts in one buffer; text i is from `starts[i]` to `starts[i + 1]`."""
 
     data: Bytes
     starts: npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
     before: Texts
     labels: Texts
     first_labels: npt.NDArray[np.int64]
-    """Where a column's labels begin in `labels`; the first of them is what a null shows."""
+    """Where a column's labels begin in `labels`; the first of them is for null."""
 
 
 def pack_texts(texts: list[bytes]) -> Texts:
@@ -60,7 +60,7 @@ def _write_cell(out: Bytes, at: int, layout: Layout, column: int, value: int) ->
 
 @helper
 def _pad(out: Bytes, start: int, end: int, width: int) -> int:
-    """Pad the cell that stands from `start` to `end` with spaces; all its characters are ASCII."""
+    """Pads the cell from `start` to `end` with spaces; all its characters are ASCII."""
     missing = abs(width) - (end - start)
     if missing <= 0:
         return end

@@ -1,7 +1,8 @@
-"""Scan of batch headers into columns (facts §1.2-1.3): the twin of `kafka.log.segment.scan`.
+"""Scans batch headers into columns (facts §1.2-1.3): the twin of `kafka.log.segment.scan`.
 
 Memory is bounded by the capacity of a chunk, not by the buffer: `scan_chunk` stops when its columns are full,
-and the next call continues where it stopped.
+and the next call continues there. Also here: batch boundaries without headers, and the check that batches
+still match their rows.
 """
 
 from dataclasses import dataclass
@@ -44,11 +45,9 @@ from spark_jobs.kernels.memory import (
 )
 from spark_jobs.kernels.record import NONE, parse_record
 
-# What a control batch's first record says (facts §1.5): the twin of `kafka.formats.control_record`.
-
-
+# The first record of a control batch (facts §1.5): the twin of `kafka.formats.control_record`.
 COMPRESSED_CONTROL_TYPE = -4
-"""Left by the kernel for `resolve_compressed`: Kafka compresses no control batch, but could read one."""
+"""Left for `resolve_compressed`: Kafka does not compress control batches, but can read such ones."""
 
 _COMMIT, _LAST_TYPE = int(ControlType.COMMIT), int(max(ControlType))
 _KEY_SIZE, _VALUE_SIZE = 4, 6
@@ -78,7 +77,7 @@ def read_control(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def resolve_compressed(buffer: Bytes, rows: HeaderColumns) -> None:
-    """Fills in, through the pure twin, what the kernel could not read."""
+    """Reads compressed control batches with the pure twin."""
     for row in np.flatnonzero(rows.control_type == COMPRESSED_CONTROL_TYPE):
         start, size = rows.position[row], rows.size[row]
         batch = buffer[start : start + size].tobytes()
@@ -95,11 +94,8 @@ def _read_compressed(batch: bytes) -> tuple[int, int]:
     return int(control_type), NO_COORDINATOR_EPOCH if marker is None else marker.coordinator_epoch
 
 
-# Why a scan stopped: the kernels' code for the errors of `kafka.log.segment`.
-
-
 class StopReason(IntEnum):
-    """What is at the position where a scan stopped."""
+    """What is at the position where a scan stopped; the errors are those of `kafka.log.segment`."""
 
     END = 0
     """Nothing: the last batch ended exactly there."""
@@ -120,7 +116,7 @@ ERROR_OF: dict[StopReason, type[CorruptData]] = {
     StopReason.BAD_MAGIC: BadMagic,
     StopReason.BAD_CRC: BadCrc,
 }
-"""The error that the pure twin raises; `END` and `FULL` are none."""
+"""The error that the pure twin raises; `END` and `FULL` are no errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +134,8 @@ BAD_LENGTH, ZERO_FILLED = int(StopReason.BAD_LENGTH), int(StopReason.ZERO_FILLED
 BAD_MAGIC, BAD_CRC = int(StopReason.BAD_MAGIC), int(StopReason.BAD_CRC)
 
 
-# One entry of a segment inside kernels: is it whole, what does its header say, does its checksum hold.
-
-
 _PREFIX_SIZE = 17
-"""Offset, size, leader epoch or CRC, and the magic byte that says how to continue."""
+"""Offset, size, leader epoch or CRC, and the magic byte that decides the format."""
 _SMALLEST_SIZE = 14
 SMALLEST_ENTRY = LOG_OVERHEAD + _SMALLEST_SIZE
 """Bytes of the shortest legacy message: no header needs fewer."""
@@ -161,7 +154,7 @@ def _is_zero(buffer: Bytes, start: int, end: int) -> bool:
 def check_entry(buffer: Bytes, position: int, end: int, check_magic: bool) -> tuple[int, int]:
     """Whether a whole entry is at `position`: (`GO_ON`, or why not; the bytes that it claims to have).
 
-    The claim is read once: what is mapped may change at any time, and must not after it was checked.
+    The size is read only once: a mapped file may change at any time, also between check and use.
     """
     if position >= end:
         return END, 0
@@ -188,7 +181,7 @@ def _check_whole(buffer: Bytes, position: int, end: int, size: int, check_magic:
 
 @helper
 def has_right_crc(library: int, buffer: Bytes, position: int, size: int) -> bool:
-    """Whether the entry's bytes have the checksum that it carries."""
+    """Whether the entry's bytes match its checksum."""
     if load_int8(buffer, position + 16) < MAGIC_V2:
         found = crc32(buffer, position + _LEGACY_CRC_START, size - _LEGACY_CRC_START)
         return found == load_uint32(buffer, position + 12)
@@ -204,7 +197,7 @@ def write_entry(rows: HeaderColumns, row: int, buffer: Bytes, position: int, siz
     control_type, coordinator_epoch = NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
     if magic >= MAGIC_V2 and load_int16(buffer, position + 21) & CONTROL_FLAG:
         control_type, coordinator_epoch = read_control(buffer, position, position + size)
-    # Beyond this line nothing branches but the format: numba drops its reference counts only then.
+    # From here on only the format branches: otherwise numba keeps its reference counts.
     rows.position[row] = position
     rows.size[row] = size
     rows.base_offset[row] = load_int64(buffer, position)
@@ -299,7 +292,7 @@ def scan_chunk(
     """At most `capacity` headers of `buffer[start:end]`; `FULL` says that there is at least one more.
 
     A wrong checksum ends the scan there, as a broker's recovery does; with `stop_at_bad_crc` false it is only
-    marked in `crc_ok`, and the length that the damaged header claims is trusted for the way on.
+    marked in `crc_ok`, and the scan continues after the length that the damaged header claims.
     """
     data, rows = as_bytes(buffer), allocate(capacity)
     count, position, reason = _scan(
@@ -344,12 +337,9 @@ def scan_headers(
     return HeaderScan(columns=concatenate(parts), stop=stop)
 
 
-# Batch boundaries without headers: the cheapest way to split a large object into ranges.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundaries:
-    """Where batches begin, the first at the start of the walk, and where the walk stopped."""
+    """Positions of batches, the first at the start of the walk, and where the walk stopped."""
 
     positions: npt.NDArray[np.int64]
     stop: ScanStop
@@ -373,7 +363,7 @@ def _walk(
 
 
 def walk_boundaries(buffer: Any, *, start: int = 0, end: int | None = None, every: int) -> Boundaries:
-    """Boundaries of `buffer[start:end]` that are at least `every` bytes apart; nothing but lengths is read.
+    """Boundaries of `buffer[start:end]` that are at least `every` bytes apart; only lengths are read.
 
     `start` is a boundary. Each range from one boundary to the next, and from the last one to the stop, holds
     whole batches and can be scanned on its own.
@@ -385,9 +375,6 @@ def walk_boundaries(buffer: Any, *, start: int = 0, end: int | None = None, ever
     return Boundaries(
         positions=positions[:count], stop=ScanStop(position=position, reason=StopReason(reason))
     )
-
-
-# Whether batches still are where their rows say: format, size and checksum as noted, and right.
 
 
 @kernel
@@ -415,7 +402,7 @@ def _check(
 
 
 def find_intact(buffer: Any, headers: HeaderColumns) -> npt.NDArray[np.bool_]:
-    """One flag per row of `headers`, whose positions count in `buffer`."""
+    """Per row of `headers`: whether `buffer` still has a batch of that format, size and checksum there."""
     intact = np.empty(headers.rows, dtype=np.bool_)
     _check(
         as_bytes(buffer),

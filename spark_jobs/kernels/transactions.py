@@ -1,6 +1,6 @@
-"""The transactions of one partition, from their first batch to their marker, as batches come by (facts §2.8).
+"""Tracks the transactions of one partition, from their first batch to their marker (facts §2.8).
 
-The twin of `kafka.transactions.partition_transactions`, on the columns that the admission fold decided.
+The twin of `kafka.transactions.partition_transactions`, on the columns of the admission fold.
 A producer has at most one transaction open on a partition, so the table keeps one row per producer.
 """
 
@@ -55,8 +55,7 @@ _ABORT, _COMMIT = int(ControlType.ABORT), int(ControlType.COMMIT)
 
 
 class Tracked(NamedTuple):
-    """What a chunk of batches did: `closed` transactions in their markers' order, and batches
-    `outside_transaction`.
+    """The result of a chunk: `closed` transactions in the order of their markers, and flags per batch.
 
     `outside_transaction` is true for a plain batch inside its producer's open transaction (facts §8.35).
     """
@@ -123,7 +122,7 @@ def _track(
     closed_count: int,
     outside_transaction: npt.NDArray[np.bool_],
 ) -> tuple[int, int, int]:
-    """(batches seen, rows, transactions closed); stops before a producer that finds no room."""
+    """(batches tracked, rows, transactions closed); stops before a producer without a free row."""
     for index in range(start, batches.producer_id.size):
         producer_id, attributes = batches.producer_id[index], batches.attributes[index]
         if decisions.verdict[index] != ACCEPTED or producer_id <= NO_PRODUCER_ID:
@@ -188,9 +187,9 @@ class TransactionTable:
         self._hash()
 
     def track(self, batches: BatchColumns, decisions: DecisionColumns, gaps: Rows | None = None) -> Tracked:
-        """What these batches, with their decisions, opened, continued and closed.
+        """Tracks the transactions that these batches, with their decisions, opened, continued and closed.
 
-        `gaps` have the columns `first_offset` and `last_offset`, and are before batches of these.
+        `gaps` have the columns `first_offset` and `last_offset`, and are before batches of this chunk.
         """
         is_control = (batches.attributes & CONTROL_FLAG) != 0
         closed, seen, found = np.zeros(int(is_control.sum()), dtype=TRANSACTION), 0, 0
@@ -215,7 +214,7 @@ class TransactionTable:
             self._grow()
 
     def open_transactions(self) -> Rows:
-        """A copy of those that no marker has closed, by their first offset."""
+        """A copy of the open transactions, by their first offset."""
         rows = self._rows[: self._count]
         found = rows[rows["batches"] > 0]
         return found[np.argsort(found["first_offset"])]

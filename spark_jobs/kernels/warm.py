@@ -1,6 +1,6 @@
-"""Fills the cache of compiled code: `python -m spark_jobs.kernels.warm`, once per machine or image.
+"""Compiles all kernels into the cache: `python -m spark_jobs.kernels.warm`, once per machine or image.
 
-Otherwise the first task on a machine compiles, and the others wait or do the same.
+Otherwise the first task on a machine compiles, while the others wait or compile too.
 """
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""Two days of a shop's Kafka traffic, written deterministically."""
+"""Sample data: two days of a shop's Kafka traffic, always the same bytes."""

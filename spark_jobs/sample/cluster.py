@@ -1,7 +1,7 @@
-"""A Kafka cluster small enough to script: a real coordinator, logs, and a gateway that captures.
+"""A small scripted Kafka cluster: a coordinator, logs, a gateway that captures requests, and clients.
 
-Produce requests for captured topics are written to the gateway's objects unchecked; other topics have a log
-with a broker's checks. The clock is simulated.
+The gateway writes produce requests for captured topics to its objects unchecked; other topics have a log with
+a broker's checks. The clock is simulated.
 """
 
 import json
@@ -34,12 +34,12 @@ TRANSACTION_STATE, TRANSACTION_STATE_PARTITIONS = "__transaction_state", 4
 FIRST_PRODUCER_ID = 4000
 TIMEOUT_MS = 900_000
 SEGMENT_BYTES = 16 * 1024
-"""Small, so that a short story fills more than one segment."""
+"""Small, so that two days fill more than one segment."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """The cluster on one clock; `captured` holds the gateway's objects of a day, the last one open."""
+    """The cluster and its clock; `captured` holds the gateway's objects of a day, the last one open."""
 
     now: int
     logged_topics: frozenset[str]
@@ -58,7 +58,7 @@ class Cluster:
             self._log(TopicPartition(TRANSACTION_STATE, number))
 
     def introduce(self, transactional_id: str | None) -> ProducerIdReply:
-        """InitProducerId, again until what the id's last owner left open is ended."""
+        """InitProducerId, repeated until the open transaction of the id's last owner has ended."""
         reply = self._introduce(transactional_id)
         return reply if reply.producer_id >= 0 else self._introduce(transactional_id)
 
@@ -68,7 +68,7 @@ class Cluster:
         return effects.reply
 
     def join(self, transactional_id: str, identity: ProducerIdReply, partition: TopicPartition) -> None:
-        """A partition becomes part of the producer's transaction, by its first batch there."""
+        """Adds a partition to the producer's transaction, at its first batch there."""
         self._apply(
             self.coordinator.add_partitions(
                 transactional_id,
@@ -96,18 +96,18 @@ class Cluster:
         return effects.reply
 
     def deliver(self, partition: TopicPartition, batch: bytes) -> None:
-        """A producer's batch arrives."""
+        """Receives a producer's batch."""
         if partition.topic in self.logged_topics:
             self._log(partition).append(batch, now=self.now)
         else:
             self.captured[partition][-1].append(batch)
 
     def rotate(self, partition: TopicPartition) -> None:
-        """The gateway closes its object of this partition; the next batch begins another."""
+        """Closes the gateway's object of this partition; the next batch begins another."""
         self.captured[partition].append([])
 
     def _apply(self, effects: Effects[object]) -> None:
-        """Write down what the coordinator decided; it is complete once its markers are everywhere."""
+        """Appends the coordinator's records and markers; after its last marker a transaction is complete."""
         for update in effects.records:
             self._write_update(update)
         for marker in effects.markers:
@@ -155,11 +155,8 @@ class Cluster:
         return self.logs[partition]
 
 
-# A client of the cluster: it numbers its batches, and may send them twice, late or never.
-
-
 Event = tuple[str | None, Mapping[str, object]]
-"""A record's key if it has one, and what becomes its value as JSON."""
+"""A record's key, if it has one, and its value, which is written as JSON."""
 
 
 @dataclass(slots=True)
@@ -177,7 +174,7 @@ class Producer:
         self.introduce()
 
     def introduce(self) -> None:
-        """A new identity, or a new epoch of the old one; sequences begin again."""
+        """Gets a new identity, or a new epoch of the old one; sequences start at 0."""
         self.identity = self.cluster.introduce(self.transactional_id)
         self.sequences = {}
 

@@ -1,4 +1,4 @@
-"""The two days as files: the gateway's objects, copies of the broker's logs, a configuration."""
+"""Writes the two days as files: the gateway's objects, copies of the broker's logs, a configuration."""
 
 from collections.abc import Iterator
 from datetime import date

@@ -1,4 +1,4 @@
-"""What happens in the shop on two days: mostly business, and now and then what goes wrong in real life."""
+"""The shop's traffic on two days: ordinary traffic, and the failure modes seen in production."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ RUN_DATES = (date(2026, 3, 1), date(2026, 3, 2))
 LOGGED_TOPICS = frozenset({"shipments"})
 PARTITIONS = {"orders": 3, "payments": 1, "visits": 2, "shipments": 2}
 ROUNDS = 40
-"""How often each client has its turn in a day."""
+"""How often each client sends in a day."""
 SECOND, MINUTE = 1000, 60_000
 PAGES = ("home", "search", "basket", "checkout", "help")
 
@@ -24,13 +24,13 @@ def midnight(day: date) -> int:
 
 
 def partition_of(topic: str, key: str) -> TopicPartition:
-    """Where the default partitioner puts a record."""
+    """The partition that the default partitioner chooses."""
     return TopicPartition(topic, partition_for_key(key.encode(), PARTITIONS[topic]))
 
 
 @dataclass(slots=True)
 class Shop:
-    """The clients and the numbers that run on from day to day."""
+    """The clients, and the counters that continue from day to day."""
 
     cluster: Cluster = field(default_factory=lambda: Cluster(midnight(RUN_DATES[0]), LOGGED_TOPICS))
     web: dict[Codec, Producer] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Shop:
         self.fulfilment = Producer(self.cluster, "fulfilment", transactional_id="fulfilment")
 
     def business(self, day: date, incidents: dict[int, Callable[[], None]]) -> None:
-        """A day's ordinary traffic; what is special happens before the round that it is listed under."""
+        """A day's ordinary traffic; an incident happens before the round that it is scheduled for."""
         for number in range(ROUNDS):
             self.cluster.now = midnight(day) + 6 * 60 * MINUTE + number * 25 * MINUTE
             incidents.get(number, lambda: None)()
@@ -83,7 +83,7 @@ class Shop:
         return None, {"visitor": self.visits * 13 % 997, "page": page, "visit": self.visits}
 
     def _visit(self, number: int) -> None:
-        """Every web server reports; some answers get lost, and then it sends the batch again."""
+        """Every web server sends a batch; some replies get lost, and then it sends the batch again."""
         for turn, producer in enumerate(self.web.values()):
             self.cluster.now += SECOND
             batch = producer.send(self.visits_of(producer), self.page_views(4 + (number + turn) % 9))
@@ -91,7 +91,7 @@ class Shop:
                 self.cluster.deliver(self.visits_of(producer), batch)
 
     def _sell(self, number: int) -> None:
-        """One transaction per checkout; a customer who changes his mind makes it abort."""
+        """One transaction per checkout; a customer who cancels makes it abort."""
         for turn, producer in enumerate(self.checkouts):
             for _ in range(1 + (number + turn) % 3):
                 self.cluster.now += SECOND
@@ -107,7 +107,7 @@ class Shop:
         self.fulfilment.commit()
 
     def parcels(self, count: int) -> Iterator[tuple[TopicPartition, Event]]:
-        """Of the last orders, with the partitions that they belong to."""
+        """Shipments of the last orders, with their partitions."""
         for number in range(self.orders - count, self.orders):
             key, parcel = f"order-{number}", {"parcel": number * 3, "weight": number * 17 % 900 / 100}
             yield partition_of("shipments", key), (key, parcel)
@@ -117,11 +117,9 @@ class Shop:
             self.cluster.rotate(partition)
 
 
-# Incidents, one function each: its name describes the incident that the run's verdicts must show.
-
-
+# Incidents, one function each: its docstring names the verdict that a run must show.
 Schedule = dict[int, Callable[[], None]]
-"""What happens before which round of a day."""
+"""Incidents by the round of the day before which they happen."""
 LATE = 7
 """More batches than a broker remembers of a producer."""
 
@@ -148,7 +146,7 @@ def a_bit_flips_on_the_way(shop: Shop) -> None:
 
 
 def an_answer_comes_so_late_that_the_batch_is_forgotten(shop: Shop) -> None:
-    """`stale_duplicate`: its sequences are taken, but the broker knows only the last five batches."""
+    """`stale_duplicate`: its sequences are taken, but a broker remembers only the last five batches."""
     producer = shop.web[Codec.NONE]
     partition = shop.visits_of(producer)
     first, *_ = [producer.send(partition, shop.page_views(3)) for _ in range(LATE)]
@@ -228,7 +226,7 @@ def a_transaction_is_left_open(shop: Shop) -> None:
 
 
 def the_backup_is_taken_between_two_markers(shop: Shop) -> None:
-    """The coordinator has decided to commit; the copy that lacks the marker is committed all the same."""
+    """The coordinator has decided to commit, so the copy without the marker is committed, too."""
     shop.cluster.now = midnight_after(shop) - 20 * SECOND
     for partition, parcel in dict(shop.parcels(20)).items():
         shop.fulfilment.send(partition, [parcel])

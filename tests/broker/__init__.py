@@ -1,1 +1,1 @@
-"""A real Apache Kafka as judge: the broker process, raw requests, and recordings made from both."""
+"""Tests against a real Apache Kafka: the broker process, raw requests, and recordings made from both."""

@@ -1,4 +1,4 @@
-"""What may happen next in a recording: right and wrong steps of idempotent and transactional producers."""
+"""Random actions of a recording: valid and invalid steps of idempotent and transactional producers."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from tests.broker.session import Producer, Recorder, Tp
 
 TRANSACTIONAL_SHARE = 0.85
 NEEDS_A_TRANSACTIONAL_REQUEST = {"control", "transactional"}
-"""Odd headers that make the whole request wrong: a broker answers without looking at the log."""
+"""Odd headers that make the whole request invalid: a broker answers without reading the log."""
 Action = Callable[[Recorder, Producer, Tp], None]
 
 

@@ -1,4 +1,4 @@
-"""What a broker says about itself, asked raw: log ends, producers, transactions; and records deleted."""
+"""Raw admin requests to a broker: log ends, producers, transactions, DeleteRecords."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

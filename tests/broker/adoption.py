@@ -14,8 +14,8 @@ Topics = dict[str, tuple[int, str]]
 def adopt(broker: Broker, topics: Topics, logs: Path, segment_bytes: int) -> None:
     """Start `broker` on the partitions in `logs`, in topics made for them.
 
-    The broker itself gives its topics their ids: it stops, its empty logs give way to ours, and it starts
-    again without the mark of a clean shutdown, so that it reads everything that it is given.
+    The broker creates the topics and their ids. Then it stops, our logs replace its empty ones, and it starts
+    again without the marker file of a clean shutdown, so that it recovers every log.
     """
     broker.format()
     broker.start()

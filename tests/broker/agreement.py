@@ -1,4 +1,4 @@
-"""A run on a copy of a quiet broker's log, held against what the broker said."""
+"""A run on a copy of an idle broker's log, compared with the broker's replies."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def expect_agreement(
     name: str,
     groups: GroupOffsets,
 ) -> None:
-    """Records as a consumer got them; producers, offsets, transactions, `groups` as the admin API tells."""
+    """Compares records with a consumer's; producers, offsets, transactions, `groups` with the admin API's."""
     expect_none(differing_records(truth, lake.records()), f"tables of {name} hold what a consumer got")
     expect_none(differing_producers(facts, lake.rows("producers")), f"producers of {name}")
     resolved = lake.step_rows(outcome, Step.RESOLVE, "partitions.parquet")

@@ -1,7 +1,7 @@
 """Newer clients' requests to a broker and, captured without markers, to Onceover with the coordinator's log.
 
-Hand-made clients do what no real one can: they continue with the epoch of a transaction that they have
-ended, or mix in plain batches. What the broker refused of that a capture cannot tell from what it took.
+Hand-made clients do what no real one can: they continue with the epoch of a transaction that they have ended,
+or mix in plain batches. A capture does not show which of these batches the broker rejected.
 """
 
 from collections import Counter

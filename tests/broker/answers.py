@@ -10,11 +10,11 @@ Row = dict[str, Any]
 OTHER_NAMES = {
     "odd-magic-1": "a broker asks the magic byte first, a capture the checksum: refused by both",
 }
-"""Batches that both refuse, though under different errors, and why that is so."""
+"""Batches that both reject with different errors, and the reason."""
 
 
 def differing_answers(batches: Sequence[Captured], rows: Sequence[Row]) -> list[str]:
-    """Every batch that Onceover judged otherwise than the broker: another error, or another offset."""
+    """Every batch whose verdict differs from the broker's reply: another error, or another offset."""
     judged: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         judged[f"{row['topic']}-{row['partition']}"].append(row)

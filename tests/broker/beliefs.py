@@ -1,4 +1,4 @@
-"""What Onceover believes about partitions, producers and transactions, beside what a broker says."""
+"""Onceover's tables of partitions, producers and transactions compared with a broker's replies."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ DECIDED = {"CompleteCommit": "committed", "CompleteAbort": "aborted"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """A broker's answers to all that it can be asked, at one moment."""
+    """A broker's replies to all admin requests, at one moment."""
 
     producers: dict[Tp, dict[int, ActiveProducer]]
     ends: dict[Tp, int]
@@ -43,7 +43,7 @@ def ask_broker(connection: Connection, partitions: Sequence[Tp]) -> BrokerFacts:
 
 
 def states(connection: Connection) -> list[CoordinatorState]:
-    """Where the coordinator has each of its transactional ids."""
+    """The coordinator's state of each transactional id."""
     return [transaction(connection, name) for name in transactional_ids(connection)]
 
 
@@ -61,9 +61,9 @@ def differing_producers(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str
 
 
 def _differ(reported: ActiveProducer | None, believed: ActiveProducer | None) -> bool:
-    """Who was idle for too long may be there or not: a clock makes a broker forget (facts §2.10).
+    """An idle producer may be there or not: a broker expires it by its clock (facts §2.10).
 
-    A log brings such a producer back, unless a snapshot is behind its last batch.
+    A log restores such a producer, unless a snapshot is after its last batch.
     """
     if reported is None or believed is None:
         return not all(each is None or _is_idle(each) for each in (reported, believed))

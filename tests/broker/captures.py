@@ -1,4 +1,4 @@
-"""What producers sent to a live broker, as a gateway would have captured it, beside the broker's answers."""
+"""Requests of producers to a live broker, as a gateway would capture them, with the broker's replies."""
 
 import json
 from collections import defaultdict
@@ -19,14 +19,14 @@ DAMAGED = "odd-"
 LOG_ENDS = "log_ends.json"
 """Beside a recording: where each log ended after an event that may have written markers."""
 NOT_THE_LOGS = {
-    10: "MESSAGE_TOO_LARGE: a topic's limit, which no capture tells",
+    10: "MESSAGE_TOO_LARGE: a topic's limit, which no capture shows",
     49: "INVALID_PRODUCER_ID_MAPPING: the coordinator's answer",
     53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a request that contradicts itself",
     51: "CONCURRENT_TRANSACTIONS: the coordinator's answer",
     90: "PRODUCER_FENCED: the coordinator's answer",
-    120: "TRANSACTION_ABORTABLE: the coordinator does not vouch for the batch",
+    120: "TRANSACTION_ABORTABLE: the coordinator does not verify the batch",
 }
-"""Answers that a log has no part in: what was refused so is left out of a capture."""
+"""Errors that do not come from the log: batches rejected with them are left out of a capture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def _answered(part: ProducePart, label: str, known: Known) -> Iterator[Captured]
 
 
 def _remember(batch: Captured, known: Known) -> None:
-    """What an accepted batch tells of its producer; a duplicate tells nothing."""
+    """The producer state after an accepted batch; unchanged by a duplicate."""
     header = read_header(batch.records)
     before = known.get((batch.partition, header.producer_id), UNKNOWN)
     if batch.error not in {None, "NONE"} or batch.offset <= before.offset:
@@ -151,7 +151,7 @@ def _markers(folder: Path, partition: TopicPartition) -> Iterator[Captured]:
 def write_capture(batches: Iterable[Captured], root: Path, random: Random, *, run: int = 0) -> None:
     """Objects of one to many batches, as a gateway that flushes now and then leaves them.
 
-    What is damaged has an object of its own: inside another nobody could say where it ends.
+    A damaged batch has an object of its own: inside another its end would be unknown.
     """
     held_state: dict[TopicPartition, list[bytes]] = defaultdict(list)
     for number, batch in enumerate(batches):

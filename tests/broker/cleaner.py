@@ -10,7 +10,7 @@ from tests.broker.admin import Tp
 
 
 def checkpoint_offsets(data: Path, checkpoint: str) -> dict[Tp, int]:
-    """What a broker has written down in one of the checkpoints of its log directory."""
+    """The entries of one of the checkpoint files of a broker's log directory."""
     path = data / checkpoint
     if not path.exists():
         return {}

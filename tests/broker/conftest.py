@@ -1,4 +1,4 @@
-"""Where Kafka cannot be had, everything here is skipped, and says why."""
+"""Without Kafka's jars every test here is skipped, with the reason."""
 
 import gc
 from collections.abc import Iterator

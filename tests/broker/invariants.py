@@ -1,7 +1,7 @@
-"""What must hold after any random run, in the words of Jepsen's and Kafka's own tests.
+"""Invariants of every random run, named as in Jepsen's and Kafka's own tests.
 
-Each function gives the cases that break its promise; none is what we want. `published` are rows of the
-topics' tables with producer and sequence, `Journal` is what clients were told.
+Each function returns the violations, ideally none. `published` are rows of the topics' tables with producer
+and sequence, `Journal` has the outcomes that clients were given.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def duplicates(published: Published) -> Iterator[str]:
 
 
 def torn_transactions(published: Published, journal: Iterable[Entry]) -> Iterator[str]:
-    """No torn transaction: all records or none, whatever its client was told."""
+    """No torn transaction: all records or none, for any outcome that its client was given."""
     found = values_of(published)
     for entry in journal:
         present = sum(bool(found[sent]) for sent in entry.values)

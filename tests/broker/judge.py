@@ -22,7 +22,7 @@ GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class JudgeUnavailableError(Exception):
-    """Kafka cannot be had on this machine; the message says what is missing."""
+    """Kafka is not available on this machine; the message says what is missing."""
 
 
 def kafka_jars() -> Path:
@@ -49,9 +49,9 @@ def java_command(main_class: str, *arguments: str, heap: str = "512m") -> list[s
 
 
 def free_port() -> int:
-    """A port that nobody listens at, apart from those that the system gives to whoever asks for any.
+    """A free port outside the range of ephemeral ports.
 
-    Clients go on knocking at the door of a broker that is gone: no other server shall move in behind it.
+    Clients keep connecting to the port of a stopped broker: no other server must get that port.
     """
     given = int(GIVEN_PORTS.read_text().split()[0])
     while True:
@@ -116,7 +116,7 @@ class Broker:
         subprocess.run(java_command("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def start(self) -> None:
-        """Start and wait until the broker takes connections."""
+        """Starts the broker and waits until it accepts connections."""
         command = java_command("kafka.Kafka", str(self.folder / "server.properties"))
         with (self.folder / "broker.log").open("ab") as out:
             environment = os.environ | {"LOG_DIR": str(self.folder)}

@@ -1,4 +1,4 @@
-"""What Kafka's classes judge beside a partition's log: the folds, the readers, the coordinators' codecs."""
+"""Kafka's classes compared with our folds, readers and coordinator codecs; `log_plays` compares the log."""
 
 import shutil
 from base64 import urlsafe_b64encode
@@ -67,7 +67,7 @@ class FoldPlay:
         )
 
     def play(self, steps: list[Step]) -> None:
-        """All batches at everybody; whatever differs raises."""
+        """Applies all batches everywhere; raises on any difference."""
         rows, batches = self._rows(steps)
         decisions, states = fold(ProducerStates(), rows, rules=self.rules)
         self._judge_all("fold", list(enumerate(decisions)), batches, states)

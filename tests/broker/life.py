@@ -1,4 +1,4 @@
-"""A broker's life with clients at work: killed and restarted in the middle, copied on the way."""
+"""A broker with running clients: killed and restarted in the middle, copied several times."""
 
 import base64
 import json
@@ -55,6 +55,36 @@ Place = tuple[str, int, int]
 """A record by topic, partition and offset."""
 
 
+def start_clients(clients: Sequence[Any], failures: list[BaseException]) -> list[threading.Thread]:
+    """Runs each client in a thread of its own; an exception that ends one is added to `failures`."""
+    threads = [
+        threading.Thread(target=_run, args=(client, failures), daemon=True, name=client.name)
+        for client in clients
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _run(client: Any, failures: list[BaseException]) -> None:
+    try:
+        client.run()
+    except BaseException as error:  # noqa: BLE001 - reported by the trial, not by a thread
+        failures.append(error)
+
+
+def await_clients(threads: Sequence[threading.Thread], failures: Sequence[BaseException]) -> None:
+    """Raises `LifeFailed` if a client failed, or did not stop in time."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0))
+    stuck = [f"{thread.name} {_place_of(thread)}" for thread in threads if thread.is_alive()]
+    for failure in failures:
+        raise LifeFailed(f"a client gave up: {failure!r}") from failure
+    if stuck:
+        raise LifeFailed(f"clients did not stop in {JOIN_SECONDS} s: {', '.join(stuck)}")
+
+
 @dataclass
 class Life:
     """One broker, its clients, and the copies: `live`, `killed`, `quiet`, and `data` after a clean stop."""
@@ -76,7 +106,7 @@ class Life:
         return self.place / name
 
     def live(self) -> BrokerFacts:
-        """The whole of it; returns what the broker said when all was quiet."""
+        """Runs everything; returns the broker's replies once all clients have stopped."""
         random = Random(self.seed)
         self.broker.format()
         self.broker.start()
@@ -87,18 +117,8 @@ class Life:
         self._restart(kill=random.random() < 0.75)
         time.sleep(self.work_seconds)
         self.work.stopped.set()
-        self._await(threads)
+        await_clients(threads, self.failures)
         return self._end_quietly(has_operator=random.random() < 0.5)
-
-    def _await(self, threads: list[threading.Thread]) -> None:
-        deadline = time.monotonic() + JOIN_SECONDS
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0))
-        stuck = [f"{thread.name} {_place_of(thread)}" for thread in threads if thread.is_alive()]
-        for failure in self.failures:
-            raise LifeFailed(f"a client gave up: {failure!r}") from failure
-        if stuck:
-            raise LifeFailed(f"clients did not stop in {JOIN_SECONDS} s: {', '.join(stuck)}")
 
     def _start_clients(self) -> list[threading.Thread]:
         work = self.work
@@ -112,19 +132,7 @@ class Life:
             AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
-        threads = [
-            threading.Thread(target=self._run, args=(client,), daemon=True, name=client.name)
-            for client in clients
-        ]
-        for thread in threads:
-            thread.start()
-        return threads
-
-    def _run(self, client: Any) -> None:
-        try:
-            client.run()
-        except BaseException as error:  # noqa: BLE001 - told by the trial, not by a thread
-            self.failures.append(error)
+        return start_clients(clients, self.failures)
 
     def _restart(self, *, kill: bool) -> None:
         self.broker.kill() if kill else self.broker.stop()
@@ -174,7 +182,7 @@ class Life:
         }
 
     def kept(self, facts: BrokerFacts) -> tuple[list[Entry], set[Place]]:
-        """What clients noted, without the transactions that the broker itself broke, and their records.
+        """The clients' entries, without the transactions that the broker itself broke, and their records.
 
         A coordinator that is restarting, or about to stop, may call a transaction committed without having
         written its markers (facts §3.7): its records are in the log, but no consumer ever gets them.
@@ -215,7 +223,7 @@ def await_decisions(connection: Connection) -> None:
 
 
 def find_hanging(connection: Connection, partitions: Sequence[Tp]) -> list[tuple[Tp, ActiveProducer]]:
-    """What the coordinator has forgotten.
+    """Open transactions on partitions that the coordinator no longer has.
 
     A coordinator that times a transaction out right after a restart may not know the partitions' leaders yet:
     it calls the transaction ended and writes no marker (facts §3.7).

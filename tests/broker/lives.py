@@ -1,4 +1,4 @@
-"""Lives of brokers that tell nothing: what goes wrong in them is not Onceover's, which comes afterwards."""
+"""Failures of brokers and clients before Onceover runs: such a trial has no result."""
 
 import subprocess
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class LifeFailed(Exception):
 
 @contextmanager
 def lived() -> Iterator[None]:
-    """Around what brokers and clients do alone; errors in what they are believed to do are no part of it."""
+    """A context for brokers and clients alone; assertions about their behaviour are outside of it."""
     try:
         yield
     except NOT_OURS as error:

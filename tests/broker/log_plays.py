@@ -1,4 +1,4 @@
-"""Random operations on one partition's log, played on Kafka's `UnifiedLog` and on our model of it at once.
+"""Random operations on one partition's log, applied to Kafka's `UnifiedLog` and to our model of it.
 
 A step is a plain dict with relative numbers (how far back from the log end, how many milliseconds later), so
 that a play still means something when steps are left out of it.
@@ -55,7 +55,7 @@ def agree(what: str, kafka: object, ours: object) -> None:
 
 @dataclass(slots=True)
 class _Producer:
-    """What a producer believes of itself."""
+    """A producer's own state."""
 
     pid: int
     epoch: int = 0
@@ -295,7 +295,7 @@ class LogPlay:
         self.log = PartitionLog(self.config, now=self.now)
 
     def play(self, steps: list[Step]) -> None:
-        """All steps; whatever differs raises."""
+        """Applies all steps; raises on any difference."""
         for number, step in enumerate(steps):
             self.now += step["ms"]
             try:
@@ -457,7 +457,7 @@ class LogPlay:
         self._reload(step, clean=False)
 
     def _reload(self, step: Step, *, clean: bool) -> None:
-        """Indexes are compared after a clean end: in open ones stand entries that no longer count."""
+        """Indexes are compared after a clean end: open ones have entries that no longer count."""
         self._compare_files(with_indexes=clean)
         start, epoch = self.log.log_start_offset, self.log.leader_epoch
         recovery_point = self.log.log_end_offset if step["recovery"] else 0
@@ -528,7 +528,7 @@ def row_of(entry: ProducerStateEntry) -> list[Any]:
 
 
 def comparable(files: dict[str, bytes], unread: tuple[str, ...]) -> dict[str, object]:
-    """What files say, without what says nothing: deleted ones, empty ones, room that is not used."""
+    """The content of files, without deleted ones, empty ones and preallocated space."""
     return {
         name: content
         for name, data in files.items()

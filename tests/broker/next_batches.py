@@ -1,4 +1,4 @@
-"""What producers may send next to a broker that knows them: the last batch again, the next one, a gap."""
+"""The next batches of producers that a broker knows: the last batch again, the next one, a gap."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Batches that no client sends, each sealed with a true checksum unless it says otherwise."""
+"""Batches that no client sends, with a valid checksum unless stated otherwise."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ HEADERS: dict[str, Change] = {
     "max-timestamp-low": lambda header: replace(header, max_timestamp=header.max_timestamp - 1000),
     "no-timestamp": lambda header: replace(header, max_timestamp=-1),
 }
-"""What a header may say; the payload stays."""
+"""Changed header fields; the payload stays."""
 
 
 def _cut(raw: bytes, count: int) -> bytes:
@@ -65,7 +65,7 @@ PAYLOADS: dict[str, Callable[[bytes], bytes]] = {
     "payload-long": lambda raw: seal(read_header(raw), raw[HEADER_SIZE:] + b"\0"),
     "payload-noise": lambda raw: seal(read_header(raw), b"\xff" * (len(raw) - HEADER_SIZE)),
 }
-"""What a leader finds out only by reading the records."""
+"""Errors that a leader finds only in the records."""
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "crc": lambda raw: raw[:17] + bytes([raw[17] ^ 0x55]) + raw[18:],

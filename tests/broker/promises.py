@@ -1,4 +1,4 @@
-"""A promise that was not kept, told with its first few cases."""
+"""The error for a difference between Onceover and a broker, with its first few cases."""
 
 from collections.abc import Iterable
 

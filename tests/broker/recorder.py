@@ -1,4 +1,4 @@
-"""Record a random workload of a real broker in the layout of `tests/recordings`: more truth for the replay.
+"""Record a random workload of a real broker in the layout of `tests/recordings`.
 
 `python -m tests.broker.recorder OUT --mode idem|tv1|tv2|mixed --seed N --events N --restart clean|kill9`
 """

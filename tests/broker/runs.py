@@ -1,4 +1,4 @@
-"""Onceover on what a real broker left: runs in this process, and the tables that they publish."""
+"""Onceover on the logs of a real broker: runs in this process, and the tables that they publish."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -37,7 +37,7 @@ class Lake:
         return execute_run(self.settings, day, until=until, spark=InProcess(), progress=progress)
 
     def records(self) -> Records:
-        """Everything published, in the words of a consumer."""
+        """All published records, in the form of a consumer's."""
         return by_pyiceberg(self.settings)
 
     def full_records(self) -> Records:

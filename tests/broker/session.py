@@ -1,4 +1,4 @@
-"""A broker and somebody who talks to it raw, one request at a time, and writes everything down."""
+"""A broker and a raw client that sends one request at a time and records every reply."""
 
 import json
 import random
@@ -44,7 +44,7 @@ class Sent:
 
 @dataclass
 class Producer:
-    """What a client would remember; transactional if it has an id."""
+    """A client's own state; transactional if it has an id."""
 
     pid: int
     epoch: int
@@ -99,7 +99,7 @@ class Recorder:
         return event
 
     def note_log_ends(self) -> None:
-        """Markers may have been written since the last event: where the logs end tells which."""
+        """Markers may have been written since the last event: the log ends show which."""
         ends = offsets(self.connection, PARTITIONS)
         self.log_ends[len(self.events) - 1] = [(*tp, end) for tp, end in ends.items()]
 
@@ -176,7 +176,7 @@ class Recorder:
         return event
 
     def complete(self, tid: str) -> None:
-        """Wait until the coordinator has written its markers, and keep the state it then tells."""
+        """Waits until the coordinator has written its markers, and records the state that it then reports."""
         self._settled(
             lambda: requests.txn_state(self.connection, tid),
             lambda state: -1 if str(state["state"]).startswith("Prepare") else int(state["error_code"]),

@@ -26,12 +26,12 @@ SEGMENT_BYTES = 1 << 20
 LIVE, OTHER = "live", "other"
 LIVE_RECORDS = 50
 EVENT_TIME_MS = 1_500_000_000_000
-"""Records may have the times of old events: they say nothing about when they were appended."""
+"""Records may have the times of old events: these do not show when they were appended."""
 Rows = list[dict[str, Any]]
 
 
 def skew_trial(place: Path, seed: int) -> dict[str, int]:
-    """Everything in `place`; raises `BrokenPromise` where the live transaction is taken for another."""
+    """Everything in `place`; raises `BrokenPromise` if the live transaction is not held."""
     broker = Broker((place / "broker").resolve())
     broker.format()
     broker.start()
@@ -87,7 +87,7 @@ def _begin(producer: Producer, *, count: int, timestamp: int = 0) -> None:
 
 
 def _check_held(lake: Lake) -> None:
-    """Yesterday's run on the skewed copy holds the live transaction, and gives nobody a way to destroy it."""
+    """Yesterday's run on the skewed copy holds the live transaction, and prints no command to abort it."""
     outcome = lake.run(today() - timedelta(days=1))
     rows = lake.rows("transactions")
     expect_none(_commands(rows), "no command for a live transaction")

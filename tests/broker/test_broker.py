@@ -1,4 +1,4 @@
-"""A real broker as judge: random trials, each with a seed that repeats it."""
+"""Random trials against a real broker, each with a seed that repeats it."""
 
 import pytest
 

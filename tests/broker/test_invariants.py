@@ -1,4 +1,4 @@
-"""The invariants find what they are there to find."""
+"""Each invariant finds its violations."""
 
 from typing import Any
 

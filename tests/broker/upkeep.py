@@ -1,4 +1,4 @@
-"""A broker that keeps its logs small and forgets: compaction, deleted records, expired ids, an upgrade."""
+"""A broker with log maintenance: compaction, deleted records, expired ids, an upgrade."""
 
 import shutil
 import subprocess
@@ -72,7 +72,7 @@ class Upkeep:
         self.work = Workplace(address=self.broker.address, seed=self.seed)
 
     def live(self) -> BrokerFacts:
-        """The whole of it; returns what the broker said when all was quiet."""
+        """Runs everything; returns the broker's replies once all clients have stopped."""
         self.broker.format()
         self.broker.start()
         self._create_topics()
@@ -155,7 +155,7 @@ class Upkeep:
         )
 
     def _await_cleaner(self, connection: Connection) -> None:
-        """Until it has been at work on every compacted partition, and finds nothing more to do."""
+        """Waits until the cleaner has processed every compacted partition, and has nothing left to clean."""
         cleaned = [(COMPACTED, number) for number in range(TOPICS[COMPACTED][0])]
         stable = offsets(connection, cleaned, isolation=READ_COMMITTED)
         until(

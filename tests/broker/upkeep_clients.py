@@ -25,12 +25,12 @@ TOPICS = {
 }
 PARTITIONS = [(topic, number) for topic, (count, _) in TOPICS.items() for number in range(count)]
 SECONDS = 240.0
-"""Patience with a broker that has to share its machine."""
+"""Timeout for a broker on a shared host."""
 
 
 @dataclass
 class UpkeepClients:
-    """They share the chance of their life."""
+    """The clients of the maintenance trial; all share one random generator."""
 
     address: str
     random: Random

@@ -53,7 +53,7 @@ def _check_copy(life: Upkeep, name: str, facts: BrokerFacts, truth: Rows) -> Non
 
 
 def _as_cleaned(facts: BrokerFacts, rows: Rows) -> BrokerFacts:
-    """What the broker said, with the earlier times of producers that a cleaned log tells.
+    """The broker's replies, with the earlier times of producers that a cleaned log shows.
 
     A batch that loses its newest record is written anew, with the time of the newest one that is left.
     """

@@ -1,4 +1,4 @@
-"""A broker under load whose log directory is copied at several moments: the raw material of faulty copies.
+"""A broker under load whose log directory is copied at several moments, to build faulty copies from.
 
 The broker's process is stopped by a signal while a moment is copied, so each one is exact. A copy that a tool
 made file by file from the running broker consists of files of several such moments.
@@ -22,12 +22,13 @@ from tests.broker.clients.workplace import TOPICS, Workplace
 from tests.broker.copies import copy_live
 from tests.broker.judge import Broker
 from tests.broker.life import (
-    JOIN_SECONDS,
     LONG_TIMEOUT_MS,
     OVERRIDES,
     SEGMENT_BYTES,
+    await_clients,
     await_decisions,
     find_hanging,
+    start_clients,
 )
 from tests.broker.lives import LifeFailed
 from tests.broker.truth import admin, create_topics, read_truth
@@ -44,7 +45,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What was kept of the life.
+    """The result of a watched life.
 
     `moments` are copies of the log directory in order of time, the last one after a clean stop. `truth` is
     what a read_committed consumer got at the end, `before` what one got of the topic that was deleted.
@@ -81,7 +82,7 @@ class WatchedLife:
         self._recreate()
         moments += [self._moment(number) for number in range(MOMENTS // 2, MOMENTS)]
         self.work.stopped.set()
-        self._await(threads)
+        await_clients(threads, self.failures)
         keeper = ForgetfulClient(self.work, "open", timeout_ms=LONG_TIMEOUT_MS).begin(1)
         connection = Connection(self.broker.port)
         await_decisions(connection)
@@ -106,25 +107,7 @@ class WatchedLife:
             AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
-        threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in clients]
-        for thread in threads:
-            thread.start()
-        return threads
-
-    def _run(self, client: Any) -> None:
-        try:
-            client.run()
-        except BaseException as error:  # noqa: BLE001 - reported by the trial, not by a thread
-            self.failures.append(error)
-
-    def _await(self, threads: list[threading.Thread]) -> None:
-        deadline = time.monotonic() + JOIN_SECONDS
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0))
-        for failure in self.failures:
-            raise LifeFailed(f"a client gave up: {failure!r}") from failure
-        if any(thread.is_alive() for thread in threads):
-            raise LifeFailed(f"clients did not stop in {JOIN_SECONDS} s")
+        return start_clients(clients, self.failures)
 
     def _moment(self, number: int) -> Path:
         time.sleep(SECONDS_BETWEEN)
@@ -157,7 +140,7 @@ class WatchedLife:
 
 
 def watched_life(place: Path, seed: int) -> Watched:
-    """Lives it, and leaves nothing running."""
+    """Runs the life, and stops its broker in any case."""
     life = WatchedLife(place, seed)
     try:
         return life.live()

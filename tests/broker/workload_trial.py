@@ -78,7 +78,7 @@ def _indexed(outcome: RunOutcome) -> dict[str, int]:
 
 
 def _check_promises(published: Rows, journal: Sequence[Entry], hidden: set[Sent]) -> None:
-    """What clients were told against what is published."""
+    """The outcomes that clients were given against the published records."""
     expect_none(invariants.aborted_reads(published, journal), "no aborted read")
     expect_none(invariants.lost_writes(published, journal, hidden), "no lost write")
     expect_none(invariants.duplicates(published), "no duplicate")
@@ -136,7 +136,8 @@ def _check_missed_runs(life: Life, facts: BrokerFacts, truth: Rows, broken: set[
     """Where retention is faster than runs, what is gone is missing, and nothing else.
 
     A transaction that was open before the gap may have been committed in it: then its records come late.
-    Where one hangs at the broker and spans the gap, the coordinator's word ends it, and tables reach further.
+    Where one hangs at the broker and spans the gap, the coordinator's log decides it, and tables reach
+    further.
     """
     source = life.place / "missed-source"
     lake = log_lake(life.copy("lake-missed"), source)

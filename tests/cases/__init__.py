@@ -1,1 +1,1 @@
-"""Titled inputs and what must come of them, shared by the tests of every implementation."""
+"""Titled inputs and expected results, shared by the tests of every implementation."""

@@ -1,7 +1,7 @@
-"""Batches and what becomes of them: one table for the protocol, the kernel and Spark.
+"""Batches and their expected verdicts: one table for the pure rules, the kernel and Spark.
 
-A case is a partition's life: steps in arrival order, each folded with its own rules onto the state that the
-steps before it left. Titles begin with the row of facts §9 that a case stands for.
+A case is a partition's history: steps in arrival order, each folded with its own rules onto the state after
+the steps before it. Titles begin with the row of facts §9 that a case covers.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ INVALID_RECORD = Verdict.INVALID_RECORD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What is demanded of one decision; None demands nothing."""
+    """The expected values of one decision; None is not checked."""
 
     verdict: Verdict
     base_offset: int | None = None
@@ -43,7 +43,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One batch, the rules it meets and what must become of it."""
+    """One batch, its rules and the expected decision."""
 
     row: BatchRow
     rules: Rules
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What a partition must know of a producer in the end."""
+    """The expected state of a producer at the end."""
 
     producer_id: int = 1
     producer_epoch: int = 0
@@ -64,7 +64,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionCase:
-    """A partition from `start_offset` on; `remembered` lists the producers that matter in the end."""
+    """A partition from `start_offset` on; `remembered` lists the producers that are checked at the end."""
 
     title: str
     steps: tuple[Step, ...]

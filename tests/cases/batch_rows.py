@@ -1,4 +1,4 @@
-"""Header rows as an index of batches holds them: short to write, complete enough to be judged."""
+"""Header rows for tests: short to write, complete enough for the accept/reject rules."""
 
 from spark_jobs.kafka.formats.control_record import ControlType, EndTransactionMarker
 from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, RecordBatchHeader
@@ -19,7 +19,7 @@ def header(
     at: int = 0,
     ts: int = T0,
 ) -> RecordBatchHeader:
-    """A v2 header of `count` offsets, of which `records` are present (all unless told)."""
+    """A v2 header of `count` offsets, of which `records` are present (all by default)."""
     return RecordBatchHeader(
         base_offset=at,
         batch_length=100,

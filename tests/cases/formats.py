@@ -16,7 +16,7 @@ GOOD = FIRST + SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentCase:
-    """`batches` and `valid_bytes` are what recovery keeps; `problem` stands after them, or in them."""
+    """`batches` and `valid_bytes` are what recovery keeps; `problem` is after them, or in them."""
 
     title: str
     data: bytes
@@ -31,7 +31,7 @@ def patched(data: bytes, position: int, replacement: bytes) -> bytes:
 
 
 def after_first(title: str, tail: bytes, problem: type[CorruptData]) -> SegmentCase:
-    """A good batch, then bytes that recovery cuts off."""
+    """A valid batch, then bytes that recovery truncates."""
     return SegmentCase(title=title, data=FIRST + tail, batches=1, valid_bytes=len(FIRST), problem=problem)
 
 

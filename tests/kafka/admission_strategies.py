@@ -1,4 +1,4 @@
-"""Header rows that meet each other: few producers, few epochs, sequences near what is expected."""
+"""Random header rows that interact: few producers, few epochs, sequences near the expected ones."""
 
 from hypothesis import strategies as st
 

@@ -46,7 +46,7 @@ def compacted_batch(
     *, deltas: tuple[int, ...] = (), last_delta: int, pid: int = 1, epoch: int = 0, seq: int = 0,
     txn: bool = False, at: int = 0, ts: int = T0,
 ) -> bytes:  # fmt: skip
-    """What a cleaner leaves of a batch: the records at `deltas`, the header's range as it was (facts §8)."""
+    """A batch after the cleaner: the records at `deltas`, the header's offset range unchanged (facts §8)."""
     return build_batch(
         records=[Record(offset_delta=n, key=b"k", value=b"v") for n in deltas],
         base_timestamp=ts if deltas else -1,

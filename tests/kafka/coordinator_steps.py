@@ -1,4 +1,4 @@
-"""A coordinator to ask, and what is read from its effects."""
+"""A coordinator for tests, and readers of its effects."""
 
 from spark_jobs.kafka.formats.transaction_state import TransactionLogValue, TransactionState
 from spark_jobs.sample.broker.coordinator import (

@@ -1,4 +1,4 @@
-"""Short ways to write on a partition's log as leader, coordinator or follower."""
+"""Short helpers that append to a partition's log as leader, coordinator or follower."""
 
 from spark_jobs.kafka.log.log_segment import base_offset_of
 from spark_jobs.kafka.producers.producer_state import AppendOrigin, TransactionVersion

@@ -1,4 +1,4 @@
-"""Appends at the level of a partition's memory: no log, offsets as the test says."""
+"""Appends to a `ProducerStateManager` without a log, at offsets that the test gives."""
 
 from spark_jobs.kafka.producers.admission import append_batch, prepare
 from spark_jobs.kafka.producers.producer_state import CompletedTxn
@@ -18,7 +18,7 @@ def append(
     at: int,
     rules: Rules = CLIENT,
 ) -> tuple[Decision, CompletedTxn | None]:
-    """Judge `row` as an append of its own at offset `at` and merge it if accepted."""
+    """Checks `row` as an append of its own at offset `at` and merges it if accepted."""
     producer_id = row.header.producer_id
     admission = append_batch(
         prepare(manager.producers.get(producer_id), producer_id),
@@ -35,7 +35,7 @@ def append(
 
 
 def complete(manager: ProducerStateManager, row: BatchRow, *, at: int, rules: Rules) -> int | None:
-    """Append a marker and close what it closes; the LSO that a transaction index would hold."""
+    """Appends a marker and completes its transaction; returns the LSO for the transaction index."""
     _, completed = append(manager, row, at=at, rules=rules)
     if completed is None:
         return None
@@ -45,7 +45,7 @@ def complete(manager: ProducerStateManager, row: BatchRow, *, at: int, rules: Ru
 
 
 def manager_at(*rows: BatchRow) -> ProducerStateManager:
-    """A memory of `rows`, one offset after the other from 0."""
+    """A manager after `rows`, at consecutive offsets from 0."""
     manager = ProducerStateManager()
     for row in rows:
         append(manager, row, at=manager.last_map_offset)
@@ -55,14 +55,14 @@ def manager_at(*rows: BatchRow) -> ProducerStateManager:
 def reloaded(
     manager: ProducerStateManager, *, start: int = 0, end: int, now: int = NOW
 ) -> ProducerStateManager:
-    """What a fresh memory learns from the snapshots alone."""
+    """A new manager loaded from the snapshots alone."""
     fresh = ProducerStateManager(dict(manager.snapshots))
     fresh.truncate_and_reload(start, end, now)
     return fresh
 
 
 def snapshots_at(*offsets: int) -> ProducerStateManager:
-    """A memory with one producer that took a snapshot at each offset on the way."""
+    """A manager with one producer and a snapshot at each offset."""
     manager = ProducerStateManager()
     for sequence, offset in enumerate(offsets):
         append(manager, data(seq=sequence), at=offset - 1)

@@ -1,4 +1,4 @@
-"""Logs in, outcomes out: the steps around `resolve` that a run does on grouped rows."""
+"""From logs to outcomes: the steps around `resolve` that a run does on grouped rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

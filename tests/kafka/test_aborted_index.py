@@ -1,4 +1,4 @@
-"""The aborted index: built, searched, cut (facts §4.2-4.3, §9 rows 128-130)."""
+"""The aborted index: built, searched, truncated (facts §4.2-4.3, §9 rows 128-130)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The accept/reject rules, held to facts §2.4-2.9 and the admission rows of facts §9."""
+"""The accept/reject rules against facts §2.4-2.9 and the admission rows of facts §9."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What replay makes of logs that a cleaner has been through (facts §8, rows 112-119 of facts §9).
+"""Replay of compacted logs (facts §8, rows 112-119 of facts §9).
 
 Onceover does not compact; it must read what compaction leaves. Each log here is written as a cleaner would
 leave it, and loaded after an unclean shutdown, so that everything is derived from the batches.

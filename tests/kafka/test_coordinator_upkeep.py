@@ -1,4 +1,4 @@
-"""What a coordinator does by itself: time out, expire, load again, list (facts §3.1, §3.6)."""
+"""A coordinator without requests: timeouts, expiry, reload, listing (facts §3.1, §3.6)."""
 
 from functools import partial
 

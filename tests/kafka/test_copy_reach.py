@@ -1,4 +1,4 @@
-"""What copies prove by their age: each condition for "open for good" is needed."""
+"""What the age of copies proves: each condition for a hanging transaction is needed."""
 
 from dataclasses import replace
 from functools import partial

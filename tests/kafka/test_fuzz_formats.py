@@ -1,4 +1,4 @@
-"""Damaged and random bytes give a value or an error of the family; anything else fails here by itself."""
+"""Damaged and random bytes give a value or an `OnceoverError`; any other exception fails the test."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -88,7 +88,7 @@ def test_batches(data: bytes) -> None:
 @fuzz
 @given(BATCHES, damaged(PAYLOADS), CODECS, INT32)
 def test_payloads_that_are_sealed_but_damaged(batch: bytes, payload: bytes, codec: Codec, count: int) -> None:
-    """The CRC is right, so only the reader of records stands in the way."""
+    """The CRC is right, so only the reader of records can reject the bytes."""
     header = replace(read_header(batch[:HEADER_SIZE]), attributes=codec, record_count=count)
     sealed = seal(header, compress(codec, payload))
     check_batch(sealed)

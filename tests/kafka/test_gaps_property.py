@@ -1,7 +1,7 @@
-"""Random histories of which any batches are missing, markers too: what spans a gap is decided rightly or not.
+"""Random histories with missing batches and markers: no transaction across a gap is decided wrongly.
 
-The gaps are those that the settled copies tell of. Whatever one hides, no aborted batch that spans it is
-called committed and no committed one aborted.
+The gaps are those of the merged copies. No aborted batch of a transaction across a gap is called committed,
+and no committed one aborted.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ MARKER_AND_NEXT_BATCH: list[Step] = [
     ("produce", 0, 1, 1),
     ("abort", 0, 0, 1),
 ]
-"""What is left of the second partition without them looks aborted; the first one tells that it is not."""
+"""The rest of the second partition without them looks aborted; the first one shows that it is not."""
 
 random_histories = settings(max_examples=200)
 

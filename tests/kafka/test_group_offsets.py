@@ -118,7 +118,7 @@ def test_folding_in_two_runs_is_folding_in_one() -> None:
 
 
 def offsets_batch(*records: Record, pid: int = -1) -> bytes:
-    """As the group coordinator writes them: from sequence 0, whoever the producer is."""
+    """As the group coordinator writes them: from sequence 0, for every producer."""
     return build_batch(
         records=records,
         base_timestamp=0,

@@ -1,4 +1,4 @@
-"""Hanging transactions: what is reported, and what an operator is told (facts §3.9, §9 rows 168-169)."""
+"""Hanging transactions: detection, and instructions for an operator (facts §3.9, §9 rows 168-169)."""
 
 import pytest
 

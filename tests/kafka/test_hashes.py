@@ -1,4 +1,4 @@
-"""Keys and ids land where Kafka puts them (facts §1.16)."""
+"""Keys and ids get the same partition as in Kafka (facts §1.16)."""
 
 import pytest
 from hypothesis import given

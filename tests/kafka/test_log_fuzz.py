@@ -1,4 +1,4 @@
-"""Foreign bytes on a log: a reply, a log or a typed error, whatever they are."""
+"""Random bytes appended to a log or loaded as one give a reply, a log or a typed error."""
 
 from collections.abc import Callable
 from dataclasses import replace

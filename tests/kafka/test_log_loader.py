@@ -1,4 +1,4 @@
-"""A partition's files back into a log, after clean and unclean shutdowns (facts §6)."""
+"""Loading a partition's files, after clean and unclean shutdowns (facts §6)."""
 
 from dataclasses import replace
 
@@ -307,7 +307,7 @@ def test_the_leader_epochs_of_a_cut_log_end_with_it() -> None:
 
 
 def swapped(files: Files, suffix: str, base: int, log: bytes) -> Files:
-    """A cleaned segment that was on its way in when the broker stopped."""
+    """A cleaned segment that was being swapped in when the broker stopped."""
     return files | {
         segment_file_name(base, LogFileKind.LOG) + suffix: log,
         segment_file_name(base, LogFileKind.INDEX) + suffix: b"",

@@ -1,4 +1,4 @@
-"""What a leader checks of a batch before it looks at its producer (facts §2.3, §2.11)."""
+"""A leader's checks of a batch before its producer state (facts §2.3, §2.11)."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ COMPACTED = PartitionConfig(is_compacted=True)
 
 
 def changed(batch: bytes, **fields: int) -> bytes:
-    """`batch` with header fields that say something else, and the checksum that goes with them."""
+    """`batch` with changed header fields, and a valid checksum."""
     return seal(replace(read_header(batch), **fields), batch[HEADER_SIZE:])
 
 

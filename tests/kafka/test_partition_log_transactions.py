@@ -102,7 +102,7 @@ def test_row_082_a_deleted_segment_with_the_transactions_start_lifts_it_too() ->
 
 
 def test_a_log_start_in_the_middle_of_a_batch_makes_its_first_offset_unstable() -> None:
-    """The unstable offset snaps to a batch, so it may lie just before the log start (facts §4.1)."""
+    """The unstable offset is that of a batch, so it may be just before the log start (facts §4.1)."""
     writer = open_transaction_then_plain()
     writer.log.delete_records(6)
     assert writer.log.first_unstable_offset == 5

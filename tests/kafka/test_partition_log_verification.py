@@ -1,4 +1,4 @@
-"""A leader asks the coordinator before a transaction begins on its partition (facts §2.5)."""
+"""A leader verifies a transaction with the coordinator before it begins on its partition (facts §2.5)."""
 
 import pytest
 

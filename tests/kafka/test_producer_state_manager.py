@@ -1,4 +1,4 @@
-"""A partition's memory: snapshots, truncation, expiry, unstable offsets, verification (facts §2.5-2.12)."""
+"""Producer state: snapshots, truncation, expiry, unstable offsets, verification (facts §2.5-2.12)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every file that a real broker left behind is read, and what we write of it is the same file."""
+"""Every file of a real broker is read, and written again it is the same file."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

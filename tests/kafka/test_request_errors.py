@@ -1,4 +1,4 @@
-"""Errors in the words that a client's version knows (facts §0, §3)."""
+"""Error codes for a client's API version (facts §0, §3)."""
 
 import pytest
 

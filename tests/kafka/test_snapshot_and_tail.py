@@ -1,4 +1,4 @@
-"""Laws: a snapshot and the tail behind it tell as much as the whole log, but for what it leaves out."""
+"""Properties: a snapshot and the log after it give the state of the whole log, except for older batches."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,7 +29,7 @@ CUTS = st.integers(0, 20)
 
 
 def accepted(rows: Iterable[BatchRow]) -> list[BatchRow]:
-    """What a leader would write of `rows`, with their offsets."""
+    """The rows that a leader would accept, with their offsets."""
     kept = list(rows)
     decisions, _ = fold(ProducerStates(), kept, rules=CLIENT)
     return [
@@ -46,7 +46,7 @@ def through_a_snapshot(states: ProducerStates) -> ProducerStates:
 
 
 def known_by_both(entry: ProducerStateEntry) -> tuple[object, ...]:
-    """What a snapshot keeps of a producer: all but the older batches and the newest one's own time."""
+    """A producer as a snapshot stores it: without older batches and the newest one's own time."""
     return (
         entry.producer_epoch,
         entry.coordinator_epoch,
@@ -80,7 +80,7 @@ def test_snapshot_and_tail_equal_the_whole(rows: list[BatchRow], cut: int) -> No
 def test_a_leaders_verdicts_after_a_restart_differ_only_where_the_window_was_lost(
     rows: list[BatchRow], cut: int
 ) -> None:
-    """A lost batch turns a duplicate into a stale one; whatever is accepted is accepted either way.
+    """A lost batch turns a duplicate into a stale one; accepted batches are the same.
 
     Without an epoch there is no order to hold against a resend, so such producers stay out.
     """
@@ -94,7 +94,7 @@ def test_a_leaders_verdicts_after_a_restart_differ_only_where_the_window_was_los
 
 
 def written(rows: Iterable[BatchRow]) -> PartitionLog:
-    """A leader's log in small segments, unverified; whatever it refuses is not in it."""
+    """A leader's log in small segments, without verification; rejected batches are not in it."""
     config = PartitionConfig(segment_bytes=300, transaction_partition_verification_enable=False)
     log = PartitionLog(config, now=NOW)
     for row in rows:

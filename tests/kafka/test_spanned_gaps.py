@@ -1,4 +1,4 @@
-"""Transactions that span missing offsets: decided where the coordinator can tell, else ambiguous."""
+"""Transactions that span missing offsets: decided if the coordinator's log proves it, else ambiguous."""
 
 from dataclasses import dataclass, replace
 
@@ -105,7 +105,7 @@ CASES = (
         outcome=COMMITTED,
     ),
     Case(
-        title="of what compaction took from the coordinator's log nobody can tell",
+        title="a transaction that compaction removed from the coordinator's log stays ambiguous",
         log=older(PREPARE_COMMIT, COMPLETE_COMMIT),
         part=spanning(part(marker=commit()), last_ts=NOW),
         outcome=AMBIGUOUS,

@@ -1,4 +1,4 @@
-"""The transactions of an id, as far as a compacted log tells (facts §3.1-3.2)."""
+"""The transactions of an id, as far as a compacted log shows them (facts §3.1-3.2)."""
 
 from dataclasses import replace
 

@@ -155,7 +155,7 @@ CASES = (
         evidence=(Evidence.COORDINATOR,),
     ),
     Case(
-        title="ongoing past its timeout is aborted, and said so",
+        title="ongoing past its timeout is aborted, with that evidence",
         log=older(),
         parts=(part(),),
         outcomes=(ABORTED,),
@@ -282,14 +282,14 @@ CASES = (
         evidence=(Evidence.NOT_LISTED,),
     ),
     Case(
-        title="open, and nobody knows the producer id: hanging",
+        title="open, and no coordinator has the producer id: hanging",
         log=(value(EMPTY, pid=1),),
         parts=(part(),),
         outcomes=(HANGING,),
         evidence=(Evidence.NO_COORDINATOR_ENTRY,),
     ),
     Case(
-        title="a tombstone right after an ongoing record says nothing of its end",
+        title="a tombstone right after an ongoing record does not prove its end",
         log=(*older(), None),
         parts=(part(),),
         outcomes=(AMBIGUOUS,),

@@ -1,7 +1,7 @@
 """Random histories, damaged at random: an outcome may be missing, but never wrong.
 
 A real coordinator drives producers of both kinds; then partitions are torn, the coordinator's log is
-compacted or cut, or markers are missing altogether. Whatever is left, no aborted or open batch is called
+compacted or cut, or markers are missing altogether. In every case no aborted or open batch is called
 committed and no committed one aborted.
 """
 
@@ -104,7 +104,7 @@ def outcomes(entries: list[CoordinatorRecord], logs: Logs, known: ResolveContext
 
 
 def wrong(found: Outcomes, cluster: Cluster) -> Outcomes:
-    """Outcomes that a consumer would suffer from, or an operator."""
+    """Wrong outcomes, for a consumer or for an operator."""
     return {
         batch: outcome
         for batch, outcome in found.items()

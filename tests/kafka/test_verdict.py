@@ -1,4 +1,4 @@
-"""Every verdict's definition is complete, so that whatever shows verdicts can show a new one, too."""
+"""Every verdict's definition is complete, so that a new one is shown everywhere."""
 
 from string import Formatter
 

@@ -1,6 +1,6 @@
-"""A small cluster for tests: the real coordinator, partitions as lists of batches, the truth of each batch.
+"""A small cluster for tests: the coordinator, partitions as lists of batches, the true outcome of each batch.
 
-What the coordinator decides is written down as by a broker: records in its log, markers on partitions.
+The coordinator's decisions are written as by a broker: records in its log, markers on partitions.
 """
 
 from collections.abc import Collection
@@ -31,7 +31,7 @@ class Producer:
 
 @dataclass(slots=True)
 class Cluster:
-    """Everything that happens, by one clock; `truth` has what became of each batch, None while open."""
+    """The cluster and its clock; `truth` has the outcome of each batch, None while open."""
 
     now: int = 1_000_000
     coordinator: TransactionCoordinator = field(
@@ -44,7 +44,7 @@ class Cluster:
     truth: dict[tuple[TopicPartition, int], bool | None] = field(default_factory=dict)
 
     def init(self, producer: Producer) -> None:
-        """As a client does: again until the coordinator has ended what was open."""
+        """InitProducerId, repeated as a client does until the coordinator has ended the open transaction."""
         self.fail_over()
         busy = True
         while busy:
@@ -57,7 +57,7 @@ class Cluster:
         producer.producer_epoch = effects.reply.producer_epoch
 
     def join(self, producer: Producer, partition: TopicPartition) -> bool:
-        """A partition joins the producer's transaction: it gets a marker, data or not."""
+        """Adds a partition to the producer's transaction: it gets a marker, with data or without."""
         effects = self.coordinator.add_partitions(
             producer.transactional_id,
             producer_id=producer.producer_id,

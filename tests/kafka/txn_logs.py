@@ -1,4 +1,4 @@
-"""Logs with transactions: written in a few words, or at random."""
+"""Logs with transactions: from short descriptions, or random."""
 
 from collections.abc import Iterable
 

@@ -29,7 +29,7 @@ FIRST_SEQUENCES = {
 
 @dataclass(slots=True)
 class _Producer:
-    """What a producer believes of itself: its epoch, and the sequences that it has sent."""
+    """A producer's own state: its epoch, and the sequences that it has sent."""
 
     producer_id: int
     epoch: int = 0

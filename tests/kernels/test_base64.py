@@ -1,4 +1,4 @@
-"""Base64 as the standard library writes it, wherever the bytes stand; nothing behind its room is touched."""
+"""Base64 as the standard library writes it, at any position; nothing after the output is overwritten."""
 
 from base64 import b64encode
 

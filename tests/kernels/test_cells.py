@@ -1,4 +1,4 @@
-"""Cells of text as the plain writers have them: numbers and times at their edges, one odd byte in a text."""
+"""Text cells equal those of the plain writers: numbers and times at their limits, one odd byte in a text."""
 
 import numpy as np
 import pytest

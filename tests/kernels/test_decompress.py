@@ -1,4 +1,4 @@
-"""lz4 and zstd by compiled code and by the pure readers: one answer, or it is left to the latter."""
+"""lz4 and zstd by compiled code and by the pure readers: the same result, or it is left to the latter."""
 
 from concurrent.futures import ThreadPoolExecutor
 from random import Random

@@ -1,4 +1,4 @@
-"""A batch is intact where its row says it is, with the size, the checksum and the bytes that were noted."""
+"""A batch is intact if its position has the size, the checksum and the bytes of its row."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Batches as a log holds them: what the protocol writes one by one, for many at once."""
+"""Many batches written to a log at once equal those that the pure functions write one by one."""
 
 from typing import Any
 

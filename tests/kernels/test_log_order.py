@@ -1,4 +1,4 @@
-"""Batches at offsets that cannot be theirs: cases by hand, the kernel as its pure twin, changed bits."""
+"""Misplaced batches: cases by hand, the kernel against its pure twin, changed bits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ CASES = (
         misplaced=(2,),
     ),
     OrderCase(
-        title="two between holes that exclude each other: nobody guesses",
+        title="two between holes that exclude each other: both are misplaced",
         spans=(span(5, 5), span(28, 5), span(30, 5), span(50)),
         end=70,
         misplaced=(1, 2),

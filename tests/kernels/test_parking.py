@@ -1,4 +1,4 @@
-"""Held and parked batches for a gap to fill: the cases by hand, and the kernel as its pure twin."""
+"""Parked batches: cases by hand, and the kernel against its pure twin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -66,44 +66,44 @@ CASES = (
         expected=((1, ACCEPTED), (0, ACCEPTED), (2, PARK)),
     ),
     ParkingCase(
-        title="the same batch waits twice",
+        title="the same batch is parked twice",
         rows=(data(seq=0), data(seq=2), data(seq=2), data(seq=1)),
         expected=((0, ACCEPTED), (3, ACCEPTED), (1, ACCEPTED), (2, DUPLICATE)),
     ),
     ParkingCase(
-        title="what overlaps with what was taken does not wait",
+        title="a batch that overlaps accepted ones is not parked",
         rows=(data(seq=0, count=3), data(seq=2, count=4), data(seq=0)),
         expected=((0, ACCEPTED), (1, OUT_OF_ORDER), (2, STALE)),
     ),
     ParkingCase(
-        title="a batch that a newer epoch fences while it waits",
+        title="a batch that a newer epoch fences while it is parked",
         rows=(data(seq=0), data(seq=2), data(epoch=1, seq=0)),
         expected=((0, ACCEPTED), (2, ACCEPTED), (1, FENCED)),
     ),
     ParkingCase(
-        title="a newer epoch waits for its first batch",
+        title="a newer epoch is parked until its first batch",
         rows=(data(seq=0), data(epoch=1, seq=1), data(epoch=1, seq=0)),
         expected=((0, ACCEPTED), (2, ACCEPTED), (1, ACCEPTED)),
     ),
     ParkingCase(
-        title="a waiting batch whose sequences come in another shape",
+        title="a parked batch whose sequences arrive in batches of another size",
         rows=(data(seq=0), data(seq=2), data(seq=1, count=3)),
         expected=((0, ACCEPTED), (2, ACCEPTED), (1, STALE)),
     ),
     ParkingCase(
-        title="a full room refuses a gap",
+        title="at the limit a gap is rejected",
         rows=(data(seq=0), data(seq=2), data(seq=4)),
         most=1,
         expected=((0, ACCEPTED), (2, OUT_OF_ORDER), (1, PARK)),
     ),
     ParkingCase(
-        title="a full room lets an unknown producer begin",
+        title="at the limit an unknown producer begins",
         rows=(data(seq=5), data(seq=6), data(seq=7)),
         most=1,
         expected=((0, ACCEPTED), (1, ACCEPTED), (2, ACCEPTED)),
     ),
     ParkingCase(
-        title="markers and plain batches never wait",
+        title="markers and plain batches are never parked",
         rows=(commit(epoch=3), data(pid=-1, epoch=-1, seq=-1), data(epoch=3, seq=1)),
         expected=((0, ACCEPTED), (1, ACCEPTED), (2, PARK)),
     ),
@@ -151,7 +151,7 @@ def fold_with_kernel(
 
 
 def _at(freed: Freed, number: int, places: list[int], every: list[BatchRow]) -> list[tuple[int, Decision]]:
-    """Who was freed after that number of the chunk."""
+    """The batches freed after that batch of the chunk."""
     found = [places[place] for place in freed.places]
     decisions = decisions_of(freed.decisions, [every[place] for place in found])
     everyone = zip(found, decisions, freed.after, strict=True)
@@ -185,7 +185,7 @@ def test_unknown_producers_that_may_not_begin_late_are_refused_with_all_their_ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run, and what an earlier one left waiting."""
+    """A run, and the batches that an earlier one left parked."""
 
     states: ProducerStates
     in_parking: list[BatchRow]

@@ -1,4 +1,4 @@
-"""What is counted of a topic's rows is what the rules, said plainly, count."""
+"""The counts of a topic's rows equal those of a plain implementation of the rules."""
 
 import numpy as np
 from hypothesis import given

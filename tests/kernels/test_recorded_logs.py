@@ -96,7 +96,7 @@ def holds_one_batch(request: bytes) -> bool:
 
 
 def test_idempotent_producers_get_the_broker_s_own_answers() -> None:
-    """Requests of two batches are left out: the broker refuses them before it looks at producers."""
+    """Requests of two batches are left out: the broker rejects them before it checks producers."""
     for topic_partition, requests in sent("oracle_A").items():
         batches = [(batch, reply) for batch, reply in requests if holds_one_batch(batch)]
         scan = scan_headers(b"".join(batch for batch, _ in batches), stop_at_bad_crc=False).columns

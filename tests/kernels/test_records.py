@@ -33,7 +33,7 @@ Problem = tuple[int, type[CorruptData], int]
 
 
 def kernel_rows(data: bytes, pieces: list[DecodedBatches]) -> list[Row]:
-    """(batch, record) of every record, as the pure twin would say it."""
+    """(batch, record) of every record, in the form of the pure twin."""
     positions = scan_headers(data, check_crc=False).columns.position.tolist()
     rows = chain.from_iterable(piece.records.to_pylist() for piece in pieces)
     return [

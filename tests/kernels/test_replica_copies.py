@@ -1,4 +1,4 @@
-"""Copies of a log settle into one: the cases by hand, and the kernel as its pure twin."""
+"""Copies of a log merged into one: cases by hand, and the kernel against its pure twin."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The pure twin's answers in the shape of the kernels', so that tests compare like with like."""
+"""Results of the pure twins and of the kernels in one form, for comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Scan:
 def pure_scan(
     data: bytes, *, start: int = 0, end: int | None = None, check_crc: bool = True, check_magic: bool = True
 ) -> Scan:
-    """What `kafka.log.segment` says of `data`."""
+    """The scan of `data` by `kafka.log.segment`."""
     batches: list[ScannedBatch] = []
     error = None
     try:
@@ -45,7 +45,7 @@ def pure_scan(
 
 
 def kernel_scan(found: HeaderScan) -> Scan:
-    """What the kernel said."""
+    """The scan of `data` by the kernel."""
     return Scan(
         rows=rows_of(found.columns), position=found.stop.position, error=ERROR_OF.get(found.stop.reason)
     )

@@ -52,7 +52,7 @@ def _compare(folder: Path, progress: str) -> Comparison:
 
 
 def _comparison(folder: Path) -> Comparison:
-    """What came of one folder; one that cannot be read does not keep the others from being compared."""
+    """The comparison of one folder; an unreadable folder does not stop the comparison of the others."""
     try:
         return compare_recording(read_recording(folder))
     except Exception as error:  # noqa: BLE001 - whatever breaks here is a difference to report, not the end
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "folders", metavar="DIR", type=Path, nargs="*", help="a recording, or a folder of them"
     )
     parser.add_argument(
-        "--explain", action="store_true", help="tell what is not compared and what is fed in, and why"
+        "--explain", action="store_true", help="print what is not compared, what is fed in, and why"
     )
     return parser
 

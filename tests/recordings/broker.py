@@ -1,6 +1,6 @@
-"""A broker of one node in memory: partition logs and a transaction coordinator, glued as Kafka glues them.
+"""A broker of one node in memory: partition logs and a transaction coordinator, connected as in Kafka.
 
-What a recording alone can tell (clock, leader epochs) comes from it; every decision is the protocol's.
+Clock and leader epochs come from the recording; every decision is made by the rules of `spark_jobs/kafka`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ from tests.recordings.settings import BrokerSettings, TopicSettings
 from tests.recordings.transaction_log import TransactionRecord, transaction_log_of
 
 FREQUENT_CHECK_MS = 1000
-"""A periodic check that runs at least this often is taken to run between any two requests."""
+"""A periodic check that runs at least this often is assumed to run between any two requests."""
 TIMEOUT_SCAN_INTERVAL_MS = 10_000
 MARKER_TYPES = {TransactionResult.COMMIT: ControlType.COMMIT, TransactionResult.ABORT: ControlType.ABORT}
 
 
 class Broker:
-    """Holds what a broker holds; `recorded` is the log directory that the real one left behind."""
+    """The state of a broker; `recorded` is the log directory that the real one left."""
 
     def __init__(self, settings: BrokerSettings, recorded: LogDirectory, now: int) -> None:
         self.settings, self.recorded, self.now = settings, recorded, now
@@ -45,7 +45,7 @@ class Broker:
     # -- time
 
     def advance(self, now: int, *, is_reported: bool) -> None:
-        """Let the clock go on to `now`: idle producers expire; if it is no guess, transactions time out."""
+        """Advances the clock to `now`: idle producers expire; if the time is known, transactions time out."""
         self.now = max(self.now, now)
         self._write_all_resent()
         interval = self.settings.expiration_check_interval_ms
@@ -59,14 +59,14 @@ class Broker:
     # -- partitions
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The log about to be written, under the leader epoch that the recorded one had at this offset."""
+        """The log to append to, with the leader epoch that the recorded one had at this offset."""
         self._write_resent(topic_partition)
         log = self.logs[topic_partition]
         log.leader_epoch = self._leader_epoch(topic_partition, log)
         return log
 
     def replicated(self, log: PartitionLog) -> None:
-        """There are no followers to wait for."""
+        """Everything is replicated: there are no followers."""
         log.update_high_watermark(log.log_end_offset)
 
     def recorded_times(self, topic_partition: TopicPartition) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Broker:
         return (batch.header.base_timestamp, batch.header.max_timestamp) if batch else (self.now, self.now)
 
     def _recorded_batch(self, topic_partition: TopicPartition) -> StoredBatch | None:
-        """What the recorded broker wrote where the replayed log ends."""
+        """The recorded batch at the end of the replayed log."""
         recorded = self.recorded.partitions.get(topic_partition)
         return recorded.batch_at.get(self.logs[topic_partition].log_end_offset) if recorded else None
 
@@ -104,7 +104,7 @@ class Broker:
             self._write_markers(marker)
 
     def time_of_next(self, transactional_id: str) -> int:
-        """The clock for whatever the coordinator writes next about this id."""
+        """The time of the coordinator's next record for this id."""
         return self.transaction_log.time_of_next(transactional_id, self.now)
 
     def _write_markers(self, marker: TxnMarker) -> None:
@@ -121,7 +121,7 @@ class Broker:
         self.apply(self.coordinator.complete(transactional_id, now=now))
 
     def _resend_markers(self, effects: Effects[None]) -> None:
-        """A restarted coordinator sends the markers of prepared transactions again, in its own time."""
+        """A restarted coordinator sends the markers of prepared transactions again, at a time of its own."""
         self._resent = [
             ResentMarkers(marker=marker, missing=set(marker.topic_partitions & self.logs.keys()))
             for marker in effects.markers
@@ -134,7 +134,7 @@ class Broker:
                 self._write_resent(topic_partition)
 
     def _write_resent(self, topic_partition: TopicPartition) -> None:
-        """Write what the recorded broker wrote here next, if it is a marker that was sent again."""
+        """Writes the next recorded batch, if it is a marker that was sent again."""
         for resent in list(self._resent):
             batch = self._recorded_batch(topic_partition)
             if topic_partition in resent.missing and batch is not None and resent.is_in(batch):
@@ -169,9 +169,9 @@ class Broker:
     # -- life
 
     def restart(self, *, clean: bool, log_starts: Mapping[TopicPartition, int]) -> None:
-        """Shut down or be killed, and load everything from its files again.
+        """Shuts down or is killed, and loads everything from its files again.
 
-        `log_starts` tells where logs start afterwards: a kill may come before that was written down.
+        `log_starts` are the log starts afterwards: a kill may happen before they are checkpointed.
         """
         self.shut_down(clean=clean)
         for topic_partition, log in self.logs.items():
@@ -187,7 +187,7 @@ class Broker:
         self._resend_markers(self.coordinator.reload(coordinator_epoch=0))
 
     def shut_down(self, *, clean: bool) -> None:
-        """Leave the logs as they are found afterwards; a killed broker writes nothing more."""
+        """Leaves the logs as they are on disk afterwards; a killed broker writes nothing more."""
         self._write_all_resent()
         for topic_partition, log in self._logs_after_retention():
             if clean:
@@ -210,7 +210,7 @@ class Broker:
         *,
         clean: bool,
     ) -> int:
-        """Where the log starts after a restart; untold, a killed broker's checkpoint decides in the end."""
+        """Where the log starts after a restart; if unknown, a killed broker's last checkpoint decides."""
         if clean:
             return log.log_start_offset
         checkpoint = self.recorded.log_start_offsets.get(topic_partition, 0)
@@ -220,7 +220,7 @@ class Broker:
 def partition_config(
     topic_partition: TopicPartition, topic: TopicSettings, settings: BrokerSettings
 ) -> PartitionConfig:
-    """The settings as a partition's log takes them."""
+    """The settings of a partition's log."""
     return PartitionConfig(
         topic_partition=topic_partition,
         segment_bytes=topic.segment_bytes,

@@ -1,9 +1,9 @@
-"""The broker's clock, as far as a recording tells it.
+"""The broker's clock, derived from a recording.
 
-A reply on a LogAppendTime topic and a refused timestamp name the broker's time. Where no reply does, clients'
-timestamps are all there is: most of a generator's batches carry its own "now", so the most frequent timestamp
-stands for it, no more than an hour behind the newest (a broker refuses what is further ahead), and sleeps
-move it on.
+A reply on a LogAppendTime topic and a refused timestamp name the broker's time. Without such a reply only
+clients' timestamps are known. Most of a generator's batches have its own "now", so the most frequent
+timestamp is used, at most an hour behind the newest (a broker rejects timestamps further ahead), and sleeps
+advance it.
 """
 
 import re
@@ -20,7 +20,7 @@ ALLOWED_RANGE = re.compile(r"should be within \[-?\d+, (\d+)\]")
 
 
 class Clock:
-    """Tells the broker's time in milliseconds at each event of one conversation."""
+    """The broker's time in milliseconds at each event of one conversation."""
 
     def __init__(self, events: Sequence[Event], log_append_topics: frozenset[str]) -> None:
         facts = [
@@ -32,7 +32,7 @@ class Clock:
         self._times = list(accumulate((ms for _, ms in facts), max))
 
     def at(self, place: int) -> int:
-        """The time at the event with this place: the last one told, or else the first that will be."""
+        """The time at the event with this index: the last known time, else the next known one."""
         if not self._times:
             return 0
         return self._times[max(bisect_right(self._places, place) - 1, 0)]

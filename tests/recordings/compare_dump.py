@@ -75,7 +75,7 @@ def _record_line(
 
 
 def _compare_lines(where: str, theirs: list[str], ours: list[str]) -> Iterator[Difference]:
-    """The first line that differs; those behind it would only repeat it."""
+    """The first line that differs; later ones would only repeat it."""
     ours = [] if ours == [""] else ours
     for number, (line, expected) in enumerate(zip_longest(theirs, ours), start=1):
         if line != expected:
@@ -96,7 +96,7 @@ def _compare_coordinator_lines(where: str, theirs: list[str], ours: Lines) -> It
 
 
 UNREAD = object()
-"""Stands for the value of a group's own record: membership is no part of exactly-once, and is not decoded."""
+"""The value of a group membership record: it does not matter for exactly-once, and is not decoded."""
 
 
 def _transaction_json(record: LogRecord) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ def compare_partition(
 def compare_offsets(
     where: str, topic_partition: TopicPartition, recorded: PartitionOffsets, log: PartitionLog
 ) -> Iterator[Difference]:
-    """Log start, high watermark and last stable offset as the broker told them."""
+    """Log start, high watermark and last stable offset as the broker reported them."""
     for name, value in asdict(recorded).items():
         yield from values(f"{where} {topic_partition}", name, value, getattr(log, name))
 
@@ -93,7 +93,7 @@ def _compare_segments(
 def _compare_survivors(
     where: str, recorded: RecordedPartition, replayed: PartitionLog, cleaned_to: int
 ) -> Iterator[Difference]:
-    """What the cleaner left is what was written, and of each key nothing newer is missing."""
+    """Every record that the cleaner left was written, and the newest of each key is there."""
     theirs = _keyed((batch.header, batch.data) for batch in recorded.batches)
     ours = _keyed(
         (b.header, segment.batch_bytes(b)) for segment in replayed.segments for b in segment.batches

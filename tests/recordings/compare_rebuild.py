@@ -1,4 +1,4 @@
-"""Producer state rebuilt from each older snapshot and the log behind it, against the newest snapshot."""
+"""Producer state rebuilt from each older snapshot and the log after it, against the newest snapshot."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.recordings.recorded_log import NOW
 
 
 def compare_rebuilds(recorded: RecordedPartition, log: PartitionLog, *, whole: bool) -> Iterator[Difference]:
-    """`whole` tells that the log holds all that was ever written, so that no snapshot is needed either."""
+    """`whole`: the log holds everything that was ever written, so that no snapshot is needed either."""
     if not recorded.snapshots:
         return
     newest = max(recorded.snapshots)

@@ -18,7 +18,7 @@ from tests.recordings.replay import Replay, failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of one recording."""
+    """The comparison of one recording."""
 
     name: str
     requests: int
@@ -56,7 +56,7 @@ def _compare_replayed(
 
 
 def _compare_recorded(recording: Recording, partition: RecordedPartition) -> Iterator[Difference]:
-    """The broker's own files, read by our code, against everything that was said about them."""
+    """The broker's own files, read by our code, against everything that was recorded about them."""
     topic_partition = partition.topic_partition
     where = f"recorded {topic_partition}"
     yield from _guarded(where, _compare_loaded(recording, partition))

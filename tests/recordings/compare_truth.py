@@ -42,7 +42,7 @@ def compare_uncommitted(
 
 
 def consume(log: PartitionLog, *, read_committed: bool) -> Iterator[LogRecord]:
-    """Fetch from the log's start until there is nothing more to get; what no consumer would take raises."""
+    """Fetches from the log's start to its end; raises where a consumer would fail."""
     position = log.log_start_offset
     source = str(log.config.topic_partition)
     max_bytes = max(MIN_FETCH_BYTES, sum(segment.size for segment in log.segments) // FETCHES)
@@ -61,7 +61,7 @@ def consume(log: PartitionLog, *, read_committed: bool) -> Iterator[LogRecord]:
 
 
 def committed_by_markers(topic_partition: TopicPartition, log: PartitionLog) -> Iterator[LogRecord]:
-    """What the markers in the log alone say; what is open before them, no snapshot is asked."""
+    """The records that are visible by the markers in the log alone, without a snapshot."""
     batches = [(segment, batch) for segment in log.segments for batch in segment.batches]
     closed, undecided = fold((_log_batch(*batch) for batch in batches), topic_partition)
     seen = visibility(

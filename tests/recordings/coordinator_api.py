@@ -19,7 +19,7 @@ MOST_TRIES = 3
 
 
 def init_producer_id(broker: Broker, event: CoordinatorRequest) -> Mapping[str, Any]:
-    """Asked again while the coordinator is busy, as the recorded client did."""
+    """InitProducerId, repeated while the coordinator is busy, as the recorded client did."""
     request = read_init_producer_id(event.request)
     transactional_id = request.transactional_id
     expected = (request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
@@ -37,7 +37,7 @@ def init_producer_id(broker: Broker, event: CoordinatorRequest) -> Mapping[str, 
 
 
 def add_partitions_to_txn(broker: Broker, event: CoordinatorRequest) -> Sequence[Mapping[str, Any]]:
-    """All partitions or none: one that does not exist keeps the others from being tried."""
+    """All partitions or none: if one does not exist, none is added."""
     request = read_add_partitions_to_txn(event.request)
     unknown = [tp for tp in request.topic_partitions if tp not in broker.logs]
     if unknown:
@@ -79,7 +79,7 @@ def end_txn(broker: Broker, event: CoordinatorRequest) -> Mapping[str, Any]:
 
 
 def txn_state(broker: Broker, transactional_id: str) -> Mapping[str, Any]:
-    """What DescribeTransactions says."""
+    """The reply to DescribeTransactions."""
     metadata = broker.coordinator.transactions.get(transactional_id)
     if metadata is None:
         return {"error_code": int(KafkaError.TRANSACTIONAL_ID_NOT_FOUND)}

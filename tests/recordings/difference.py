@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 SHOWN = 160
-"""Characters of a value that a message shows; the rest of a long log is no help to a reader."""
+"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One field in which the replay is not what the broker recorded."""
+    """One field whose replayed value differs from the recorded one."""
 
     where: str
     field: str
@@ -25,7 +25,7 @@ class Difference:
 def fields(
     where: str, recorded: Mapping[str, object], replayed: Mapping[str, object]
 ) -> Iterator[Difference]:
-    """Every recorded field whose replayed value is another; what the replay does not have is None there."""
+    """Every recorded field whose replayed value differs; a value that the replay lacks is None."""
     for name, value in recorded.items():
         yield from values(where, name, value, replayed.get(name))
 
@@ -37,7 +37,7 @@ def values(where: str, field: str, recorded: object, replayed: object) -> Iterat
 
 
 def first_unequal(where: str, what: str, recorded: bytes, replayed: bytes) -> Iterator[Difference]:
-    """The first byte at which two files part, with what follows on either side."""
+    """The first byte at which two files differ, with the following bytes of both."""
     if recorded == replayed:
         return
     pairs = zip(recorded, replayed, strict=False)

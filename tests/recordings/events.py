@@ -21,14 +21,14 @@ class Event:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         label = f" ({self.label})" if self.label else ""
         return f"event {self.index} {self.kind}{label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(Event):
-    """How the broker was set up; `topics` and `broker` are empty where the generator did not say."""
+    """The broker's settings; `topics` and `broker` are empty if the generator did not record them."""
 
     topics: Mapping[str, Mapping[str, Any]]
     segment_bytes: int | None
@@ -61,7 +61,7 @@ class CoordinatorRequest(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnState(Event):
-    """What DescribeTransactions said about one transactional id."""
+    """The reply to DescribeTransactions for one transactional id."""
 
     transactional_id: str
     reply: Mapping[str, Any]
@@ -105,7 +105,7 @@ def read_events(path: Path) -> tuple[Event, ...]:
 
 
 def _readable_event(number: int, line: str) -> Event:
-    """An event, or one of an unknown kind where the line does not hold what its kind needs."""
+    """An event, or one of an unknown kind if the line lacks a field of its kind."""
     try:
         return _event(json.loads(line))
     except (ValueError, KeyError, TypeError) as error:

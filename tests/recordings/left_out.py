@@ -1,4 +1,4 @@
-"""What stays out of a comparison, and what a replay takes from the recording instead of deciding it.
+"""What is not compared, and what a replay takes from the recording instead of deciding it.
 
 Printed by `python -m tests.recordings --explain`.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A name and the reason that goes with it."""
+    """A name and its reason."""
 
     name: str
     reason: str
@@ -53,7 +53,7 @@ LEFT_OUT: tuple[Note, ...] = (
     ),
     Note(
         name="timestamps in a __transaction_state partition that was cleaned",
-        reason="the record that would tell the broker's clock is gone",
+        reason="the record that would show the broker's clock is gone",
     ),
     Note(
         name="values of group records in __consumer_offsets",
@@ -92,7 +92,7 @@ FED_IN: tuple[Note, ...] = (
     ),
     Note(
         name="when markers are written that a restarted coordinator sends again",
-        reason="the broker's own threads; the recorded log shows between which batches they stand",
+        reason="the broker's own threads; the recorded log shows between which batches they are",
     ),
     Note(
         name="leader epochs",
@@ -104,7 +104,7 @@ FED_IN: tuple[Note, ...] = (
     ),
     Note(
         name="checks of producer expiry that run at least once a second",
-        reason="the time between two requests is not recorded; such a check is taken to run between any two",
+        reason="the time between two requests is not recorded; such a check is assumed to run between them",
     ),
     Note(
         name="the moment at which a transaction times out",

@@ -1,4 +1,4 @@
-"""A recorded log directory: its files by partition, nothing decoded that a comparison does not ask for."""
+"""A recorded log directory: its files by partition, decoded only as far as a comparison needs it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class RecordedPartition:
 
     @cached_property
     def batches(self) -> tuple[StoredBatch, ...]:
-        """Every whole batch, in offset order; what comes after corruption is not seen."""
+        """Every whole batch, in offset order, up to the first corruption."""
         return tuple(
             batch for base_offset in sorted(self.segments) for batch in self._batches_of(base_offset)
         )
@@ -61,9 +61,9 @@ class RecordedPartition:
         return {batch.header.base_offset: batch for batch in self.batches}
 
     def leader_epoch_at(self, offset: int) -> int:
-        """The leader that the recorded broker had when `offset` was written; 0 if it does not say.
+        """The leader epoch of the recorded broker when `offset` was written; 0 if unknown.
 
-        A batch that begins there knows it; the checkpoint may have lost the epochs before the log start.
+        A batch that begins there has it; the checkpoint may have lost the epochs before the log start.
         """
         if offset in self.batch_at:
             return self.batch_at[offset].header.partition_leader_epoch
@@ -83,7 +83,7 @@ class RecordedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A broker's log directory as it was copied; `clean` tells that the broker had been shut down."""
+    """A broker's log directory as it was copied; `clean`: after a clean shutdown."""
 
     partitions: Mapping[TopicPartition, RecordedPartition]
     clean: bool
@@ -106,7 +106,7 @@ NO_LOG_DIRECTORY = LogDirectory(
 
 
 def read_log_directory(root: Path) -> LogDirectory:
-    """The directory at `root`; KRaft's own log and directories that await deletion are passed over."""
+    """The directory at `root`; KRaft's own log and directories to be deleted are skipped."""
     found = ((parse_partition_dir(path.name), path) for path in sorted(root.iterdir()) if path.is_dir())
     partitions = {
         TopicPartition(name.topic, name.partition): path

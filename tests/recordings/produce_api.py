@@ -1,4 +1,4 @@
-"""How a broker answers a produce request: what it checks before a partition's log is asked, and its reply."""
+"""How a broker answers a produce request: its checks before the append to a log, and its reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ SIZE_AND_MAGIC = Struct(">8xi4xb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReply:
-    """The answer for one partition; -1 where it carries nothing. Of its text only the presence counts."""
+    """The reply for one partition, -1 for fields without a value; only the presence of its text counts."""
 
     error_code: int = KafkaError.NONE
     base_offset: int = -1
@@ -47,7 +47,7 @@ Replies = dict[TopicPartition, PartitionReply]
 
 
 def produce(broker: Broker, event: Produce) -> Replies:
-    """The replies to `event`, after everything it does has been done."""
+    """Executes `event` and returns its replies."""
     refused = _refuse_request(event)
     if refused is not None:
         return {part.topic_partition: refused for part in event.parts}
@@ -66,7 +66,7 @@ def produce(broker: Broker, event: Produce) -> Replies:
 
 
 def _refuse_request(event: Produce) -> PartitionReply | None:
-    """What fails a request as a whole, before its partitions are looked at one by one."""
+    """The error of a request as a whole, before its partitions are checked one by one."""
     for part in event.parts:
         if _is_unreadable(part.records):
             return PartitionReply(error_code=KafkaError.CORRUPT_MESSAGE, has_message=True)
@@ -94,7 +94,7 @@ def first_header(part: ProducePart) -> RecordBatchHeader | None:
 
 
 def _refuse_part(broker: Broker, event: Produce, part: ProducePart) -> int:
-    """The error that keeps a part from its partition's log, 0 if there is none."""
+    """The error of a part before the append to its partition's log, 0 if there is none."""
     if part.topic_partition not in broker.logs:
         return UNKNOWN_TOPIC_OR_PARTITION
     failure = check_produce_request(part.records)
@@ -136,7 +136,7 @@ def _verify(
 def _ask_coordinator(
     broker: Broker, event: Produce, header: RecordBatchHeader, guards: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, KafkaError]:
-    """A TV2 produce adds its partitions to the transaction, an older one asks whether they are in it."""
+    """A TV2 produce adds its partitions to the transaction, an older one verifies that they are in it."""
     transactional_id = event.transactional_id or ""
     if event.api_version < TV2_SINCE:
         return broker.coordinator.verify_partitions(
@@ -178,7 +178,7 @@ def _append(broker: Broker, event: Produce, part: ProducePart, guard: int) -> Pa
 
 
 def _append_time(broker: Broker, part: ProducePart) -> int:
-    """The recorded log append time is the broker's clock at this append; unanswered, the log tells it."""
+    """The recorded log append time, the broker's clock at this append; without a reply, from the log."""
     if broker.settings.topics[part.topic_partition].timestamp_type is not TimestampType.LOG_APPEND_TIME:
         return broker.now
     if part.reply is None:

@@ -1,4 +1,4 @@
-"""A recorded partition brought back to life by our own loader, as a starting broker would."""
+"""Loads a recorded partition with our own loader, as a starting broker would."""
 
 from spark_jobs.kafka.formats.checkpoints import write_leader_epochs
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
@@ -9,7 +9,7 @@ from tests.recordings.log_directory import LogDirectory, RecordedPartition
 from tests.recordings.recording import PartitionOffsets
 
 NOW = 0
-"""No producer is idle at the beginning of time, so none expires while a recording is read."""
+"""At time 0 no producer is idle, so none expires while a recording is read."""
 
 
 def load_recorded(
@@ -17,7 +17,7 @@ def load_recorded(
 ) -> PartitionLog:
     """The partition as its broker would load it: trusted after a clean shutdown, recovered after a kill.
 
-    A killed broker may not have written down where its log starts; what it said last then counts.
+    A killed broker may not have checkpointed its log start; then the last reported one counts.
     """
     topic_partition = partition.topic_partition
     log = load(

@@ -25,7 +25,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """What the broker said about a partition at the end."""
+    """A partition's offsets as the broker reported them at the end."""
 
     log_start_offset: int
     high_watermark: int
@@ -38,7 +38,7 @@ Truth = Mapping[TopicPartition, tuple[Mapping[str, Any], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A folder's content; what a folder does not have is None or empty."""
+    """A folder's content; missing files are None or empty."""
 
     name: str
     conversations: tuple[Conversation, ...]

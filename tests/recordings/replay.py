@@ -43,7 +43,7 @@ class Replay:
         return sum(not isinstance(event, NOT_REQUESTS) for event in self.conversation.events)
 
     def run(self) -> Iterator[Difference]:
-        """Answer everything; one event that cannot be answered does not keep the others from it."""
+        """Answers all events; an event that cannot be answered does not stop the replay."""
         for place, event in enumerate(self.conversation.events):
             where = f"{self.conversation.name} {event.name}"
             try:
@@ -57,7 +57,7 @@ class Replay:
         self.broker.shut_down(clean=clean)
 
     def _log_starts_after(self, restart: Restart) -> Mapping[TopicPartition, int]:
-        """Log starts that the replies after `restart` tell, until something moves them again."""
+        """Log starts in the replies after `restart`, until they change again."""
         reported: dict[TopicPartition, int | None] = {}
         events = self.conversation.events
         for event in events[events.index(restart) + 1 :]:
@@ -116,7 +116,7 @@ def _compare_produce(
 
 
 def _reported(reply: Mapping[str, Any]) -> Mapping[str, object]:
-    """The fields that a reply of its version carries, texts reduced to what is compared of them."""
+    """The fields that a reply of its version has, texts reduced to what is compared."""
     reported: dict[str, object] = {
         name: reply[name] for name in ("error_code", "base_offset", "log_append_time_ms")
     }

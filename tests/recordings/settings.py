@@ -1,4 +1,4 @@
-"""How a recorded broker was set up: what its recording says, and what only shows."""
+"""The settings of a recorded broker: recorded, or derived from its log and replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ TRANSACTION_TOPIC_PARTITIONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The topic settings that decide a batch's fate; Kafka's defaults unless told otherwise."""
+    """The topic settings that decide on a batch; Kafka's defaults unless set."""
 
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     compacted: bool = False
@@ -73,7 +73,7 @@ def settings_of(events: Sequence[Event], logs: LogDirectory) -> BrokerSettings:
 
 
 def _partitions(events: Sequence[Event], meta: Meta | None, logs: LogDirectory) -> set[TopicPartition]:
-    """The log directory knows best; without one, the topics of the meta event, or whatever was written to."""
+    """From the log directory; without one, the topics of the meta event, or all that were written to."""
     stored = {tp for tp in logs.partitions if tp.topic not in INTERNAL_TOPICS}
     reported = {
         TopicPartition(topic, partition)
@@ -95,7 +95,7 @@ def _topic_settings(topic: str, meta: Meta | None, logs: LogDirectory) -> TopicS
 
 
 def _accepted_timeouts(events: Sequence[Event]) -> list[int]:
-    """Transaction timeouts that the broker took: its limit is at least these, and is recorded nowhere."""
+    """Transaction timeouts that the broker accepted: its limit, which is not recorded, is at least these."""
     inits = (e for e in events if isinstance(e, CoordinatorRequest) and e.kind == "init_producer_id")
     return [
         read_init_producer_id(event.request).transaction_timeout_ms

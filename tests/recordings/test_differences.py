@@ -1,4 +1,4 @@
-"""Whatever is changed in a recording is found, said and answered with exit code 1."""
+"""Every change in a recording is found and reported, with exit code 1."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The frames of recorded requests hold what the generator noted beside them."""
+"""The frames of recorded requests match the fields that the generator recorded beside them."""
 
 import json
 from base64 import b64decode

@@ -34,7 +34,7 @@ def recorded_records(partition: RecordedPartition) -> Iterator[TransactionRecord
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLog:
-    """What a replayed coordinator has written, by transactional id, and the clock of the recorded one."""
+    """The records of a replayed coordinator, by transactional id, and the clock of the recorded one."""
 
     partitions: int
     recorded: Mapping[str, tuple[TransactionRecord, ...]]

@@ -15,7 +15,7 @@ ADD_PARTITIONS_TO_TXN = 24
 END_TXN = 26
 FLEXIBLE_SINCE = {INIT_PRODUCER_ID: 2, ADD_PARTITIONS_TO_TXN: 3, END_TXN: 3}
 EXPECTED_EPOCH_SINCE = 3
-"""From this version on InitProducerId may name the producer id and epoch that the client believes in."""
+"""From this version on InitProducerId may have the producer id and epoch of the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class RequestReader(Reader):
         return tuple(read_item() for _ in range(count))
 
     def end_struct(self) -> None:
-        """Steps over the tagged fields that end a flexible struct; none of these requests uses one."""
+        """Skips the tagged fields that end a flexible struct; none of these requests uses one."""
         if self.flexible:
             self.read_tagged_fields()
 

@@ -1,4 +1,4 @@
-"""The sample: orders with transactions of every fate, payments in all codecs with a torn tail."""
+"""The sample: orders with committed, aborted and open transactions, payments in all codecs, a torn tail."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""The transaction coordinator's log, folded."""
+"""The logs of the transaction and group coordinators, folded into state, history and offsets."""

@@ -1,7 +1,8 @@
 """Committed offsets of consumer groups, those inside transactions included (facts §5).
 
-One partition of `__consumer_offsets` is folded from its start: offsets of a producer wait until its marker. A
-later log position wins, not a later marker, so the fold does not depend on what compaction removed.
+One partition of `__consumer_offsets` is folded from its start: offsets inside a transaction are pending until
+its marker. A later log position wins, not a later marker, so the fold does not depend on what compaction
+removed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ class OffsetsMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """Offsets that count, and for each producer those that wait for its marker."""
+    """Committed offsets, and for each producer those that are pending until its marker."""
 
     committed: Mapping[GroupPartition, StoredOffset] = field(default_factory=dict)
     pending: Mapping[int, Mapping[GroupPartition, StoredOffset]] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class GroupOffsets:
         return any(key in pending_offsets for pending_offsets in self.pending.values())
 
     def fetch(self, key: GroupPartition, *, require_stable: bool) -> StoredOffset | KafkaError | None:
-        """What OffsetFetch answers: with `require_stable`, a pending offset stands in the way."""
+        """What OffsetFetch answers; with `require_stable`, a pending offset is an error."""
         if require_stable and self.is_pending(key):
             return KafkaError.UNSTABLE_OFFSET_COMMIT
         return self.committed.get(key)
@@ -66,7 +67,7 @@ class GroupOffsets:
 def read_events(
     header: RecordBatchHeader, records: Iterable[LogRecord], *, source: str = "<bytes>"
 ) -> Iterator[OffsetCommit | OffsetsMarker]:
-    """What a batch means for offsets; records of groups and of unknown types mean nothing here."""
+    """The offset events of a batch; records of group membership and of unknown types are skipped."""
     for record in records:
         event = _marker(header, record) if header.is_control else _commit(header, record, source)
         if event is not None:
@@ -86,7 +87,7 @@ def fold(
         elif event.value is None:
             _prune((event.group, event.topic_partition), committed, pending)
         else:
-            # The producer id alone decides: neither the transactional flag nor the epoch is looked at.
+            # The producer id alone decides: a broker checks neither the transactional flag nor the epoch.
             store = committed if event.producer_id < 0 else pending.setdefault(event.producer_id, {})
             store[event.group, event.topic_partition] = StoredOffset(
                 value=event.value, record_offset=event.record_offset, producer_id=event.producer_id

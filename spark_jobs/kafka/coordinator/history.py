@@ -1,4 +1,4 @@
-"""`__transaction_state` folded in offset order: where each id stands, and its way there (facts §3.1)."""
+"""`__transaction_state` folded in offset order: the last state of each id, and its history (facts §3.1)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The transactions of one transactional id, as far as the coordinator's log still tells (facts §3.1-3.2).
+"""The transactions of one transactional id that the coordinator's log still shows (facts §3.1-3.2).
 
-The log is compacted: of older transactions often nothing is left, of the last one perhaps only its end. What
-no record shows stays unknown (`None`) rather than guessed.
+The log is compacted: older transactions often have no record left, and the last one may have only its end.
+What no record shows is unknown (`None`), never guessed.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,6 @@ from spark_jobs.kafka.formats.transaction_state import (
 )
 from spark_jobs.kafka.topic_partition import TopicPartition
 
-# One transaction as the coordinator recorded it, whatever compaction left of it (facts §3.2).
-
-
 RESULT_OF_STATE = {
     TransactionState.PREPARE_COMMIT: TransactionResult.COMMIT,
     TransactionState.COMPLETE_COMMIT: TransactionResult.COMMIT,
@@ -37,10 +34,11 @@ RESULT_OF_STATE = {
 class CoordinatorTransaction:
     """One transaction as the coordinator recorded it; times in milliseconds of the coordinator's clock.
 
-    `producer_epoch` is its data's, `marker_epoch` its markers', `is_epoch_bumped` if no other transaction has
-    that one. `topic_partitions` is None if the records that listed them are gone, `end_timestamp_ms` is when
-    its end was decided. `is_cut` says that the id went on, or became unreadable, without a record of this
-    transaction's end; `has_known_past` that the id's state before this transaction is recorded too.
+    `producer_epoch` is the epoch of its data, `marker_epoch` that of its markers; `is_epoch_bumped` if no
+    other transaction has that marker epoch. `topic_partitions` is None if the records that listed them are
+    gone, `end_timestamp_ms` is when its end was decided. `is_cut`: the id continued, or became unreadable,
+    without a record of this transaction's end. `has_known_past`: the id's state before this transaction is
+    recorded too.
     """
 
     transactional_id: str
@@ -68,7 +66,7 @@ class CoordinatorTransaction:
 
     @property
     def is_clients_own(self) -> bool:
-        """A record shows what the client itself did: it began the transaction, or committed it."""
+        """A record proves an action of the client: it began the transaction, or committed it."""
         return self.producer_epoch is not None or self.result is TransactionResult.COMMIT
 
     @property
@@ -93,7 +91,7 @@ class CoordinatorTransaction:
         return (marker,) if self.result is TransactionResult.COMMIT else (marker, marker - 1)
 
     def lists(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition belongs to it, or may as far as is known."""
+        """Whether the partition is in the transaction, or may be because its partitions are unknown."""
         return self.topic_partitions is None or topic_partition in self.topic_partitions
 
     def is_timed_out(self, now: int) -> bool:
@@ -110,7 +108,7 @@ _RANK = {TransactionState.ONGOING: 0, **dict.fromkeys(RESULT_OF_STATE, 1)} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdTimeline:
-    """All that is known of one id: its transactions in order, the producer ids it had, where it is."""
+    """One id: its transactions in order, the producer ids it had, its partition of the log."""
 
     transactional_id: str
     transactions: tuple[CoordinatorTransaction, ...] = ()
@@ -145,7 +143,7 @@ def timelines(state: CoordinatorState) -> dict[str, IdTimeline]:
 
 
 def is_unreadable(known: IdTimeline) -> bool:
-    """The id's last record could not be read, so nothing is known of it from there on."""
+    """The id's last record could not be read, so its state after that record is unknown."""
     return isinstance(known.current, UnreadableRecord)
 
 
@@ -156,20 +154,20 @@ def _record(
     *,
     has_known_past: bool,
 ) -> None:
-    """Brings `transactions` up to one more entry of the id."""
+    """Applies the id's next entry to `transactions`."""
     last = transactions[-1] if transactions else None
     if last is not None and value is not None and _continues(last, value):
         transactions[-1] = _continue(last, value, entry)
         return
     if last is not None and last.result is None:
-        # The id went on: what is not decided by now never will be by this log.
+        # The id continued: this log will never show the end of what it has not decided yet.
         transactions[-1] = replace(last, is_cut=True)
     if value is not None and value.transaction_status in _RANK:
         transactions.append(_begin(value, entry, has_known_past=has_known_past))
 
 
 def _with_client_versions(transactions: list[CoordinatorTransaction]) -> tuple[CoordinatorTransaction, ...]:
-    """An abort alone may be a fence, which is TV2 whatever the client speaks: ask its other transactions."""
+    """A lone abort may be a fence, which is TV2 for any client version: its other transactions decide."""
     spoken = [txn.client_transaction_version for txn in transactions if txn.is_clients_own]
     if not spoken:
         return tuple(transactions)
@@ -222,7 +220,7 @@ def _continue(
 def _begin(
     value: TransactionLogValue, entry: CoordinatorEntry, *, has_known_past: bool
 ) -> CoordinatorTransaction:
-    """A transaction whose first record still there is `value`."""
+    """A transaction whose first remaining record is `value`."""
     status = value.transaction_status
     ongoing = status is TransactionState.ONGOING
     producer_id = _producer_of(value)
@@ -248,14 +246,15 @@ def _begin(
 
 
 def _producer_of(value: TransactionLogValue) -> int:
-    """Whose transaction it was: the end of one that used the last epoch hands over to a new producer id."""
+    """The transaction's producer id: the end of one that used the last epoch rotates to a new producer id."""
     if (
         not value.transaction_status.is_complete
         or value.producer_epoch
         or value.client_transaction_version < 2
     ):
         return value.producer_id
-    # Epoch 0 after a TV2 bump can only be a rotation; brokers before 4.3 do not say from which producer id.
+    # Epoch 0 after a TV2 bump can only be a rotation; brokers before 4.3 do not record the previous producer
+    # id.
     rotated = value.previous_producer_id not in {NO_PRODUCER_ID, value.producer_id}
     return value.previous_producer_id if rotated else NO_PRODUCER_ID
 

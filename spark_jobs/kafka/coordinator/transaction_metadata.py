@@ -1,6 +1,6 @@
-"""What the coordinator knows of one transactional id, and how a legal transition changes it (facts §3.2).
+"""One transactional id at its coordinator: state, legal transitions, answers to EndTxn (facts §3.2-3.3).
 
-Every transition is a function from the old value to the new one; the caller decides when to ask.
+Every transition is a function from the old value to the new one; the caller decides when a transition is due.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class IllegalTransition(OnceoverError):
-    """A coordinator that follows the rules never asks for this change."""
+    """A transition that a coordinator never makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class TransactionMetadata:
 
 
 def is_epoch_exhausted(producer_epoch: int) -> bool:
-    """32767 is never given to a client, so that there is always one epoch left to fence with."""
+    """A client never gets epoch 32767, so one epoch is always left to fence with."""
     return producer_epoch >= MAX_PRODUCER_EPOCH - 1
 
 
@@ -137,10 +137,11 @@ def prepare_end(
     next_producer_id: int = NO_PRODUCER_ID,
     now: int,
 ) -> TransactionMetadata:
-    """To PrepareCommit or PrepareAbort; TV2 bumps the epoch, and may end what never began (facts §3.2)."""
+    """To PrepareCommit or PrepareAbort; TV2 bumps the epoch, and may end an Empty id (facts §3.2)."""
     changes: dict[str, Any] = {"client_transaction_version": 0}
     if version is TransactionVersion.TV2:
-        # At 32767 only an abort gets here; it keeps the epoch, so that there is a way out (KAFKA-20090).
+        # At 32767 only an abort is possible; it keeps the epoch, so that the transaction can end
+        # (KAFKA-20090).
         bumped = min(metadata.producer_epoch + 1, MAX_PRODUCER_EPOCH)
         changes = {
             "producer_epoch": bumped,
@@ -168,9 +169,9 @@ def fence(
     next_producer_id: int = NO_PRODUCER_ID,
     now: int,
 ) -> TransactionMetadata:
-    """Abort an ongoing transaction against its producer's will: one epoch more shuts the old producer out.
+    """Abort an ongoing transaction and fence its producer with the next epoch.
 
-    `version` is the cluster's feature level, whatever the client speaks (facts §8 trap 43).
+    `version` is the cluster's feature level, for any client version (facts §8 trap 43).
     """
     if version is TransactionVersion.TV2:
         return prepare_end(
@@ -204,7 +205,7 @@ def complete(metadata: TransactionMetadata, *, now: int) -> TransactionMetadata:
 
 
 def to_value(metadata: TransactionMetadata) -> TransactionLogValue:
-    """`metadata` as the log keeps it."""
+    """`metadata` as the log stores it."""
     empty = metadata.state is TransactionState.EMPTY
     return TransactionLogValue(
         producer_id=metadata.producer_id,
@@ -221,7 +222,7 @@ def to_value(metadata: TransactionMetadata) -> TransactionLogValue:
 
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
-    """What a coordinator knows after loading `value`: everything but the last producer epoch."""
+    """A coordinator's state after loading `value`: everything but the last producer epoch."""
     return TransactionMetadata(
         transactional_id=transactional_id,
         producer_id=value.producer_id,
@@ -261,18 +262,15 @@ def _transit(metadata: TransactionMetadata, state: TransactionState, **changes: 
     return replace(metadata, state=state, previous_producer_id=metadata.producer_id, **changes)
 
 
-# The answers to EndTxn, one table per transaction version (facts §3.3).
-
-
 class TransactionResult(StrEnum):
-    """How a transaction ends, and which marker says so."""
+    """How a transaction ends, and the type of its markers."""
 
     COMMIT = "commit"
     ABORT = "abort"
 
 
 EndTxnAction = TransactionState | KafkaError
-"""The state to prepare, or the error to answer at once; NONE confirms what has been done already."""
+"""The state to prepare, or the error to answer at once; NONE confirms a transaction that has ended."""
 
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
@@ -297,7 +295,7 @@ TV1_ACTIONS: dict[tuple[TransactionState, TransactionResult], EndTxnAction] = {
     (_COMPLETE_ABORT, _COMMIT): _INVALID,
     (_COMPLETE_ABORT, _ABORT): _OK,
 }
-"""With the epoch equal to the coordinator's; any other epoch is fenced."""
+"""Answers before TV2, for the coordinator's epoch; any other epoch is fenced."""
 
 TV2_ACTIONS: dict[tuple[TransactionState, TransactionResult], tuple[EndTxnAction, EndTxnAction]] = {
     (_EMPTY, _COMMIT): (_INVALID, _FENCED),
@@ -313,7 +311,7 @@ TV2_ACTIONS: dict[tuple[TransactionState, TransactionResult], tuple[EndTxnAction
     (_COMPLETE_ABORT, _COMMIT): (_INVALID, _INVALID),
     (_COMPLETE_ABORT, _ABORT): (_PREPARE_ABORT, _OK),
 }
-"""With the coordinator's epoch, and with the one before it: a retry whose answer got lost."""
+"""Answers of TV2, for the coordinator's epoch and for the one before it: a retry whose answer got lost."""
 
 
 def end_txn_action(
@@ -324,7 +322,7 @@ def end_txn_action(
     result: TransactionResult,
     version: TransactionVersion,
 ) -> EndTxnAction:
-    """What EndTxn of a client leads to in the id's present state."""
+    """The answer to a client's EndTxn in the id's current state (facts §3.3)."""
     if version is TransactionVersion.TV2:
         return _tv2_action(metadata, producer_id, producer_epoch, result)
     if metadata.producer_id != producer_id:
@@ -351,7 +349,7 @@ def _tv2_action(
 
 
 def _is_retry_after_rotation(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """The client still knows the producer id whose epochs ran out when the transaction ended."""
+    """The client still has the producer id whose epochs ran out when the transaction ended."""
     return (
         metadata.state.is_complete
         and metadata.previous_producer_id == producer_id

@@ -1,1 +1,1 @@
-"""Kafka's bytes as values, and back."""
+"""Kafka's file and record formats: bytes read into values, and written from them."""

@@ -1,4 +1,4 @@
-"""Writing whole v2 batches (facts §1.3): fields and records in, sealed bytes out."""
+"""Writes whole v2 batches (facts §1.3): fields and records in, bytes with length and CRC out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,7 +71,7 @@ def build_batch(
 
 
 def seal(header: RecordBatchHeader, payload: bytes) -> bytes:
-    """`header` and `payload` as one batch, the header's length and CRC made true."""
+    """`header` and `payload` as one batch, with the right length and CRC in the header."""
     sized = replace(header, batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
     covered = write_header(sized)[CRC_START:] + payload
     return write_header(replace(sized, crc=crc32c(covered)))[:CRC_START] + covered

@@ -1,4 +1,4 @@
-"""Checkpoint text files: version, number of entries, one entry per line (facts §1.10)."""
+"""Text files of a log directory: checkpoints, `partition.metadata`, `meta.properties` (facts §1.10-1.11)."""
 
 import base64
 import re
@@ -78,7 +78,7 @@ def _offset_entry(line: _Line) -> OffsetCheckpointEntry:
 
 
 def _read(data: bytes | memoryview, to_entry: Callable[[_Line], T], source: str) -> tuple[T, ...]:
-    """A file that ends before its count has no entries: a broker does not mind."""
+    """A file that ends before its count has no entries: a broker accepts it."""
     lines = list(_lines(data, source))
     for version in lines[:1]:
         if version.number(version.text, _INT32) != _VERSION:
@@ -113,8 +113,6 @@ def _write(lines: Iterable[str]) -> bytes:
 
 
 # `partition.metadata`: which topic id a partition's directory belongs to (facts §1.10).
-
-
 CURRENT_VERSION = 0
 _ZERO_UUID = bytes(16)
 _FORMAT = re.compile(
@@ -153,8 +151,6 @@ def write_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 
 # Which leader epoch wrote from which offset on: the cache behind `leader-epoch-checkpoint` (facts §1.11).
-
-
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
@@ -170,7 +166,7 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> "LeaderEpochs":
-        """`epoch` writes from `start_offset` on; what contradicts it at the tail is forgotten."""
+        """`epoch` writes from `start_offset` on; contradicting entries at the tail are removed."""
         if self.entries and self.entries[-1].epoch == epoch and self.entries[-1].start_offset <= start_offset:
             return self
         kept = list(self.entries)
@@ -179,11 +175,11 @@ class LeaderEpochs:
         return LeaderEpochs(entries=(*kept, EpochEntry(epoch=epoch, start_offset=start_offset)))
 
     def truncate_from_end(self, end_offset: int) -> "LeaderEpochs":
-        """Forget epochs that begin at or after `end_offset`."""
+        """Remove epochs that begin at or after `end_offset`."""
         return LeaderEpochs(entries=tuple(e for e in self.entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> "LeaderEpochs":
-        """Forget what is before `start_offset`; the epoch that reaches over it begins there."""
+        """Remove what is before `start_offset`; the epoch that spans it then begins there."""
         dropped = [entry for entry in self.entries if entry.start_offset <= start_offset]
         if not dropped:
             return self
@@ -191,7 +187,7 @@ class LeaderEpochs:
         return LeaderEpochs(entries=(first, *self.entries[len(dropped) :]))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest known epoch ≤ `epoch`, where the next one begins); both -1 if that cannot be told."""
+        """(largest known epoch ≤ `epoch`, where the next one begins); both -1 if unknown."""
         if epoch == UNDEFINED_EPOCH or epoch > self.latest_epoch:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
@@ -202,8 +198,6 @@ class LeaderEpochs:
 
 
 # `meta.properties` of a log directory: which broker and cluster it belongs to (facts §1.10).
-
-
 CLUSTER_ID = "cluster.id"
 _COMMENTS = ("#", "!")
 

@@ -1,4 +1,4 @@
-"""Compressed payloads by codec id, with the tolerance that Kafka's own readers have (facts §1.7)."""
+"""Compressed payloads by codec id, as tolerant as Kafka's own readers (facts §1.7)."""
 
 from spark_jobs.kafka.formats.codecs import gzip, lz4, snappy, zstd
 from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Bounds
@@ -16,7 +16,7 @@ def decompress(
     source: str = "<bytes>",
     position: int = 0,
 ) -> bytes:
-    """What `data` was before compression, at most `limit` bytes; `codec_id` as in the attributes."""
+    """`data` decompressed, at most `limit` bytes; `codec_id` as in the attributes."""
     bounds, view = Bounds(limit=limit, source=source, position=position), memoryview(data)
     if codec_id == Codec.GZIP:
         return gzip.decompress(view, bounds)

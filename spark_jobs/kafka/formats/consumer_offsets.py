@@ -29,7 +29,7 @@ _TOPIC_ID_SIZE = 16
 
 
 class RecordFamily(StrEnum):
-    """What a key's type says of its record."""
+    """The kind of record that a key's type names."""
 
     OFFSET_COMMIT = "offset commit"
     GROUP_METADATA = "group metadata"
@@ -50,7 +50,7 @@ FAMILY_OF_TYPE: dict[int, RecordFamily] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitKey:
-    """Whose offset, and where; `record_type` is 1, or 0 in very old logs."""
+    """The group and partition of a committed offset; `record_type` is 1, or 0 in very old logs."""
 
     group: str
     topic: str
@@ -92,7 +92,7 @@ OffsetsKey = OffsetCommitKey | GroupKey | UnknownKey
 
 
 def read_key(data: bytes, *, source: str = "<bytes>") -> OffsetsKey:
-    """A key of any type; one that is not known is kept as it is, for the loader to skip."""
+    """A key of any type; one of an unknown type is kept as bytes, and the loader skips it."""
     reader = Reader(data, error=CorruptCoordinatorRecord, source=source)
     record_type = reader.read_int16()
     if record_type not in FAMILY_OF_TYPE:
@@ -128,7 +128,7 @@ def read_value(data: bytes, *, source: str = "<bytes>") -> OffsetCommitValue:
 
 
 def write_value(value: OffsetCommitValue, version: int = HIGHEST_VALUE_VERSION) -> bytes:
-    """The bytes of `value`; what `version` has no field for is left out."""
+    """The bytes of `value`; fields that `version` lacks are left out."""
     flexible = version >= FLEXIBLE_VALUE_VERSION
     write_text = write_compact_nullable_string if flexible else write_nullable_string
     with_epoch = version >= FIRST_VERSION_WITH_LEADER_EPOCH

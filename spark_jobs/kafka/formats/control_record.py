@@ -17,7 +17,7 @@ _CURRENT_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says; types 2-6 are only in KRaft's own log."""
+    """The type of a control record; types 2-6 are only in KRaft's own log."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -50,7 +50,7 @@ def read_control_type(key: bytes | None, *, source: str = "<bytes>", position: i
 def read_first_control_type(
     batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
 ) -> ControlType | None:
-    """Type of a control batch's first record, the only one a broker looks at; None if there is none."""
+    """Type of a control batch's first record, the only one a broker reads; None if there is none."""
     record = _first_control_record(batch, limits, source, position)
     return None if record is None else read_control_type(record.key, source=source, position=position)
 

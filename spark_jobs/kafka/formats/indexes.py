@@ -1,4 +1,4 @@
-"""`.txnindex` files: the aborted transactions whose markers are in a segment (facts §1.9)."""
+"""A segment's index files: `.txnindex` read and written, `.index` and `.timeindex` read (facts §1.9-1.10)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _VERSION = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedTxn:
-    """An aborted transaction that had data; `last_offset` is its marker's.
+    """An aborted transaction that had data, as a `.txnindex` file lists it; `last_offset` is its marker's.
 
     `last_stable_offset` may differ between replicas: never compare it.
     """
@@ -59,8 +59,6 @@ def write_txn_index(entries: Iterable[AbortedTxn]) -> bytes:
 
 
 # `.index` and `.timeindex` files, read only because they follow from their segment (facts §1.10).
-
-
 _OFFSET_ENTRY = Struct(">ii")  # last offset of a batch relative to the segment's base offset, its position
 _TIME_ENTRY = Struct(">qi")  # timestamp, relative offset
 

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 (facts §1.6): no producers, no transactions; a compressed one wraps others."""
+"""Messages of magic 0 and 1 (facts §1.6): no producer ids; a compressed message wraps others."""
 
 import zlib
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ _OVERHEAD_V0, _OVERHEAD_V1 = 14, 22
 class LegacyHeader:
     """One message up to its key; what later formats added reads as absent.
 
-    `offset` is the last one inside: a wrapper's first offset is known only to who decompresses it.
+    `offset` is the last one inside: a wrapper's first offset is known only after decompression.
     """
 
     offset: int
@@ -121,7 +121,7 @@ def read_legacy_header(
 
 
 def check_legacy_crc(data: bytes | memoryview, position: int, header: LegacyHeader, *, source: str) -> None:
-    """Refuses the message at `position` if its bytes do not have the checksum that it claims."""
+    """Raises if the message at `position` does not match its checksum."""
     found = zlib.crc32(memoryview(data)[position + _CRC_START : position + header.size])
     if found != header.crc:
         raise BadCrc(source=source, position=position, expected=f"{header.crc:#010x}", found=f"{found:#010x}")
@@ -130,7 +130,7 @@ def check_legacy_crc(data: bytes | memoryview, position: int, header: LegacyHead
 def read_legacy_records(
     batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
 ) -> Iterator[LogRecord]:
-    """The record of the message that `batch` begins with, or those that it wraps, absolute."""
+    """The record of the message at the start of `batch`, or those that it wraps, with absolute offsets."""
     header = read_legacy_header(batch, source=source, position=position)
     outer = _read_message(
         header, Reader(batch, end=header.size, error=InvalidRecord, source=source, origin=position)
@@ -188,7 +188,7 @@ def _base_offset(wrapper: LegacyHeader, data: memoryview, source: str, position:
         last_inner = inner
     if last_inner is None:
         raise InvalidRecord(source=source, position=position, expected="wrapped messages", found="none")
-    if wrapper.offset == 0:  # left so by some librdkafka versions: inner offsets then are what they say
+    if wrapper.offset == 0:  # some librdkafka versions leave 0: then the inner offsets are absolute
         return 0
     if wrapper.magic > 0 and wrapper.offset < last_inner.offset:
         expected = f"a wrapper offset of {last_inner.offset} or more"
@@ -197,7 +197,7 @@ def _base_offset(wrapper: LegacyHeader, data: memoryview, source: str, position:
 
 
 def _inner_messages(data: memoryview, source: str, position: int) -> Iterator[tuple[int, LegacyHeader]]:
-    """Inner messages and where they begin; one that is cut off at the end is not there."""
+    """Inner messages and their positions; one that is cut off at the end is left out."""
     start = 0
     while len(data) - start >= LOG_OVERHEAD:
         (size,) = _LENGTH.unpack_from(data, start + LENGTH_OFFSET)
@@ -223,8 +223,6 @@ def _placed(record: LogRecord, wrapper: LegacyHeader, base: int) -> LogRecord:
 
 
 # Writing messages of magic 0 and 1 (facts §1.6): no broker does so any more, but old logs hold them.
-
-
 _PLACEMENT = Struct(">qiI")  # offset, size, CRC-32
 _CRC_SIZE = 4
 _LENGTH = Struct(">i")

@@ -1,4 +1,4 @@
-"""How much memory foreign bytes may cost: counts are bounded by the bytes that carry them, these are not."""
+"""Limits on memory for untrusted bytes: sizes that the length of the input does not bound."""
 
 from dataclasses import dataclass
 
@@ -12,28 +12,25 @@ class Limits:
     """Sizes that only a configuration can bound."""
 
     decompressed_bytes: int = 256 * 1024 * 1024
-    """Of one batch: a broker takes batches of 1 MiB by default, and few records shrink by more than 100."""
+    """Of one batch: a broker accepts 1 MiB by default, and compression by more than 100 is rare."""
     records_per_batch: int = INT32_MAX
     headers_per_record: int = INT32_MAX
-    """Bounded by a configuration only where a lake wants it: their bytes bound them anyway."""
+    """Unlimited unless configured: the length of the input bounds them already."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
-# What a decompression may cost, and where its bytes stand for the message if it fails.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """At most `limit` bytes of output; `source` and `position` name the compressed bytes."""
+    """At most `limit` bytes of decompressed output; `source` and `position` are for error messages."""
 
     limit: int
     source: str
     position: int
 
     def check(self, size: int) -> None:
-        """Refuses an output of `size` bytes beyond the limit: called before the bytes are kept."""
+        """Raises if an output of `size` bytes exceeds the limit: called before the bytes are kept."""
         if size > self.limit:
             raise LimitExceeded(
                 source=self.source,

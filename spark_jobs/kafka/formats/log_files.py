@@ -1,4 +1,4 @@
-"""Names in a log directory (facts §1.1): what a directory or file is, by its name alone."""
+"""Names in a log directory (facts §1.1): the kind of a directory or file, by its name alone."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ QUORUM_STATE = "quorum-state"
 OWN_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-"""Kafka's internal topics; a name that begins with `__` alone may be anybody's."""
+"""Kafka's internal topics; other names that begin with `__` are ordinary topics."""
 
 
 class LogFileKind(StrEnum):
@@ -34,7 +34,7 @@ class LogFileKind(StrEnum):
 
 
 class FileSuffix(StrEnum):
-    """What a broker appends to files that are on their way in or out."""
+    """Suffix of files that a broker is adding or deleting."""
 
     DELETED = "deleted"
     CLEANED = "cleaned"
@@ -42,7 +42,7 @@ class FileSuffix(StrEnum):
 
 
 class DirSuffix(StrEnum):
-    """What a broker appends to the directories of partitions that it no longer, or not yet, serves."""
+    """Suffix of the directories of partitions that a broker no longer, or not yet, serves."""
 
     DELETE = "delete"
     FUTURE = "future"
@@ -76,7 +76,7 @@ _SUFFIXED_DIR = re.compile(rf"(?P<name>\S+)\.[^\s.]+-(?P<suffix>{'|'.join(DirSuf
 
 
 def parse_partition_dir(name: str) -> PartitionDir | None:
-    """What the directory `name` holds; None if it is no partition's."""
+    """The partition directory called `name`; None if it is none."""
     suffixed = _SUFFIXED_DIR.fullmatch(name)
     match = _DIR.fullmatch(suffixed["name"] if suffixed else name)
     if match is None or int(match["partition"]) > MAX_PARTITION:
@@ -86,7 +86,7 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
 
 
 def parse_file_name(name: str) -> LogFile | None:
-    """What the file `name` in a partition's directory holds; None if no offset and kind are in its name."""
+    """The file called `name` in a partition's directory; None if its name has no offset and kind."""
     match = _FILE.fullmatch(name)
     if match is None or int(match["offset"]) > MAX_OFFSET:
         return None

@@ -23,10 +23,10 @@ def to_int64(value: int) -> int:
 
 
 class Reader:
-    """A cursor over `data[position:end]` whose every step is checked: what does not fit raises `error`.
+    """A cursor over `data[position:end]` that checks every step and raises `error` where bytes do not fit.
 
-    `origin` is where `data` is in `source`; errors point into it, or to `origin` itself if the bytes came
-    out of others there, as by decompression (`in_place=False`).
+    `origin` is the position of `data` in `source`. Errors name the position in `source`, or `origin` itself
+    if the bytes were decompressed (`in_place=False`).
     """
 
     __slots__ = ("data", "end", "error", "in_place", "origin", "position", "source")
@@ -58,7 +58,7 @@ class Reader:
         return self.error(source=self.source, position=position, expected=expected, found=found)
 
     def advance(self, size: int) -> int:
-        """Steps over `size` bytes and returns where they begin."""
+        """Skips `size` bytes and returns where they begin."""
         start = self.position
         if size < 0 or size > self.end - start:
             raise self.fail(expected=f"{size} bytes", found=f"{self.end - start} left")

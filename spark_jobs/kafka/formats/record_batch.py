@@ -1,4 +1,4 @@
-"""The record batch v2 header: 61 bytes that decide a batch's fate (facts §1.3)."""
+"""The 61-byte header of a v2 record batch, and the CRC-32C of batches (facts §1.3)."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -11,10 +11,8 @@ from spark_jobs.kafka.formats.primitives import to_int64
 from spark_jobs.kafka.producers.sequence import increment_sequence
 
 # CRC-32C (Castagnoli), the checksum of v2 batches and of producer snapshots (facts §1.3, §1.8).
-
-
 _CHUNK = 1 << 16
-"""The library wants `bytes`: copying in pieces keeps a memory-mapped payload out of the heap."""
+"""The library needs `bytes`: copying in pieces keeps a memory-mapped payload out of the heap."""
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -92,7 +90,7 @@ KNOWN_ATTRIBUTES = 0x7F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchHeader:
-    """One batch's header, field for field as on disk; what follows from the fields are properties."""
+    """One batch's header, field for field as on disk; derived values are properties."""
 
     base_offset: int
     batch_length: int
@@ -149,14 +147,14 @@ class RecordBatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record as sent, whatever compaction removed since; -1 without sequences."""
+        """Sequence of the last record as sent, even if compaction removed it; -1 without sequences."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def read_header(data: bytes | memoryview, position: int = 0) -> RecordBatchHeader:
-    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    """The header at `position`; the caller has checked that 61 bytes are there."""
     (
         base_offset, batch_length, partition_leader_epoch, magic, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
@@ -216,7 +214,7 @@ def check_batch(
 
 
 def check_crc(data: bytes | memoryview, position: int, header: RecordBatchHeader, *, source: str) -> None:
-    """Refuses the batch at `position` if its bytes do not have the checksum that its header claims."""
+    """Raises if the batch at `position` does not match its checksum."""
     found = crc32c(memoryview(data)[position + CRC_START : position + header.size])
     if found != header.crc:
         raise BadCrc(source=source, position=position, expected=f"{header.crc:#010x}", found=f"{found:#010x}")
@@ -257,7 +255,7 @@ def set_log_append_time(batch: bytes, timestamp: int) -> bytes:
 def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
     """`batch` with this timestamp type and value and a new CRC; unchanged bytes if it has both already.
 
-    Attribute bits that mean nothing are lost on the way, as a broker loses them.
+    Attribute bits without a meaning are cleared, as a broker clears them.
     """
     header = read_header(batch)
     if (header.timestamp_type, header.max_timestamp) == (timestamp_type, max_timestamp):

@@ -55,7 +55,7 @@ def read_records(
 ) -> Iterator[LogRecord]:
     """Records of the v2 batch that `batch` begins with, absolute; control records are records too.
 
-    `position` is where the batch is in `source`. The CRC is `check_batch`'s business.
+    `position` is where the batch is in `source`. The CRC is not checked here; `check_batch` does that.
     """
     header = read_whole_header(batch, source=source, position=position)
     for record in read_stored_records(batch, limits=limits, source=source, position=position):
@@ -67,7 +67,7 @@ def read_stored_records(
 ) -> Iterator[Record]:
     """Records of the v2 batch that `batch` begins with, as stored."""
     header = read_whole_header(batch, source=source, position=position)
-    if header.record_count == 0:  # whatever payload follows, a broker does not look at it
+    if header.record_count == 0:  # a broker ignores any payload of an empty batch
         return
     where = position + HEADER_SIZE
     if header.record_count > limits.records_per_batch:
@@ -138,7 +138,7 @@ def _read_headers(reader: Reader, most: int) -> tuple[Header, ...]:
 
 
 def _read_header(reader: Reader) -> Header:
-    # As a consumer does, a key that is not UTF-8 is shown with replacement characters rather than refused.
+    # As in a consumer, a header key that is not UTF-8 gets replacement characters instead of an error.
     key = reader.read_bytes(reader.read_varint()).decode(errors="replace")
     return Header(key=key, value=_read_nullable(reader))
 

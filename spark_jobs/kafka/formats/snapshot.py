@@ -1,4 +1,4 @@
-"""`.snapshot` files: what a broker keeps of its producers over a restart (facts §1.8)."""
+"""`.snapshot` files: the producer state that a broker keeps across a restart (facts §1.8)."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -26,7 +26,7 @@ ENTRIES_START = _PREAMBLE.size + _COUNT.size
 
 
 def read_snapshot(data: bytes | memoryview, *, source: str = "<bytes>") -> tuple[ProducerStateEntry, ...]:
-    """The entries in the file's order; each knows at most its newest batch, the rest is lost."""
+    """The entries in the file's order; each has at most its newest batch."""
     return tuple(_read_entry(fields) for fields in _ENTRY.iter_unpack(packed_entries(data, source=source)))
 
 
@@ -76,14 +76,14 @@ def _read_entry(fields: tuple[int, ...]) -> ProducerStateEntry:
 
 
 def write_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The file of `entries`, in their order; all but each one's newest batch is left out."""
+    """The file of `entries`, in their order; only the newest batch of each is written."""
     data = bytearray(ENTRIES_START) + b"".join(_write_entry(entry) for entry in entries)
     seal_entries(data)
     return bytes(data)
 
 
 def seal_entries(data: bytearray | memoryview) -> None:
-    """Makes a file of packed entries, which begin at `ENTRIES_START`: writes what comes before them."""
+    """Completes a file whose packed entries begin at `ENTRIES_START`: writes version, CRC and count."""
     _COUNT.pack_into(data, _PREAMBLE.size, (len(data) - ENTRIES_START) // _ENTRY.size)
     _PREAMBLE.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_PREAMBLE.size :]))
 

@@ -68,7 +68,7 @@ class TransactionState(IntEnum):
 
 
 Tags = tuple[tuple[int, bytes], ...]
-"""Tagged fields whose payload is not understood here, by ascending tag."""
+"""Tagged fields that this version does not know, by ascending tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class TransactionLogValue:
 
     @property
     def topic_partitions(self) -> frozenset[TopicPartition]:
-        """Every partition of the transaction; a list that comes with Empty means nothing."""
+        """Every partition of the transaction; empty in state Empty."""
         if self.transaction_status is TransactionState.EMPTY:
             return frozenset()
         return _partitions_of(self.transaction_partitions or ())
@@ -125,7 +125,7 @@ class TransactionLogValue:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _partitions_of(topics: tuple[TopicPartitions, ...]) -> frozenset[TopicPartition]:
-    """Remembered, since every record of a transaction lists them, and many transactions list the same."""
+    """Cached: every record of a transaction lists its partitions, and many transactions list the same."""
     return frozenset(TopicPartition(t.topic, p) for t in topics for p in t.partition_ids)
 
 

@@ -1,1 +1,1 @@
-"""The log of one partition: segments, copies, what a read_committed consumer sees."""
+"""The log of one partition: segments, replica copies, the view of a read_committed consumer."""

@@ -1,4 +1,4 @@
-"""The files of one partition: sorted out before they are opened (facts §6.1), and written."""
+"""The files of one partition: interrupted swaps finished before they are read (facts §6.1), and written."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from spark_jobs.kafka.log.log_segment import LogSegment
 from spark_jobs.kafka.log.segment import scan_result
 
 NextOffset = Callable[[str, int], int]
-"""Of a segment, by its file's name and base offset: the offset behind its last batch."""
+"""A function from a segment's file name and base offset to the offset after its last batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFiles:
-    """A segment's bytes; None where a file is missing, which an empty one is not."""
+    """A segment's bytes; None for a missing file, empty bytes for an empty one."""
 
     base_offset: int
     log: bytes
@@ -34,15 +34,15 @@ class SegmentFiles:
 def settle(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """`files` once interrupted deletions, cleanings and swaps are undone or finished.
 
-    What was being deleted or cleaned goes; a swap that began after the oldest unfinished cleaning goes too;
-    every other swap replaces the files that it covers.
+    Files that were being deleted or cleaned are removed, and so is a swap that began after the oldest
+    unfinished cleaning. Every other swap replaces the files that it covers.
     """
     names = settle_names(files, lambda name, offset: _next_offset(files[name], offset))
     return {name: files[before] for name, before in names.items()}
 
 
 def settle_names(names: Collection[str], next_offset: NextOffset) -> dict[str, str]:
-    """The same for names alone: each that is left, and the name that its file has before."""
+    """The same for names alone: each remaining name, and the name that its file has now."""
     named = [(name, file) for name in names if (file := parse_file_name(name)) is not None]
     cleaned = [file.offset for _, file in named if file.suffix is FileSuffix.CLEANED]
     swaps = {
@@ -58,7 +58,7 @@ def settle_names(names: Collection[str], next_offset: NextOffset) -> dict[str, s
 
 
 def _covered(swaps: Mapping[str, LogFile], next_offset: NextOffset) -> tuple[int, int]:
-    """Offsets [start, end) that the swapped segments stand for."""
+    """Offsets [start, end) that the swapped segments cover."""
     logs = [(name, file) for name, file in swaps.items() if file.kind is LogFileKind.LOG]
     ends = [next_offset(name, file.offset) for name, file in logs]
     return min((file.offset for _, file in logs), default=0), max(ends, default=0)

@@ -1,17 +1,17 @@
-"""Which batches of a segment are at offsets that cannot be theirs.
+"""Finds the batches of a segment whose base offset must be wrong.
 
 No checksum covers a base offset, but one does cover how many offsets a batch takes (facts §1.3). So the
-batches before it say where a batch is at the earliest. What it has beyond that, the offsets that are
-missing before it, never becomes less within a segment: compaction adds to it, nothing takes from it. The name
-of the segment says where that begins, and the next one's name, or an end that is known otherwise, how far it
-goes.
+batches before it give the lowest base offset that a batch can have. The offsets missing before a batch,
+beyond that minimum, never decrease within a segment: compaction adds to them, nothing removes any. They begin
+at the segment's base offset and end at the next segment's, or at an end that is known otherwise.
 
-A batch that breaks this order is found by the others: of all readings that leave some batches out, those
-count that leave out the fewest, and before all of them one without any hole between the two names. A batch
-that is in every such reading keeps its place. One that is in none, or only in some, has none: nobody guesses.
-So one changed base offset is always found, unless it stays between its neighbours.
+A *reading* is a choice of batches that keeps this order. The best readings leave out the fewest batches; a
+reading without any missing offset between the two ends is better than all others. A batch in every best
+reading is in its place. A batch in none, or only in some, is misplaced: no guess is made. So one changed base
+offset is always found, unless it stays between its neighbours.
 
-Legacy wrappers count as one offset, since how many they hold is inside of them. So less is found there.
+Legacy wrappers count as one offset, since only decompression shows how many they hold. So less is found
+there.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ OFFSETS_PER_SEGMENT = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """What a batch claims: where it begins, and how many offsets it takes; the latter is proved."""
+    """A batch's base offset, as claimed, and its number of offsets, which its checksum covers."""
 
     base_offset: int
     count: int
@@ -35,7 +35,7 @@ class OffsetSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisplacedSpan:
-    """A batch, by its index, and between which base offsets its neighbours leave room for it."""
+    """A misplaced batch, by its index, and the range of base offsets that its neighbours leave for it."""
 
     index: int
     earliest: int
@@ -43,7 +43,7 @@ class MisplacedSpan:
 
 
 def misplaced(spans: Sequence[OffsetSpan], *, start: int, end: int) -> tuple[MisplacedSpan, ...]:
-    """Those of a segment's `spans` that cannot be where they say; all should be in `start` to `end`."""
+    """The misplaced ones of a segment's `spans`; all should be in `start` to `end`."""
     before = (0, *accumulate(span.count for span in spans))
     missing = [max(span.base_offset, -1) - taken for span, taken in zip(spans, before, strict=False)]
     last = end - before[-1]
@@ -60,7 +60,7 @@ def misplaced(spans: Sequence[OffsetSpan], *, start: int, end: int) -> tuple[Mis
 
 
 def in_every_best_reading(numbers: Sequence[int]) -> dict[int, int]:
-    """The numbers, by index, that every best reading has; a reading never falls."""
+    """Indexes of the numbers that every longest non-decreasing subsequence has."""
     upwards = _lengths(numbers)
     downwards = _lengths([-number for number in reversed(numbers)])[::-1]
     longest = max(upwards)
@@ -68,13 +68,13 @@ def in_every_best_reading(numbers: Sequence[int]) -> dict[int, int]:
     if numbers[-1] == numbers[0] and len(whole) == longest:
         return whole
     best = [i for i, (up, down) in enumerate(zip(upwards, downwards, strict=True)) if up + down > longest]
-    # Every best reading has one number of each rank, so what is alone in its rank is in all of them.
+    # Every longest subsequence has one number of each rank, so one that is alone in its rank is in all.
     ranks = Counter(upwards[index] for index in best)
     return {index: numbers[index] for index in best if ranks[upwards[index]] == 1}
 
 
 def _lengths(numbers: Sequence[int]) -> list[int]:
-    """For each number that of the longest reading which ends with it."""
+    """For each number the length of the longest non-decreasing subsequence that ends with it."""
     lengths: list[int] = []
     for number in numbers:
         before = (length for other, length in zip(numbers, lengths, strict=False) if other <= number)
@@ -83,7 +83,7 @@ def _lengths(numbers: Sequence[int]) -> list[int]:
 
 
 def sentence(*, base_offset: int, earliest: int, latest: int) -> str:
-    """What is wrong with a misplaced batch; where it would fit, another batch says the same of its place."""
+    """The error text for a misplaced batch; if it would fit, it conflicts with another batch."""
     if earliest <= base_offset <= latest:
         return (
             f"{MisplacedBatch.problem}: offset {base_offset} and that of a batch beside it exclude each other"

@@ -1,4 +1,4 @@
-"""One segment of an in-memory log: its bytes, its batches and its indexes (facts §1.9, §1.10, §4.2)."""
+"""A segment in memory: bytes, batches, offset, time and transaction index (facts §1.9, §1.10, §4.2-4.3)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,15 +19,12 @@ from spark_jobs.kafka.transactions.partition_transactions import (
     close_transactions,
 )
 
-# The aborted index in use: built from markers, searched for a fetch, cut with its log (facts §4.2-4.3).
-
-
 _ANY_PARTITION = TopicPartition("", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedSearch:
-    """Aborted transactions that touch a range; `is_complete` if no later segment can add to them."""
+    """Aborted transactions that overlap a range; `is_complete` if no later segment can add to them."""
 
     aborted: tuple[AbortedTxn, ...]
     is_complete: bool
@@ -43,7 +40,7 @@ def build_aborted_index(
 
 
 def append_aborted(entries: tuple[AbortedTxn, ...], entry: AbortedTxn) -> tuple[AbortedTxn, ...]:
-    """The index with `entry` at its end; markers only ever follow each other."""
+    """The index with `entry` at its end; last offsets must ascend."""
     if entries and entry.last_offset <= entries[-1].last_offset:
         raise CorruptTxnIndex(
             position=0, expected=f"a last offset above {entries[-1].last_offset}", found=entry.last_offset
@@ -52,7 +49,7 @@ def append_aborted(entries: tuple[AbortedTxn, ...], entry: AbortedTxn) -> tuple[
 
 
 def truncate_aborted(entries: Iterable[AbortedTxn], offset: int) -> tuple[AbortedTxn, ...]:
-    """What is left when the log is cut at `offset`: the transactions whose marker stays."""
+    """The index after the log is truncated to `offset`: the transactions whose marker remains."""
     return tuple(entry for entry in entries if entry.last_offset < offset)
 
 
@@ -72,7 +69,7 @@ def search_aborted(
 def aborted_for_fetch(
     segments: Iterable[Iterable[AbortedTxn]], *, fetch_offset: int, upper_bound_offset: int
 ) -> tuple[AbortedTxn, ...]:
-    """The list that goes with a read_committed fetch: from the segment being read forward until complete."""
+    """The aborted list of a read_committed fetch: from the segment being read forward until complete."""
     found: list[AbortedTxn] = []
     for entries in segments:
         search = search_aborted(entries, fetch_offset=fetch_offset, upper_bound_offset=upper_bound_offset)
@@ -85,7 +82,7 @@ def aborted_for_fetch(
 def may_hide_aborted(entry: AbortedTxn, others: Iterable[AbortedTxn]) -> bool:
     """Whether a search that stops at `entry` can miss a transaction aborted later (facts §1.9).
 
-    Followers write such entries when one fetch held several transactions: trust the markers instead.
+    Followers write such entries when one fetch has several transactions: trust the markers instead.
     """
     return any(
         o.first_offset < entry.last_stable_offset and o.last_offset > entry.last_offset for o in others
@@ -94,13 +91,13 @@ def may_hide_aborted(entry: AbortedTxn, others: Iterable[AbortedTxn]) -> bool:
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 NOT_READ = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
-"""A segment's largest timestamp before it is asked for: then its time index's last entry stands for it."""
+"""Not yet computed: a segment's largest timestamp is then the last entry of its time index."""
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
 
 class InvalidOffset(OnceoverError):
-    """An index entry that is not behind the one before it."""
+    """An index entry that does not follow the one before it."""
 
 
 def base_offset_of(batch: ScannedBatch) -> int:
@@ -134,14 +131,14 @@ class LogSegment:
         return self.batches[-1].header.next_offset if self.batches else self.base_offset
 
     def append(self, records: bytes, batches: Iterable[ScannedBatch]) -> None:
-        """Write whole batches; their positions count from the start of `records`."""
+        """Append whole batches; their positions count from the start of `records`."""
         start = len(self.data)
         self.data += records
         for batch in batches:
             self.note(ScannedBatch(position=start + batch.position, header=batch.header))
 
     def note(self, batch: ScannedBatch) -> None:
-        """Take a batch that is in `data` into the indexes."""
+        """Add a batch that is in `data` to the indexes."""
         self.note_timestamp(batch)
         if self.bytes_since_last_index_entry > self.index_interval_bytes:
             self._index(batch)
@@ -173,12 +170,12 @@ class LogSegment:
         self.bytes_since_last_index_entry = 0
 
     def index_max_timestamp(self) -> None:
-        """Note the largest timestamp so far; also done when the segment is rolled or closed."""
+        """Index the largest timestamp so far; also done when the segment is rolled or closed."""
         if self._read_max_timestamp().timestamp > self._last_time_entry().timestamp:
             self.time_index.append(self.max_timestamp)
 
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
-        """Remember an aborted transaction with the segment that holds its marker (facts §4.2)."""
+        """Index an aborted transaction whose marker is in this segment (facts §4.2)."""
         if completed.is_aborted:
             entry = AbortedTxn(
                 producer_id=completed.producer_id,
@@ -196,9 +193,9 @@ class LogSegment:
         return bytes(self.data[batch.position : batch.end])
 
     def truncate_to(self, offset: int, *, now: int) -> None:
-        """Cut at the batch that holds `offset`; entries that tell of it or later go with it (facts §4.2).
+        """Truncate at the batch that holds `offset`; index entries for it and later are removed (facts §4.2).
 
-        A segment that is left empty begins anew.
+        An empty segment starts over.
         """
         keep = self.index_of(offset)
         if keep < len(self.batches):
@@ -213,7 +210,7 @@ class LogSegment:
         self.bytes_since_last_index_entry = 0
 
     def _find_max_timestamp(self) -> None:
-        """The largest timestamp that is left: in the time index, or in a batch behind its last entry."""
+        """The largest remaining timestamp: in the time index, or in a batch after its last entry."""
         self.max_timestamp = self._last_time_entry()
         start = max(
             (entry.position for entry in self.offset_index if entry.offset <= self.max_timestamp.offset),
@@ -224,7 +221,7 @@ class LogSegment:
                 self.note_timestamp(batch)
 
     def reset(self) -> None:
-        """Forget batches and indexes; the bytes stay, to be read again."""
+        """Drop batches and indexes; the bytes stay, to be read again."""
         self.batches, self.offset_index, self.time_index, self.aborted = [], [], [], ()
         self.max_timestamp = NOT_READ
         self.bytes_since_last_index_entry = 0

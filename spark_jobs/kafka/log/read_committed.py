@@ -1,4 +1,4 @@
-"""What a consumer with `isolation.level=read_committed` gets (facts §4): bounds, filter, visible batches."""
+"""The view of an `isolation.level=read_committed` consumer (facts §4): bounds, filter, visible batches."""
 
 import heapq
 from bisect import bisect_right
@@ -26,7 +26,7 @@ def first_unstable_offset(
 
 
 def last_stable_offset(*, first_unstable: int | None, high_watermark: int) -> int:
-    """The first offset that a read_committed consumer has to wait for."""
+    """The last stable offset: the first offset that a read_committed consumer does not get yet."""
     if first_unstable is not None and first_unstable < high_watermark:
         return first_unstable
     return high_watermark
@@ -42,7 +42,7 @@ def unreplicated(transactions: Iterable[PartitionTransaction], high_watermark: i
 class ConsumerFilter:
     """The filter of one fetch response: which batches an aborted list hides (facts §4.4).
 
-    Batches come in order; `accepts` says of each whether its records may be returned.
+    Batches come in order; `accepts` returns whether a batch's records may be returned.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
@@ -65,7 +65,7 @@ class ConsumerFilter:
 
 
 def next_position(header: Header) -> int:
-    """Where a consumer continues after a batch, whatever compaction removed from its end."""
+    """Where a consumer continues after a batch, even if compaction removed its last records."""
     return header.last_offset + 1
 
 
@@ -86,7 +86,7 @@ class Visibility:
     hidden: dict[int, tuple[tuple[int, int], ...]]
 
     def shows(self, header: Header) -> bool:
-        """Whether the batch's records are visible; single ones below the log's start still are not."""
+        """Whether the batch's records are visible, except single ones below the log's start."""
         if header.is_control or not self.log_start_offset <= header.last_offset < self.last_stable_offset:
             return False
         return not (header.is_transactional and self._is_hidden(header.producer_id, header.last_offset))

@@ -1,8 +1,8 @@
-"""Several copies of one partition's log, made into one: which batch speaks for an offset, and which do not.
+"""Merges several copies of one partition's log into one, with a verdict per batch.
 
-Batches come by offset, and where several begin at one offset, the best first: of the newest leader, then with
-the most records. What a newer leader has overwritten is `divergent`, as a follower would cut it off; what is
-there already is `overlap`; offsets that no copy holds are gaps.
+Batches come by offset. Of several at one offset the best comes first: of the newest leader epoch, then with
+the most records. A batch that a newer leader has overwritten is `divergent`, as a follower would truncate it.
+A batch whose offsets are there already is `overlap`. Offsets that no copy holds are gaps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCopies:
-    """A verdict per batch (`accepted`: it speaks for its offsets), the gaps, and where the log ends."""
+    """A verdict per batch (`accepted`: it is in the merged log), the gaps, and the end of the log."""
 
     verdicts: tuple[Verdict, ...]
     gaps: tuple[Gap, ...]
@@ -40,8 +40,8 @@ def settle_copies(
 ) -> SettledCopies:
     """All `batches` of all copies in order.
 
-    `leader_epochs` are what the copies tell of their leaders. Up to `taken_offset` earlier runs have taken
-    the log, from the leaders in `taken_epochs`.
+    `leader_epochs` come from the copies' checkpoints. Earlier runs have taken the log up to `taken_offset`,
+    from the leaders in `taken_epochs`.
     """
     verdicts: list[Verdict] = []
     gaps: list[Gap] = []
@@ -73,7 +73,7 @@ def is_overwritten(batch: RecordBatchHeader, leader_epochs: Sequence[EpochEntry]
 
 
 def is_of_leader(batch: RecordBatchHeader, leader_epochs: Sequence[EpochEntry]) -> bool:
-    """Whether the leader that wrote the batch's offset wrote the batch; yes where one is unknown."""
+    """Whether the leader that wrote the batch's offset wrote the batch; true if either is unknown."""
     owners = [entry.epoch for entry in leader_epochs if entry.start_offset <= batch.base_offset]
     unknown = not owners or batch.partition_leader_epoch == UNDEFINED_EPOCH
     return unknown or owners[-1] == batch.partition_leader_epoch
@@ -85,7 +85,7 @@ def is_same_batch(batch: RecordBatchHeader, other: RecordBatchHeader | None) -> 
 
 
 def _identity(batch: RecordBatchHeader) -> tuple[int, ...]:
-    """Compaction keeps all of this; a batch without a producer is told by its checksum alone."""
+    """What compaction does not change; a batch without a producer id is identified by its checksum alone."""
     return (
         batch.base_offset,
         batch.last_offset_delta,

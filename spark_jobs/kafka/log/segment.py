@@ -1,4 +1,4 @@
-"""Scanning a segment as a broker does (facts §1.2, §6.1): its batches, and where a recovery would cut it."""
+"""Scans a segment as a broker does (facts §1.2, §6.1): its batches, and where recovery would truncate it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ Buffer = bytes | bytearray | memoryview | mmap
 
 _PREFIX = Struct(">qi4xb")  # offset, size, leader epoch or CRC, magic
 _SMALLEST_SIZE = 14
-"""What a legacy message of no key and no value takes after its size field."""
+"""Bytes of a legacy message without key and value, after its size field."""
 _ZEROS = bytes(1 << 16)
 
 
@@ -57,8 +57,8 @@ class ScannedBatch:
 class SegmentScan:
     """What an unclean recovery keeps of a segment: `batches` up to `valid_bytes`.
 
-    `problem` is what is there instead of a batch, None if the segment ends there. It may also be the
-    magic byte of a kept batch: a broker's recovery does not look at it, but no consumer reads past it.
+    `problem` is the error found there, None if the segment ends there. It may also be the magic byte of a
+    kept batch: a broker's recovery does not check it, but no consumer reads past it.
     """
 
     batches: tuple[ScannedBatch, ...]
@@ -75,9 +75,9 @@ def scan(
     check_crc: bool = True,
     check_magic: bool = True,
 ) -> Iterator[ScannedBatch]:
-    """Batches of `data[start:end]` in order, headers only; whatever is not a whole, valid batch raises.
+    """Batches of `data[start:end]` in order, headers only; anything but a whole, valid batch raises.
 
-    `check_magic=False` takes magic 3 and above for 2, as a broker's file reader does.
+    `check_magic=False` reads magic 3 and above as 2, as a broker's file reader does.
     """
     with memoryview(data) as view:
         position, stop = start, len(view) if end is None else min(end, len(view))
@@ -92,7 +92,7 @@ def scan(
 def scan_result(
     data: Buffer, *, start: int = 0, end: int | None = None, source: str = "<bytes>", check_crc: bool = True
 ) -> SegmentScan:
-    """What an unclean recovery keeps of `data[start:end]`, and why not more."""
+    """What an unclean recovery keeps of `data[start:end]`, and the error that ends it."""
     batches: list[ScannedBatch] = []
     problem = None
     try:
@@ -113,7 +113,7 @@ def scan_result(
 def read_batch_records(
     data: Buffer, batch: ScannedBatch, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>"
 ) -> Iterator[LogRecord]:
-    """Records of a scanned batch, of whatever format."""
+    """Records of a scanned batch of any format."""
     with memoryview(data) as view:
         read = read_legacy_records if isinstance(batch.header, LegacyHeader) else read_records
         yield from read(
@@ -122,7 +122,7 @@ def read_batch_records(
 
 
 def check_scanned_crc(data: Buffer, batch: ScannedBatch, *, source: str = "<bytes>") -> None:
-    """Raises if the checksum of a batch that was scanned without a look at it is wrong."""
+    """Raises if the checksum of a scanned batch is wrong; for scans with `check_crc=False`."""
     with memoryview(data) as view:
         _check_crc(view, batch, source)
 
@@ -177,9 +177,6 @@ def _check_crc(view: memoryview, batch: ScannedBatch, source: str) -> None:
         check_crc(view, batch.position, batch.header, source=source)
 
 
-# Whether bytes look like the beginning of a batch, judged by its first 61 bytes alone.
-
-
 _HEADER_PREFIX = Struct(">qi4xbb")  # offset, size, leader epoch or CRC, magic, attributes of a legacy message
 _LEGACY_OVERHEAD = {0: 14, 1: 22}
 _LEGACY_ATTRIBUTES = 0x0F
@@ -187,7 +184,7 @@ _LEGACY_ATTRIBUTES = 0x0F
 
 
 def looks_like_batch(head: bytes | memoryview) -> bool:
-    """Whether `head`, at least the first 18 and at best 61 bytes, could be what Kafka writes."""
+    """Whether `head`, the first 18 to 61 bytes of an entry, could be what Kafka writes."""
     if len(head) < _HEADER_PREFIX.size:
         return False
     offset, size, magic, attributes = _HEADER_PREFIX.unpack_from(head)

@@ -1,4 +1,4 @@
-"""THE accept/reject rules of a partition: this file owns them, and nothing else decides a batch's fate.
+"""The accept/reject rules of a partition. This file owns them: nothing else decides on a batch.
 
 Everything here is a pure function on frozen values: an entry and a batch header in, an outcome out. Outcomes
 are `Decision`s, never exceptions, and no input is ever changed. The order of the checks is the broker's
@@ -61,7 +61,7 @@ __all__ = [
     "Rules",
     "Verification",
 ]
-"""The values of `decision` that callers of these rules need, under this roof too."""
+"""Names of `verdict` that callers of these rules need, exported here too."""
 
 MAX_PRODUCER_EPOCH = 2**15 - 1
 
@@ -101,7 +101,7 @@ def has_ongoing_transaction(entry: ProducerStateEntry | None, producer_epoch: in
 def check_verification(
     entry: ProducerStateEntry, header: RecordBatchHeader, verification: Verification
 ) -> Verdict | None:
-    """Why a batch may not open a transaction (facts §2.5); a stale epoch is told first."""
+    """Why a batch may not open a transaction (facts §2.5); a stale epoch is checked first."""
     if not header.is_transactional or has_ongoing_transaction(entry, header.producer_epoch):
         return None
     if header.producer_epoch < entry.producer_epoch:
@@ -129,7 +129,7 @@ def check_marker_epoch(
 def check_sequence(
     info: ProducerAppendInfo, header: RecordBatchHeader, verification: VerificationStateEntry | None = None
 ) -> int | None:
-    """The sequence that was expected instead of the batch's first, or None if it may come (facts §2.7)."""
+    """The sequence that was expected instead of the batch's first, or None if it is valid (facts §2.7)."""
     first = header.base_sequence
     if verification is not None:
         if verification.supports_epoch_bump and first != 0 and not info.stored.batches:
@@ -146,7 +146,7 @@ def check_sequence(
 
 
 def sequence_verdict(entry: ProducerStateEntry, header: RecordBatchHeader) -> Verdict:
-    """What an unexpected sequence means: all of it taken before (stale), or something missing before it."""
+    """The verdict on an unexpected sequence: all of it taken before (stale), or a gap before it."""
     if entry.producer_epoch != header.producer_epoch or entry.last_sequence == NO_SEQUENCE:
         return Verdict.OUT_OF_ORDER
     ends_behind = is_at_or_before(header.last_sequence, entry.last_sequence)
@@ -157,7 +157,7 @@ def sequence_verdict(entry: ProducerStateEntry, header: RecordBatchHeader) -> Ve
 
 
 def check_client_header(header: RecordBatchHeader) -> str | None:
-    """What makes a client's batch unacceptable by its header alone (facts §2.3, §2.11)."""
+    """Why a client's batch is invalid by its header alone, None if it is not (facts §2.3, §2.11)."""
     if header.base_offset != 0:
         return f"base offset {header.base_offset} in a client's batch"
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
@@ -170,7 +170,7 @@ def check_client_header(header: RecordBatchHeader) -> str | None:
 
 
 def why_invalid(header: RecordBatchHeader, *, records_without_key: int) -> tuple[KafkaError, str]:
-    """Which rule a captured batch breaks that a leader refuses: its error, and why (facts §2.11).
+    """Kafka's error and the reason if a leader would reject a captured batch (facts §2.11).
 
     `records_without_key` is 0 where the topic is not compacted.
     """
@@ -192,7 +192,7 @@ def why_invalid(header: RecordBatchHeader, *, records_without_key: int) -> tuple
 
 
 def apply_data(entry: ProducerStateEntry, header: RecordBatchHeader, offset: int) -> ProducerStateEntry:
-    """`entry` after a data batch at `offset`: remembered, and a transaction opened if it is the first."""
+    """`entry` after a data batch at `offset`; its first transactional batch opens a transaction."""
     batch = BatchMetadata(
         last_sequence=header.last_sequence,
         last_offset=offset + header.last_offset_delta,
@@ -213,7 +213,7 @@ def apply_data(entry: ProducerStateEntry, header: RecordBatchHeader, offset: int
 def apply_marker(
     entry: ProducerStateEntry, header: RecordBatchHeader, marker: EndTransactionMarker
 ) -> ProducerStateEntry:
-    """`entry` after a marker: nothing open, and no remembered batches if the epoch changed (facts §2.8)."""
+    """`entry` after a marker: no open transaction, and no batches if the epoch changed (facts §2.8)."""
     return replace(
         entry,
         producer_epoch=header.producer_epoch,
@@ -301,7 +301,7 @@ def _append_marker(
 def _append_control_without_marker(
     info: ProducerAppendInfo, header: RecordBatchHeader, offset: int
 ) -> Admission:
-    """An emptied control batch leaves the entry alone; only markers may carry a producer id."""
+    """An emptied control batch does not change the entry; only markers may have a producer id."""
     if header.record_count > 0:
         return refuse(info, header, Verdict.INVALID_RECORD)
     return Admission(decision=accept(info, header, offset, None), info=info)
@@ -341,8 +341,9 @@ def fold(
 
     Offsets: under REPLICATION the headers' own, otherwise assigned without gaps from `states.end_offset`.
     Origin CLIENT: headers that break `check_client_header` become INVALID_RECORD; a control batch is judged
-    as the coordinator's. No coordinator vouches here, so verification is off; only its rule for TV2 clients
-    stays: whoever begins a transaction without any remembered batch begins at sequence 0 (facts §2.7).
+    as the coordinator's. There is no coordinator to verify with, so verification is off. Only its rule for
+    TV2 clients remains: a producer without remembered batches starts a transaction at sequence 0 (facts
+    §2.7).
     """
     producers, end_offset = dict(states.producers), states.end_offset
     decisions = []

@@ -1,10 +1,10 @@
-"""Batches that came too early wait until the gap before them fills: `on_gap: park`.
+"""`on_gap: park`: batches after a sequence gap are parked until the gap fills.
 
-For captures that several gateways wrote, so that arrival order is not the order of sending. Everything is
-judged by `admission`; only what it would refuse as out of order, and could come right later, waits instead.
-A producer that nothing is known of may begin anywhere at a broker; here its batches wait for sequence 0 until
-the run ends, and then it begins at its lowest sequence that is accepted: under TV2 a transaction may begin
-at 0 only, so that all its batches may be refused. What still has a gap before it then waits on.
+For captures of several gateways, where arrival order is not the order of sending. `admission` decides on
+every batch; one that it would reject as out of order is parked if later batches can fill the gap. A broker
+lets an unknown producer begin at any sequence. Here its batches are parked for sequence 0 until the run ends;
+then it begins at its lowest sequence that is accepted. Under TV2 a transaction may begin at 0 only, so all
+its batches may be rejected. Batches that still have a gap before them stay parked.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from spark_jobs.kafka.producers.sequence import increment_sequence, is_at_or_bef
 from spark_jobs.kafka.producers.verdict import BatchRow, Decision, Rules, Verdict
 
 Judged = tuple[int, Decision]
-"""The place of a batch (those that waited before come first), and what became of it."""
+"""The index of a batch (those parked by earlier runs come first), and its decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkingFold:
-    """All batches in the order in which they were decided; the last ones, `parked`, wait on."""
+    """All batches in the order in which they were decided; the last ones, `parked`, stay parked."""
 
     judged: tuple[Judged, ...]
     states: ProducerStates
@@ -39,8 +39,8 @@ def fold_with_parking(
 ) -> ParkingFold:
     """Folds a run: `in_parking` batches of earlier runs, then `rows` in arrival order.
 
-    At most `most` batches wait: when there are so many, an unknown producer begins at once and a gap is
-    refused. Those at the places `never_parked` are never parked.
+    At most `most` batches are parked: beyond that, an unknown producer begins at once and a gap is rejected.
+    The batches at the indexes `never_parked` are never parked.
     """
     run = _Run(states, (*in_parking, *rows), rules, most)
     run.in_parking = list(range(len(in_parking)))
@@ -65,7 +65,7 @@ class _Run:
         self._rows, self._rules, self._most = rows, rules, most
 
     def arrive(self, place: int, *, is_parkable: bool) -> None:
-        """Judge a batch, or let it wait; what waits for it follows at once."""
+        """Decide a batch, or park it; then decide the parked batches that it releases."""
         if is_parkable and self._waits(place):
             if len(self.in_parking) < self._most:
                 self.in_parking.append(place)
@@ -86,7 +86,7 @@ class _Run:
         self.judged += [(place, _parked(self._decide(place)[0])) for place in self.in_parking]
 
     def _settle(self, producer_id: int) -> None:
-        """An unknown producer begins at its lowest sequence, if a batch of it waits."""
+        """An unknown producer begins at the lowest sequence of its parked batches, if it has any."""
         own = [place for place in self.in_parking if self._rows[place].header.producer_id == producer_id]
         if own:
             first = min(own, key=self._age)
@@ -106,7 +106,7 @@ class _Run:
         return begins_late or (verdict is Verdict.OUT_OF_ORDER and may_come_right(entry, header))
 
     def _judge(self, place: int) -> None:
-        """Decide a batch, and then those that wait for the sequence after it."""
+        """Decide a batch, and then the parked ones that continue its sequence."""
         self._decide_for_good(place)
         decision, header = self.judged[-1][1], self._rows[place].header
         while decision.verdict is Verdict.ACCEPTED and header.has_producer_id and not header.is_control:
@@ -118,7 +118,7 @@ class _Run:
                 return
 
     def _following(self, entry: ProducerStateEntry) -> list[int]:
-        """Waiting batches that begin with the producer's next sequence, in the order in which they came."""
+        """Parked batches that begin with the producer's next sequence, in arrival order."""
         key = (entry.producer_id, entry.producer_epoch, increment_sequence(entry.last_sequence, 1))
         return [place for place in self.in_parking if _sequence_of(self._rows[place].header) == key]
 
@@ -139,5 +139,5 @@ def _sequence_of(header: RecordBatchHeader) -> tuple[int, int, int]:
 
 
 def _parked(decision: Decision) -> Decision:
-    """What a broker would say, as a batch that waits."""
+    """A broker's decision, changed into that of a parked batch."""
     return replace(decision, verdict=Verdict.PARKED, kafka_error=Verdict.PARKED.kafka_error)

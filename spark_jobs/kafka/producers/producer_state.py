@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers (facts §2.1): values only, the rules are in `admission`."""
+"""The producer state of a partition (facts §2.1): values only, the rules are in `admission`."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,7 +12,7 @@ NO_OFFSET = -1
 
 
 class AppendOrigin(StrEnum):
-    """Who wrote a batch decides which rules it must obey (facts §2.4-2.9)."""
+    """The origin of an append decides which rules apply to it (facts §2.4-2.9)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -119,9 +119,9 @@ class CompletedTxn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationStateEntry:
-    """A transactional append that the coordinator has vouched for (facts §2.5); lives in memory only.
+    """A transactional append that is verified with the coordinator (facts §2.5); in memory only.
 
-    `timestamp` is its creation in milliseconds; from there it expires like a producer.
+    `timestamp` is its creation in milliseconds; it expires like a producer.
     """
 
     guard: int

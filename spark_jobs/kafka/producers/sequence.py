@@ -1,6 +1,6 @@
 """Sequence numbers run from 0 to 2^31-1 and start again at 0 (facts §2.2).
 
-A broker counts in 32 bits, so forged deltas and sequences wrap there; kernels compile these very functions.
+A broker counts in 32 bits, so forged deltas and sequences wrap there. The kernels compile these functions.
 """
 
 MAX_SEQUENCE = 2**31 - 1
@@ -26,7 +26,7 @@ def in_sequence(last_sequence: int, next_sequence: int) -> bool:
 
 
 def is_at_or_before(sequence: int, last_sequence: int) -> bool:
-    """Whether `sequence` was taken before or with `last_sequence`; the circle is cut at its far side.
+    """Whether `sequence` was taken before or with `last_sequence`; the sequence space is a circle.
 
     Serial arithmetic: up to half of the sequence space behind `last_sequence` counts as already taken, the
     other half as still to come, so that the answer stays right across the wrap from 2^31-1 to 0.

@@ -1,4 +1,4 @@
-"""What can become of a batch: each verdict is defined here, once, for everything that shows it."""
+"""The verdicts on a batch, each defined once for everything that shows it, and decisions as values."""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -46,7 +46,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """All that is said of a verdict, in tables, in answers, on pages and in the documentation.
+    """The definition of a verdict for tables, replies, pages and documentation.
 
     `reason` is the sentence of a row in `batches`; names in braces are values of the batch, as
     `pipeline/admit/partition.py` lists them. It is empty for an accepted batch. `waits_for` ends the sentence
@@ -258,19 +258,16 @@ VERDICTS: tuple[Verdict, ...] = tuple(Verdict)
 """Position in this tuple is the code that compiled kernels use."""
 
 
-# A judgement as a value: under which rules a batch was judged, what became of it, and what follows.
-
-
 NO_GUARD = 0
-"""A guard that vouches for nothing; real guards are positive."""
+"""No verification guard; real guards are positive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Under which rules batches are judged.
+    """The settings of the accept/reject rules.
 
-    `transaction_version` is the client's level for data and the coordinator's for markers, unless these have
-    a `marker_version` of their own: a capture does not tell under which version its markers were sent.
+    `transaction_version` is the client's level for data and the coordinator's for markers, unless
+    `marker_version` is set for these: a capture does not show under which version its markers were sent.
     `enforce_open_transaction` false accepts a non-transactional batch inside its producer's open transaction:
     a broker never does, but a log that already holds one can then still be read to its end.
     """
@@ -287,7 +284,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a leader knows about the coordinator's consent to a transactional append (facts §2.5)."""
+    """A leader's verification of a transactional append with the coordinator (facts §2.5)."""
 
     enabled: bool = False
     entry: VerificationStateEntry | None = None
@@ -303,11 +300,11 @@ NO_VERIFICATION = Verification()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What became of one batch, and why; -1 stands for "none" in every number.
+    """The decision on one batch, and its reason; -1 means "none" in every number.
 
-    `base_offset` and `last_offset` are the batch's place in the log: assigned if accepted, the original's if
-    duplicate, none if refused. `expected_epoch` is the producer's epoch before this batch and
-    `expected_sequence` the one that would have been next (-1 where any is welcome); `found_*` is what came.
+    `base_offset` and `last_offset` are the batch's offsets in the log: assigned if accepted, the original's
+    if duplicate, none if rejected. `expected_epoch` is the producer's epoch before this batch and
+    `expected_sequence` the next one (-1 where any is accepted); `found_*` is the batch's own.
     `log_append_time` is the remembered timestamp of a duplicate's original. `txn_first_offset` names the
     transaction that the batch belongs to, or that the marker closes. `message` is the broker's error text.
     """
@@ -329,8 +326,8 @@ class Decision:
 class ProducerAppendInfo:
     """One producer within one append (facts §2.8).
 
-    `stored` is what the partition remembers; `updated` is what the append has made of it so far and holds
-    only the batches that are new.
+    `stored` is the partition's entry before the append. `updated` is the entry after the batches so far, and
+    holds only the new batches.
     """
 
     stored: ProducerStateEntry
@@ -355,7 +352,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
-    """A header as `fold` takes it; a control batch brings what its first record says, if it has one."""
+    """A header as input of `fold`; a control batch comes with its first record's content, if it has one."""
 
     header: RecordBatchHeader
     marker: EndTransactionMarker | None = None
@@ -375,7 +372,7 @@ def accept_plain(header: RecordBatchHeader, offset: int) -> Decision:
 def accept(
     info: ProducerAppendInfo, header: RecordBatchHeader, offset: int, txn_first_offset: int | None
 ) -> Decision:
-    """A batch that goes into the log at `offset`, as part of the transaction that began there or before."""
+    """A batch accepted at `offset`, as part of the transaction that began there or before."""
     return Decision(
         verdict=Verdict.ACCEPTED,
         base_offset=offset,
@@ -410,7 +407,7 @@ def refuse(
     *,
     message: str | None = None,
 ) -> Admission:
-    """A refused batch, with what was expected instead."""
+    """A rejected batch, with what was expected instead."""
     return Admission(
         decision=Decision(
             verdict=verdict,

@@ -1,1 +1,1 @@
-"""Transactions of partitions and of the coordinator, joined to one outcome each."""
+"""Transactions of partitions matched with those of the coordinator, and one outcome for each."""

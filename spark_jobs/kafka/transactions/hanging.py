@@ -1,4 +1,4 @@
-"""Transactions that nothing will end: what they hold back, how to abort them (facts §3.9)."""
+"""Hanging transactions: how to abort them, and how copies of logs prove them (facts §3.8-3.9)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction, WrittenMarker
 
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
-"""Kafka's own tool looks only at transactions older than this."""
+"""Kafka's own tool reports only transactions older than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
     """A transaction left open on one partition.
 
-    `held_back` is how many offsets a read_committed consumer of the partition cannot reach because of it, 0
-    if an older transaction is open before it.
+    `held_back` is the number of offsets that a read_committed consumer of the partition cannot reach because
+    of it, 0 if an older transaction is open before it.
     """
 
     topic_partition: TopicPartition
@@ -27,7 +27,7 @@ class HangingTransaction:
     held_back: int
 
     def advice(self, transactional_id: str | None, bootstrap_server: str = "localhost:9092") -> str:
-        """How an operator ends it: what to check first, the command, and what it destroys."""
+        """Instructions for an operator: what to check first, the command, and its effect."""
         tool = f"kafka-transactions.sh --bootstrap-server {bootstrap_server}"
         topic, partition = self.topic_partition.in_kafka
         place = f"--topic {quote(topic)} --partition {partition}"
@@ -49,7 +49,7 @@ class HangingTransaction:
 def hanging_transaction(
     part: PartitionTransaction, *, last_stable_offset: int, high_watermark: int
 ) -> HangingTransaction:
-    """An open `part` as an operator sees it."""
+    """An open `part` as a hanging transaction."""
     is_oldest = part.first_offset <= last_stable_offset
     return HangingTransaction(
         topic_partition=part.topic_partition,
@@ -76,21 +76,18 @@ def find_hanging(
     return tuple(p for p in late if p.topic_partition not in (described.get(p.producer_id) or frozenset()))
 
 
-# How far copies of logs reach in time, and what that proves about a transaction that is open (facts §3.8).
-
-
 STATE_PARTITIONS = 50
 """Kafka's default of `transaction.state.log.num.partitions`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReach:
-    """What is known about the time of copies; milliseconds since 1970.
+    """How far in time the copies of logs reach; milliseconds since 1970.
 
-    `recorded_until` is by partition of __transaction_state the time of its newest record, `marked_until` by
-    partition that of its newest marker: the copies are not older. `started` and `finished` are when copying a
-    partition began and ended, if a file says so; keys of the coordinator's partitions are in both, too.
-    `state_partitions` is how many partitions __transaction_state has, in the copy or not.
+    `recorded_until` is the time of the newest record by partition of __transaction_state, `marked_until` that
+    of the newest marker by partition: the copies are not older. `started` and `finished` are when copying a
+    partition began and ended, if a file records it; both have keys for the coordinator's partitions, too.
+    `state_partitions` is the number of partitions of __transaction_state, copied or not.
     """
 
     recorded_until: Mapping[int, int] = field(default_factory=dict)
@@ -103,44 +100,44 @@ class CopyReach:
 
     @property
     def newest(self) -> int | None:
-        """The latest time that any copy reaches: what ages are measured to."""
+        """The latest time that any copy reaches: ages are measured from it."""
         times = (self.recorded_until, self.marked_until, self.started, self.coordinator_started)
         return max((time for each in times for time in each.values()), default=None)
 
     def data_time(self, partition: TopicPartition) -> int | None:
-        """A time that the copy of a partition is not older than."""
+        """A lower bound for the time of a partition's copy."""
         return _latest(self.marked_until.get(partition), self.started.get(partition))
 
     def coordinator_time(self, coordinator: int | None) -> int | None:
-        """A time that the copy of the coordinator's partition is not older than; None: of every partition."""
+        """A lower bound for the time of the copy of the coordinator's partition; None: of every partition."""
         if coordinator is not None:
             return _latest(self.recorded_until.get(coordinator), self.coordinator_started.get(coordinator))
         return reduce(_earliest, map(self.coordinator_time, range(self.state_partitions)))
 
     def has_seen(self, partition: TopicPartition, timestamp: int) -> bool:
-        """Whether the copy of the partition is later than that time for certain, give or take the skew."""
+        """Whether the partition's copy is certainly later than that time, by more than the clock skew."""
         reached = self.data_time(partition)
         return reached is not None and reached > timestamp + self.clock_skew_ms
 
     def is_behind(self, part: PartitionTransaction, coordinator: int | None) -> bool:
-        """Whether what the coordinator's copy shows of its age is older than what the data shows."""
+        """Whether the coordinator's copy appears older than the copy of the data."""
         reached = self.coordinator_time(coordinator)
         data = _latest(self.data_time(part.topic_partition), part.last_timestamp)
         return reached is None or data is None or reached < data
 
     def is_newer(self, part: PartitionTransaction, coordinator: int | None) -> bool:
-        """Whether the coordinator's log was copied after the part's last batch was appended, for certain.
+        """Whether the coordinator's log was certainly copied after the part's last batch was appended.
 
-        Without a `coordinator` that holds for every partition of its log.
+        Without a `coordinator` this must hold for every partition of its log.
         """
         if coordinator is None:
             return all(self._is_newer(part, each) for each in range(self.state_partitions))
         return self._is_newer(part, coordinator)
 
     def is_over(self, part: PartitionTransaction, coordinator: int | None, timeout_ms: int) -> bool:
-        """Whether it is open for good, for certain: `is_newer`, and its timeout had passed by then.
+        """Whether the part is certainly hanging: `is_newer`, and its timeout had passed by then.
 
-        Only meaningful where the coordinator's log has no such transaction running.
+        Only valid if the coordinator's log has no such transaction ongoing.
         """
         reached = self.coordinator_time(coordinator)
         if reached is None or reached <= part.last_timestamp + timeout_ms + self.clock_skew_ms:
@@ -164,7 +161,7 @@ class CopyReach:
 
 
 def appended_by(part: PartitionTransaction, markers: Iterable[WrittenMarker]) -> int | None:
-    """The earliest time of a broker by which the part's last batch was appended: of a marker behind it."""
+    """The earliest broker time by which the part's last batch was appended: that of a later marker."""
     return min((each.timestamp for each in markers if each.offset > part.last_offset), default=None)
 
 

@@ -1,8 +1,9 @@
-"""Which of the coordinator's transactions a partition's transaction is (facts §3.8).
+"""Matches transactions and batches of a partition with the coordinator's transactions (facts §3.8).
 
-All inputs are of one producer id. A bumped epoch names a transaction. Where older clients used one epoch for
-many, order and time distinguishes them: on a partition transactions follow each other as in the coordinator's
-log, a marker is written right after the decision, and an open transaction is the newest on its partition.
+All inputs are of one producer id. A bumped epoch identifies a transaction. Older clients use one epoch for
+many transactions; order and time distinguish these. On a partition transactions have the same order as in the
+coordinator's log, a marker is written right after the decision, and an open transaction is the newest on its
+partition.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,14 +14,11 @@ from spark_jobs.kafka.coordinator.timeline import CoordinatorTransaction
 from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction, WrittenMarker
 
-# The coordinator's transactions of one producer id, ready to be found by epoch, order and time.
-
-
 NO_BOUND = 2**63
 
 NO_MATCH = -1
 SEVERAL = -2
-"""It can be one of several transactions that ended differently."""
+"""It fits several transactions that ended differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,7 @@ class Candidates:
     """The coordinator's transactions of one producer id in order, and their indexes by the epochs they used.
 
     `named_by_marker` holds those whose marker epoch no other transaction has, `named_by_data` those whose
-    data epoch none has; the others share theirs.
+    data epoch no other has. The others share their epoch.
     """
 
     transactions: tuple[CoordinatorTransaction, ...]
@@ -40,7 +38,7 @@ class Candidates:
     clock_skew_ms: int
 
     def may_be_older(self, epoch: int, timestamp: int) -> bool:
-        """Something of that epoch and time may be of a transaction of which compaction left no record."""
+        """Whether data of that epoch and time may be of a transaction whose records compaction removed."""
         sharing = self.sharing_data_epoch.get(epoch, ())
         if not sharing or self.transactions[sharing[0]].has_known_past:
             return False
@@ -52,8 +50,8 @@ def candidates(
 ) -> Candidates:
     """`transactions` of one producer id, in the order of the coordinator's log.
 
-    An abort that is all that is left of an id reads as TV2; without `trust_lone_aborts` it may as well be an
-    older client that a TV2 cluster fenced.
+    A lone abort, the only remaining record of an id, reads as TV2. Without `trust_lone_aborts` it may also be
+    the fence of an older client by a TV2 cluster.
     """
     ordered = tuple(transactions)
     named = {i for i, txn in enumerate(ordered) if txn.names_its_epoch}
@@ -85,9 +83,9 @@ def candidates(
 
 
 def decided_around(marker: WrittenMarker, known: Candidates, bounds: range, *, skew_ms: int) -> Iterator[int]:
-    """Transactions with the marker's epoch that were decided before it, and followed by none before it.
+    """Transactions with the marker's epoch that were decided before it, without another one in between.
 
-    Both give or take the skew; the coordinator's times ascend.
+    Both allow for the clock skew; the coordinator's times ascend.
     """
     sharing = known.sharing_marker_epoch.get(marker.producer_epoch, ())
     for place in range(bisect_left(sharing, bounds.start), bisect_left(sharing, bounds.stop)):
@@ -100,12 +98,9 @@ def decided_around(marker: WrittenMarker, known: Candidates, bounds: range, *, s
 
 
 def end_of(known: Candidates, index: int) -> int:
-    """When the transaction was decided; the end of time if it was not."""
+    """When the transaction was decided; `NO_BOUND` if it was not."""
     end = known.transactions[index].end_timestamp_ms
     return NO_BOUND if end is None else end
-
-
-# Which of the coordinator's transactions left a partition without a marker (facts §3.8).
 
 
 def match_open(
@@ -114,7 +109,7 @@ def match_open(
     indexes: Sequence[int],
     known: Candidates,
 ) -> int:
-    """The transaction that left the part without a marker."""
+    """The index of the transaction of an open part: one that left the partition without a marker."""
     newest = max(indexes, default=NO_MATCH)
     if before and indexes[-1] >= 0 and _is_certain(before[-1], known):
         index = _next_on_partition(part, known, newest)
@@ -123,7 +118,7 @@ def match_open(
     sharing = known.sharing_data_epoch.get(part.producer_epoch, ())
     listed = [i for i in sharing if i > newest and known.transactions[i].lists(part.topic_partition)]
     in_time = [i for i in listed if _data_in_window(known.transactions[i], part, known.clock_skew_ms)]
-    # A completed transaction left its markers everywhere: its epoch alone does not prove that it is this one.
+    # A completed transaction has its markers on every partition: its epoch alone does not identify it.
     possible = [i for i in listed if not known.transactions[i].state.is_complete or i in in_time]
     if not possible:
         return NO_MATCH
@@ -135,7 +130,7 @@ def match_open(
 
 
 def _is_certain(part: PartitionTransaction, known: Candidates) -> bool:
-    """Within the clock skew only one transaction can have written the part's marker."""
+    """Whether, within the clock skew, only one transaction can have written the part's marker."""
     marker = part.marker
     if marker is None or marker.producer_epoch in known.named_by_marker:
         return marker is not None
@@ -146,7 +141,7 @@ def _is_certain(part: PartitionTransaction, known: Candidates) -> bool:
 
 
 def _next_on_partition(part: PartitionTransaction, known: Candidates, newest: int) -> int:
-    """The next transaction on the partition, if the open part can be it: each one leaves a marker there."""
+    """The next transaction on the partition, if the open part fits it: each earlier one left a marker."""
     for index in range(newest + 1, len(known.transactions)):
         txn = known.transactions[index]
         if part.topic_partition in (txn.topic_partitions or ()):
@@ -162,7 +157,7 @@ def _results(indexes: Iterable[int], known: Candidates) -> int:
 
 
 def _data_in_window(txn: CoordinatorTransaction, part: PartitionTransaction, skew_ms: int) -> bool:
-    """Written between the transaction's start and its decision, give or take the clock skew."""
+    """Whether it was written between the transaction's start and its decision, within the clock skew."""
     begun = part.first_timestamp >= txn.start_timestamp_ms - skew_ms
     return begun and (txn.end_timestamp_ms is None or part.last_timestamp <= txn.end_timestamp_ms + skew_ms)
 
@@ -170,13 +165,13 @@ def _data_in_window(txn: CoordinatorTransaction, part: PartitionTransaction, ske
 def match_partition(parts: Sequence[PartitionTransaction], known: Candidates) -> tuple[int, ...]:
     """For each part of one partition, in offset order, the index of its transaction, NO_MATCH or SEVERAL.
 
-    What is surest comes first and bounds the rest: parts and transactions have the same order.
+    The most certain matches are made first and bound the others: parts and transactions have the same order.
     """
     if not known.transactions:
         return (NO_MATCH,) * len(parts)
     indexes = [_named(part, known) for part in parts]
     if NO_MATCH not in indexes:
-        return tuple(indexes)  # order and time have nothing left to tell
+        return tuple(indexes)  # every part is matched: order and time are not needed
     _match_closed(parts, indexes, known, _decided_just_before, may_repeat=True)
     _match_closed(parts, indexes, known, _decided_near, may_repeat=True)
     unclear = _match_undecided(parts, indexes, known)
@@ -189,9 +184,9 @@ def match_partition(parts: Sequence[PartitionTransaction], known: Candidates) ->
 
 
 def _named(part: PartitionTransaction, known: Candidates) -> int:
-    """The transaction that an epoch names, if the partition is in it: the marker's, else the data's.
+    """The transaction that an epoch identifies, if it has the partition: the marker's epoch, else the data's.
 
-    An operator's abort has the epoch of the data, so that the marker alone would name the one before.
+    The marker of an operator's abort has the epoch of the data, so it alone would identify the one before.
     """
     by_marker = NO_MATCH
     if part.marker is not None:
@@ -211,7 +206,7 @@ def _can_be(part: PartitionTransaction, known: Candidates, index: int) -> bool:
 
 
 def _is_doubtful(part: PartitionTransaction, known: Candidates, index: int) -> bool:
-    """What reads as TV2 may be a fence of an older client, if it is all that is left; then time has a say."""
+    """Whether a lone abort that reads as TV2 also fits in time: it may be the fence of an older client."""
     txn = known.transactions[index]
     is_earlier = part.last_timestamp < txn.start_timestamp_ms - known.clock_skew_ms
     return not txn.is_clients_own and (is_earlier or part.marker is not None)
@@ -228,7 +223,7 @@ def _match_closed(
     *,
     may_repeat: bool,
 ) -> None:
-    """Looks for the transactions of closed parts between those of their neighbours.
+    """Matches closed parts with transactions between those of their neighbours.
 
     With `may_repeat`, a marker that closed nothing may also repeat the one before it.
     """
@@ -242,7 +237,7 @@ def _match_closed(
 
 
 def _smallest_behind(indexes: Sequence[int]) -> list[int]:
-    """For each place the smallest index that is matched behind it."""
+    """For each part the smallest index that a later part is matched with."""
     smallest, found = NO_BOUND, list[int]()
     for index in reversed(indexes):
         found.append(smallest)
@@ -253,18 +248,18 @@ def _smallest_behind(indexes: Sequence[int]) -> list[int]:
 def _decided_just_before(
     part: PartitionTransaction, marker: WrittenMarker, known: Candidates, bounds: range
 ) -> int:
-    """The transaction whose decision the marker follows at once, by clocks that agree."""
+    """The transaction whose decision directly precedes the marker, if clocks agree."""
     return max(_agreeing(part, marker, known, bounds, skew_ms=0), default=NO_MATCH)
 
 
 def _decided_near(part: PartitionTransaction, marker: WrittenMarker, known: Candidates, bounds: range) -> int:
-    """The transaction whose decision is nearest to the marker, by clocks that differ."""
+    """The transaction whose decision is nearest to the marker, if clocks differ."""
     near = _agreeing(part, marker, known, bounds, skew_ms=known.clock_skew_ms)
     return min(near, key=lambda i: abs(end_of(known, i) - marker.timestamp), default=NO_MATCH)
 
 
 def _contradicted(part: PartitionTransaction, marker: WrittenMarker, known: Candidates, bounds: range) -> int:
-    """The transaction that a left-over marker contradicts: it lists the partition and has no other there."""
+    """The transaction that an unmatched marker contradicts: it has the partition, and no other marker."""
     for index in decided_around(marker, known, bounds, skew_ms=known.clock_skew_ms):
         txn = known.transactions[index]
         may_be_older = txn.state.is_complete and known.may_be_older(marker.producer_epoch, marker.timestamp)
@@ -287,9 +282,9 @@ def _agreeing(
 def _match_undecided(
     parts: Sequence[PartitionTransaction], indexes: list[int], known: Candidates
 ) -> set[int]:
-    """Finds the markers of transactions whose end the copy of the coordinator's log does not hold.
+    """Matches markers with transactions whose end is not in the copy of the coordinator's log.
 
-    Only the first marker after such a transaction began can be its own. Returns those where it is unclear.
+    Only the first marker after such a transaction began can be its own. Returns the unclear ones.
     """
     unclear: set[int] = set()
     following = _smallest_behind(indexes)
@@ -324,7 +319,7 @@ def _first_marker_since(
 
 
 def _is_of(part: PartitionTransaction, txn: CoordinatorTransaction, skew_ms: int) -> bool:
-    """The marker was bumped for this transaction alone, or written after it began beyond doubt."""
+    """Whether the marker's epoch was bumped for this transaction, or the marker is certainly later."""
     marker = part.marker
     if marker is None:
         return False
@@ -332,15 +327,12 @@ def _is_of(part: PartitionTransaction, txn: CoordinatorTransaction, skew_ms: int
     return by_epoch or marker.timestamp > txn.start_timestamp_ms + skew_ms
 
 
-# Which of the coordinator's transactions a captured batch belongs to, where no marker was ever written.
-
-
 _UNKNOWN_PAST = -1
-"""Stands for transactions before the first known one, whose records are gone."""
+"""Transactions before the first known one, whose records are gone."""
 
 
 def match_batches(batches: Sequence[PartitionTransaction], known: Candidates) -> tuple[int, ...]:
-    """For each batch of one partition, in offset order, the index of its transaction, NO_MATCH or SEVERAL."""
+    """For each batch of a capture without markers, in offset order: its transaction, NO_MATCH or SEVERAL."""
     matched: dict[int, int] = {}
     by_epoch: dict[int, list[int]] = {}
     for place, batch in enumerate(batches):
@@ -365,7 +357,7 @@ def _match_epoch(epoch: int, batches: list[PartitionTransaction], known: Candida
 
 
 def _running_at(batch: PartitionTransaction, running: list[int], known: Candidates) -> tuple[int, int]:
-    """First and last place in `running` of the transactions that were open while the batch was written."""
+    """First and last index in `running` of the transactions that were open when the batch was written."""
     skew = known.clock_skew_ms
     low = bisect_left(running, batch.last_timestamp - skew, key=lambda i: end_of(known, i))
     high = bisect_right(running, batch.first_timestamp + skew, key=lambda i: _start(known, i)) - 1
@@ -379,9 +371,9 @@ def _start(known: Candidates, index: int) -> int:
 
 
 def _narrow(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Each range cut by its neighbours': transactions only ever follow each other on a partition.
+    """Each range limited by its neighbours': transactions on a partition do not overlap.
 
-    A batch that fits nowhere (its range is empty) says nothing about the others.
+    A batch that fits nowhere (an empty range) does not limit the others.
     """
     lows, highs = [low for low, _ in ranges], [high for _, high in ranges]
     fits = [low <= high for low, high in ranges]

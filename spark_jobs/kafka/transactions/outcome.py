@@ -1,4 +1,4 @@
-"""What can become of a transaction, and what says so: column values and labels at once."""
+"""Outcomes of transactions and their evidence: column values and labels at once."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Evidence(StrEnum):
     """Why an outcome is what it is."""
 
     MARKER = "marker"
-    """A marker on every partition that needs one, or on the one partition that it is about."""
+    """A marker on every partition that needs one, or on the only partition of the outcome."""
     COORDINATOR = "coordinator"
     """The coordinator's state of the transaction, which holds for every partition that it lists."""
     MARKER_ELSEWHERE = "marker elsewhere"
@@ -82,43 +82,41 @@ class Evidence(StrEnum):
     PRODUCER_EPOCH = "producer epoch"
     """A TV2 client uses an epoch for one transaction only."""
     CLOCK = "clock"
-    """Order and timestamps, apart by more than the clock skew."""
+    """Order and timestamps that differ by more than the clock skew."""
     TIMEOUT = "timeout"
     """Still ongoing when the coordinator's log was copied, past its timeout: the coordinator aborts it."""
     MARKER_MISSING = "marker missing"
-    """Decided, though a partition with its data has no marker: a torn copy, or a marker that never came."""
+    """Decided, but a partition with its data has no marker: a torn copy, or a marker never written."""
     MARKER_NEVER_WRITTEN = "marker never written"
-    """The coordinator calls it ended, but the partition went on without its marker: consumers stop there."""
+    """The coordinator's log shows its end, but its marker was never written: consumers stop there."""
     AHEAD_OF_COORDINATOR = "ahead of the coordinator log"
-    """Markers are where the copy of the coordinator's log still says ongoing."""
+    """Markers exist, but in the copy of the coordinator's log it is still ongoing."""
     CONTRADICTION = "contradiction"
     """Markers contradict the coordinator or each other."""
     END_NOT_RECORDED = "end not recorded"
-    """The coordinator's log continues, or cannot be read, without the end of this transaction."""
+    """The coordinator's log continues, or is unreadable, without the end of this transaction."""
     NOT_LISTED = "not listed"
-    """The coordinator knows the producer id, but no transaction of it that this partition is provably in."""
+    """The coordinator's log has the producer id, but no transaction that provably has this partition."""
     NO_COORDINATOR_ENTRY = "no coordinator entry"
-    """The coordinator's log knows no transaction that this can be."""
+    """The coordinator's log has no transaction that this can be."""
     NO_COORDINATOR_LOG = "no coordinator log"
     """There is no copy of the coordinator's log: markers alone decide."""
     SEVERAL_FIT = "several fit"
     """It can be one of several transactions that ended differently."""
     COORDINATOR_OLDER = "coordinator copy is older"
-    """The coordinator's copy, by what it shows of its age, is older than the data: it proves nothing."""
+    """The copy of the coordinator's log appears older than the data, so it proves nothing."""
     NOT_PROVEN = "not proven"
     """The copies do not show that the coordinator's log is newer by more than the transaction's timeout."""
     GAP = "gap"
-    """Missing offsets may hide a marker: of what is distinguished by it, or of a transaction that is
-    decided.
-    """
+    """Missing offsets may hide a marker, so the data before them may belong to another transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedTransaction:
     """One transaction with its outcome; all of `parts` share it.
 
-    `coordinator` is the coordinator's view, None if it has none; without one, an older client's transaction
-    is told per partition.
+    `coordinator` is the coordinator's record of it, None if there is none. Without it, an older client's
+    transaction has one row per partition.
     """
 
     transactional_id: str | None
@@ -131,7 +129,7 @@ class ResolvedTransaction:
 
     @property
     def partitions_expected(self) -> tuple[TopicPartition, ...]:
-        """Those that the coordinator lists; empty where it does not say."""
+        """The partitions that the coordinator lists; empty if unknown."""
         return tuple(sorted(self._listed()))
 
     @property
@@ -155,7 +153,7 @@ class ResolvedTransaction:
 
     @property
     def is_set_aside(self) -> bool:
-        """What is missing leaves its end open; a broker's readers have passed it, so nothing waits for it."""
+        """Missing offsets leave its end unknown; the broker's consumers passed it, so it holds nothing."""
         return self.outcome is Outcome.AMBIGUOUS and self.evidence[0] is Evidence.GAP
 
     @property

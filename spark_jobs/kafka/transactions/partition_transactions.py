@@ -1,8 +1,8 @@
 """Transactions as one partition saw them: from the first batch to the marker that closed them (facts §2.8).
 
-A replay's rules, not a leader's: whatever is in the log counts, and a marker closes what its producer has
-open, of whatever epoch. What is open at the end continues in the next piece of the same log. Where offsets
-are missing that the log once had, a marker may be among them: what is open there is told to span a gap.
+The rules are those of a replay, not of a leader: everything in the log counts, and a marker closes its
+producer's open transaction of any epoch. A transaction that is open at the end continues in the next piece of
+the same log. Missing offsets may include a marker: a transaction that is open there gets a `gap`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from spark_jobs.kafka.log.replica_copies import Gap
 from spark_jobs.kafka.topic_partition import TopicPartition
 
 LogBatch = tuple[RecordBatchHeader | LegacyHeader, EndTransactionMarker | None]
-"""A batch's header and, for a control batch that ends a transaction, what it says."""
+"""A batch's header and, for a control batch that ends a transaction, its marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMarker:
-    """A marker where it is; its timestamp is the broker's clock."""
+    """A marker in a log; its timestamp is of the broker's clock."""
 
     offset: int
     producer_epoch: int
@@ -34,7 +34,7 @@ class WrittenMarker:
 class SpannedGap:
     """Missing offsets between a transaction's first batch and its end, from the first to the last of them.
 
-    They may hide a marker, so that what came before belongs to another transaction.
+    They may include a marker, so the data before them may belong to another transaction.
     """
 
     first_offset: int
@@ -65,7 +65,7 @@ class PartitionTransaction:
 
     @property
     def epochs(self) -> range:
-        """From the epoch of its first batch to that of its last; a zombie's in a log may be lower."""
+        """From the epoch of its first batch to that of its last; a zombie's batch may have a lower one."""
         first = self.producer_epoch if self.first_epoch is None else self.first_epoch
         return range(min(first, self.producer_epoch), max(first, self.producer_epoch) + 1)
 
@@ -88,9 +88,9 @@ def close_transactions(
     open_transactions: OpenTransactions,
     gaps: Sequence[Gap] = (),
 ) -> Iterator[ClosedTransaction]:
-    """The transactions that `batches` close, each when its marker comes by; `gaps` by offset.
+    """The transactions that `batches` close, each at its marker; `gaps` by offset.
 
-    `open_transactions` is the caller's: it holds what was open before and, in the end, what is open after.
+    `open_transactions` is updated in place: open before the batches, then open after them.
     """
     passed = 0
     for header, marker in batches:
@@ -138,7 +138,7 @@ def aborted_entry(closed: ClosedTransaction) -> AbortedTxn | None:
 
 
 def _span(open_transactions: OpenTransactions, gap: Gap) -> None:
-    """Everything that is open spans the gap; of several gaps the first offset and the last are kept."""
+    """Adds the gap to every open transaction; of several gaps the first and the last offset are kept."""
     for producer_id, txn in open_transactions.items():
         first_offset = gap.first_offset if txn.gap is None else txn.gap.first_offset
         spanned = SpannedGap(first_offset=first_offset, last_offset=gap.last_offset)

@@ -1,7 +1,7 @@
 """One outcome for every transaction of a producer id: markers and the coordinator's log joined (facts §3.8).
 
 The rules need one producer id at a time, so that a cluster can run them on grouped rows: its transactions on
-every partition, and what the coordinator's log says of them.
+every partition, and those in the coordinator's log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,25 +24,24 @@ from spark_jobs.kafka.transactions.matching import (
 from spark_jobs.kafka.transactions.outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction, WrittenMarker
 
-# What a transaction that spans missing offsets can be, by the coordinator's word (facts §2.8, §3.8).
-
-
-Doubt = tuple[int, ...]
+PossibleTransactions = tuple[int, ...]
 """Indexes of the transactions that a part can hold data of."""
 
 
-def doubts(
+def unclear_by_gap(
     parts: Sequence[PartitionTransaction], indexes: Sequence[int], known: Candidates
-) -> Sequence[Doubt | None]:
-    """For each part of one partition, matched to `indexes`, None unless a gap leaves its outcome open."""
+) -> Sequence[PossibleTransactions | None]:
+    """For each part of one partition, matched to `indexes`: None unless a gap leaves its outcome open."""
     if all(part.gap is None for part in parts):
         return (None,) * len(parts)
     before = accumulate(indexes[:-1], max, initial=NO_MATCH)
-    return [_doubt(*each, known) for each in zip(parts, indexes, before, strict=True)]
+    return [_unclear_by_gap(*each, known) for each in zip(parts, indexes, before, strict=True)]
 
 
-def _doubt(part: PartitionTransaction, index: int, newest: int, known: Candidates) -> Doubt | None:
-    """What nobody has matched keeps to its own rules, as long as it has one epoch."""
+def _unclear_by_gap(
+    part: PartitionTransaction, index: int, newest: int, known: Candidates
+) -> PossibleTransactions | None:
+    """An unmatched part is decided without the coordinator, if it has only one epoch."""
     if part.gap is None or (index == NO_MATCH and len(part.epochs) == 1):
         return None
     possible = tuple(i for i in range(newest + 1, _end(part, index, known)) if _can_be_in(part, i, known))
@@ -52,12 +51,12 @@ def _doubt(part: PartitionTransaction, index: int, newest: int, known: Candidate
 
 
 def _end(part: PartitionTransaction, index: int, known: Candidates) -> int:
-    """A marker's transaction is the last one; what is open may continue with any that follows."""
+    """The marker's transaction is the last one possible; an open part may continue with any later one."""
     return len(known.transactions) if part.marker is None or index < 0 else index + 1
 
 
 def _can_be_in(part: PartitionTransaction, index: int, known: Candidates) -> bool:
-    """Whether the transaction used the partition, one of the part's epochs, and its time."""
+    """Whether the transaction has the partition, one of the part's epochs, and overlaps its time."""
     txn, skew_ms = known.transactions[index], known.clock_skew_ms
     is_over = end_of(known, index) + skew_ms < part.first_timestamp
     is_later = part.marker is None and txn.start_timestamp_ms - skew_ms > part.last_timestamp
@@ -66,19 +65,19 @@ def _can_be_in(part: PartitionTransaction, index: int, known: Candidates) -> boo
 
 
 def _is_all_known(part: PartitionTransaction, known: Candidates) -> bool:
-    """The coordinator's log reaches back to before the part's first batch."""
+    """Whether the coordinator's log reaches back to before the part's first batch."""
     first = part.epochs[0]
     if first in known.named_by_data:
-        # An abort that is all that is left may be a fence of an older client, whose epoch has served more.
+        # A lone abort may be the fence of an older client, which used its epoch for other transactions too.
         return known.transactions[known.named_by_data[first]].is_clients_own
     return first in known.sharing_data_epoch and not known.may_be_older(first, part.first_timestamp)
 
 
 def _ends_it(part: PartitionTransaction, index: int, known: Candidates) -> bool:
-    """Nothing of the part is younger than the transaction, of which the coordinator's log may not tell yet.
+    """Whether no data of the part belongs to a later transaction, which the coordinator's copy may lack.
 
-    An epoch of its own proves it, unless the marker's is a later one's. Otherwise the marker, or the last
-    batch of what is open, has to fit in time, and the marker in what it says.
+    An epoch of its own proves it, unless the marker has a later one. Otherwise the marker, or the last batch
+    of an open part, has to fit in time, and the marker has to agree with the result.
     """
     txn, marker = known.transactions[index], part.marker
     if txn.names_its_epoch and len(part.epochs) == 1:
@@ -101,12 +100,12 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveContext:
-    """What a run knows besides the rows: its logical time, the skew to allow for, and which logs it has.
+    """What a run knows besides the rows: its logical time, the clock skew, and which logs it has.
 
-    `past` is when the run's day began: what timed out before it, and before the coordinator's log was copied,
-    was aborted. `has_markers` is false for captures of what producers sent: no marker was ever sent by one.
-    `reach` tells how far the copies reach, `max_timeout_ms` how long a transaction can run whose own timeout
-    is not known.
+    `past` is when the run's day began: a transaction that timed out before it, and before the coordinator's
+    log was copied, was aborted. `has_markers` is false for captures of producer requests, which contain no
+    markers. `reach` is how far in time the copies reach, `max_timeout_ms` the timeout of a transaction whose
+    own is unknown.
     """
 
     now: int
@@ -118,17 +117,17 @@ class ResolveContext:
     max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def past_of(self, coordinator: int | None) -> int | None:
-        """A time that had passed for certain when that partition of the coordinator's log was copied."""
+        """A time that had certainly passed when that partition of the coordinator's log was copied."""
         reached = self.reach.coordinator_time(coordinator)
         return None if reached is None else min(self.past, reached - self.clock_skew_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerTransactions:
-    """Everything about one producer id, `parts` of a partition in offset order, `coordinator` in log order.
+    """The input for one producer id: `parts` of a partition in offset order, `coordinator` in log order.
 
     A capture's parts are single batches. `transactional_id` is the owner, None if the coordinator's log does
-    not know the producer id, and `coordinator_partition` the partition of that log that does;
+    not have the producer id. `coordinator_partition` is the partition of that log that has it.
     `is_unreadable` if a record of that id could not be read.
     """
 
@@ -140,7 +139,7 @@ class ProducerTransactions:
     is_unreadable: bool = False
 
     def timeout_ms(self, context: ResolveContext) -> int:
-        """How long a transaction of this producer runs at most, as far as the coordinator's log says."""
+        """The longest timeout of this producer's transactions in the coordinator's log."""
         return max((txn.transaction_timeout_ms for txn in self.coordinator), default=context.max_timeout_ms)
 
 
@@ -158,13 +157,13 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
     left_over: list[PartitionTransaction] = []
     hidden: list[PartitionTransaction] = []
     unended: list[PartitionTransaction] = []
-    doubted: set[int] = set()
+    near_gap: set[int] = set()
     for parts in _by_partition(group.parts).values():
         indexes = match(parts, known)
-        for part, index, doubt in zip(parts, indexes, doubts(parts, indexes, known), strict=True):
-            if doubt is not None:
+        for part, index, possible in zip(parts, indexes, unclear_by_gap(parts, indexes, known), strict=True):
+            if possible is not None:
                 hidden.append(part)
-                doubted.update(doubt)
+                near_gap.update(possible)
             elif index < 0:
                 (ambiguous if index == SEVERAL else left_over).append(part)
             else:
@@ -173,8 +172,8 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
     unclear = (Outcome.AMBIGUOUS, (Evidence.SEVERAL_FIT,))
     behind_gap = (Outcome.AMBIGUOUS, (Evidence.GAP,))
     resolved = [_known(group, *each, context) for each in zip(known.transactions, found, strict=True)]
-    for index in doubted:
-        resolved[index] = _doubted(resolved[index])
+    for index in near_gap:
+        resolved[index] = _with_gap_evidence(resolved[index])
     return (
         *resolved,
         *(_unknown(group, tuple(parts), unclear) for parts in _by_epoch(ambiguous).values()),
@@ -187,7 +186,7 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
 def _decide_unended(
     group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext
 ) -> Decision:
-    """Hanging, unless the part may be of a transaction that began after the coordinator's log was copied."""
+    """Hanging, unless the transaction may have begun after the coordinator's log was copied."""
     if context.reach.is_newer(part, group.coordinator_partition):
         return Outcome.HANGING, (Evidence.MARKER_NEVER_WRITTEN,)
     is_behind = context.reach.is_behind(part, group.coordinator_partition)
@@ -195,18 +194,18 @@ def _decide_unended(
     return Outcome.ONGOING, (why, Evidence.MARKER_NEVER_WRITTEN)
 
 
-def _doubted(resolved: ResolvedTransaction) -> ResolvedTransaction:
-    """Decided as before, though some of its data may be where a gap leaves it unclear."""
+def _with_gap_evidence(resolved: ResolvedTransaction) -> ResolvedTransaction:
+    """The same outcome, with the evidence that some of its data may be in an unclear part."""
     return replace(resolved, evidence=(*resolved.evidence, Evidence.GAP))
 
 
 def _lost_its_marker(
     part: PartitionTransaction, txn: CoordinatorTransaction, context: ResolveContext
 ) -> bool:
-    """The coordinator calls it ended, yet the partition went on without the marker: none will come.
+    """Whether the transaction is complete, but its marker was never written to the partition.
 
-    A coordinator that has just started takes partitions whose leader it does not know yet for deleted, and
-    completes their transactions without a marker (facts §3.7). Consumers stop there (facts §3.8).
+    A coordinator that has just started treats partitions without a known leader as deleted, and completes
+    their transactions without a marker (facts §3.7). Consumers stop there (facts §3.8).
     """
     if part.marker is not None or part.gap is not None or not part.batch_count:
         return False
@@ -257,7 +256,7 @@ def _known(
 
 
 def _epoch_of(txn: CoordinatorTransaction, parts: Iterable[PartitionTransaction]) -> int:
-    """That of its data, as found or, without any, as recorded."""
+    """The epoch of its data if there is any, else the recorded one."""
     for part in parts:
         if part.batch_count:
             return part.producer_epoch
@@ -267,7 +266,7 @@ def _epoch_of(txn: CoordinatorTransaction, parts: Iterable[PartitionTransaction]
 def _evidence(
     txn: CoordinatorTransaction, parts: tuple[PartitionTransaction, ...], context: ResolveContext
 ) -> tuple[Evidence, ...]:
-    """What says that a decided transaction ended so."""
+    """The evidence for the result of a decided transaction."""
     if not parts:
         return (Evidence.COORDINATOR,)
     if context.has_markers and all(part.marker is not None for part in parts):
@@ -282,7 +281,7 @@ def _evidence(
 def _resolve_left_over(
     group: ProducerTransactions, parts: Iterable[PartitionTransaction], context: ResolveContext
 ) -> Iterator[ResolvedTransaction]:
-    """Parts that no transaction of the coordinator's log explains."""
+    """Outcomes of parts that match no transaction of the coordinator's log."""
     absent = _absent(group, context)
     for same_epoch in _by_epoch(parts).values():
         if any(map(_is_bumped_commit, same_epoch)):
@@ -296,7 +295,7 @@ def _resolve_left_over(
 
 
 def _is_bumped_commit(part: PartitionTransaction) -> bool:
-    """Only TV2 commits with a bumped epoch, so all of this epoch's data is one transaction's."""
+    """Only TV2 commits with a bumped epoch, so all data of this epoch belongs to one transaction."""
     marker = part.marker
     if marker is None or not part.batch_count:
         return False
@@ -319,7 +318,7 @@ def _decide_alone(
     context: ResolveContext,
     absent: Evidence,
 ) -> Decision:
-    """The outcome of parts by themselves: their marker's, else they stay open, for good if that is proven."""
+    """The outcome of parts without a coordinator transaction: their marker's, else ongoing or hanging."""
     part = parts[0]
     if part.gap is not None:
         return Outcome.AMBIGUOUS, (Evidence.GAP, absent)
@@ -334,7 +333,7 @@ def _decide_open(
     context: ResolveContext,
     absent: Evidence,
 ) -> Decision:
-    """Of what has no marker, and no transaction in the coordinator's log: open for good only with proof."""
+    """The outcome of parts without marker and coordinator transaction: hanging only with proof."""
     if not context.has_coordinator_log:
         return Outcome.ONGOING, (absent,)
     reach, owner = context.reach, group.coordinator_partition
@@ -348,7 +347,7 @@ def _decide_open(
 
 
 def _absent(group: ProducerTransactions, context: ResolveContext) -> Evidence:
-    """Why the coordinator has no say."""
+    """Why there is no coordinator transaction."""
     if not context.has_coordinator_log:
         return Evidence.NO_COORDINATOR_LOG
     return Evidence.NO_COORDINATOR_ENTRY if group.transactional_id is None else Evidence.NOT_LISTED
@@ -374,7 +373,7 @@ def _result(marker: WrittenMarker) -> TransactionResult:
 
 
 def _own_result(part: PartitionTransaction) -> TransactionResult | None:
-    """What the marker of a TV2 epoch's part says; a later one, where a gap hides its own, says nothing."""
+    """The result of the part's own marker; None if a gap hides it and the marker is a later one."""
     marker = part.marker
     if marker is None or (part.gap is not None and marker.producer_epoch > part.producer_epoch + 1):
         return None
@@ -382,7 +381,7 @@ def _own_result(part: PartitionTransaction) -> TransactionResult | None:
 
 
 def _data_epoch(part: PartitionTransaction) -> int:
-    """A marker that closed nothing tells only its own epoch, which TV2 bumped."""
+    """The epoch of the data; a marker without data has only its own epoch, which TV2 bumped."""
     return part.producer_epoch if part.batch_count else part.producer_epoch - 1
 
 

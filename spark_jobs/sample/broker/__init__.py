@@ -1,1 +1,1 @@
-"""A broker and a coordinator in memory, for the sample and for tests: pure as `kafka/`."""
+"""A broker and a coordinator in memory, for the sample and for tests: no I/O, like `kafka/`."""

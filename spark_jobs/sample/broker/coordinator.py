@@ -1,7 +1,7 @@
 """The transaction coordinator as a state machine without a broker (facts §3).
 
-Requests go in; a reply, the records to append to `__transaction_state` and the markers to write come out as
-values. Appends count as done when they are returned, markers when `complete` is called.
+A request returns values: the reply, the records to append to `__transaction_state` and the markers to write.
+Appends count as done when they are returned, markers when `complete` is called.
 """
 
 import re
@@ -22,8 +22,6 @@ from spark_jobs.kafka.formats.transaction_state import TransactionLogValue, Tran
 from spark_jobs.kafka.producers.producer_state import TransactionVersion
 from spark_jobs.kafka.topic_partition import TopicPartition
 
-# When the transaction coordinator refuses, times out or forgets (facts §3.4-3.6).
-
 
 def is_timed_out(metadata: TransactionMetadata, *, now: int) -> bool:
     """Ongoing past its timeout, nothing pending, and not left to two-phase commit (facts §3.6)."""
@@ -42,7 +40,7 @@ def is_expired(metadata: TransactionMetadata, *, now: int, expiration_ms: int) -
 
 
 def refuse_init(metadata: TransactionMetadata, expected: tuple[int, int] | None) -> KafkaError | None:
-    """Why a producer may not introduce itself now."""
+    """The error of InitProducerId in the id's current state, None if it may proceed (facts §3.4)."""
     if metadata.pending_state is not None:
         return KafkaError.CONCURRENT_TRANSACTIONS
     if expected is not None and not _may_be(metadata, *expected):
@@ -51,21 +49,21 @@ def refuse_init(metadata: TransactionMetadata, expected: tuple[int, int] | None)
 
 
 def _may_be(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """The identity a producer claims is the id's own, or the one before a rotation whose answer it missed."""
+    """Whether the claimed identity is the id's own, or the one before a rotation whose reply got lost."""
     is_current = metadata.producer_epoch == NO_PRODUCER_EPOCH or producer_id == metadata.producer_id
     rotated = producer_id == metadata.previous_producer_id and is_epoch_exhausted(producer_epoch)
     return is_current or rotated
 
 
 def refuse_add(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> KafkaError | None:
-    """Why partitions may not join now."""
+    """The error of AddPartitionsToTxn in the id's current state, None if it may proceed (facts §3.5)."""
     if metadata.pending_state is not None:
         return KafkaError.CONCURRENT_TRANSACTIONS
     return refuse_verify(metadata, producer_id, producer_epoch)
 
 
 def refuse_verify(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> KafkaError | None:
-    """Why nothing can be said of the ongoing transaction; unlike an add, it waits for nothing pending."""
+    """The error of a verification; unlike an add, it does not depend on a pending state."""
     return _refuse_identity(metadata, producer_id, producer_epoch) or _refuse_prepared(metadata)
 
 
@@ -81,9 +79,6 @@ def _refuse_prepared(metadata: TransactionMetadata) -> KafkaError | None:
     return KafkaError.CONCURRENT_TRANSACTIONS if metadata.state.is_prepare else None
 
 
-# What a request to the transaction coordinator leads to, as values.
-
-
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -97,7 +92,7 @@ class TransactionUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnMarker:
-    """One marker to write on each of `topic_partitions`; their leaders judge it by `transaction_version`."""
+    """One marker to write on each of `topic_partitions`; their leaders check it by `transaction_version`."""
 
     transactional_id: str
     producer_id: int
@@ -110,7 +105,7 @@ class TxnMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects(Generic[R_co]):
-    """What a request leads to."""
+    """The effects of a request."""
 
     reply: R_co
     records: tuple[TransactionUpdate, ...] = ()
@@ -119,14 +114,11 @@ class Effects(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdReply:
-    """Answer to InitProducerId and EndTxn: the identity to continue with, -1 and -1 with an error."""
+    """Reply to InitProducerId and EndTxn: the identity to continue with, -1 and -1 with an error."""
 
     error: KafkaError
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-
-
-# Producer ids come in blocks of a thousand from the controller, one after the other (facts §7).
 
 
 BLOCK_SIZE = 1000
@@ -135,7 +127,7 @@ PREFETCH_AT = 900
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIds:
-    """A broker's supply: ids left in its block, a block fetched ahead, where the controller continues."""
+    """A broker's producer ids: left in its block, a prefetched block, the controller's next (facts §7)."""
 
     next_id: int = 0
     block_end: int = 0
@@ -143,7 +135,7 @@ class ProducerIds:
     next_block_start: int = 0
 
     def allocate(self) -> tuple[int, "ProducerIds"]:
-        """The next id, and the supply without it."""
+        """The next id, and the remaining ids."""
         supply = self if self.next_id < self.block_end else self._next_block()
         allocated = supply.next_id
         supply = replace(supply, next_id=allocated + 1)
@@ -156,7 +148,7 @@ class ProducerIds:
         return allocated, supply
 
     def restart(self) -> "ProducerIds":
-        """A broker that starts again has lost what was left of its blocks."""
+        """A restarted broker has lost the rest of its blocks."""
         return ProducerIds(next_block_start=self.next_block_start)
 
     def _next_block(self) -> "ProducerIds":
@@ -198,7 +190,7 @@ class TransactionCoordinator:
         now: int,
         expected: tuple[int, int] | None = None,
     ) -> Effects[ProducerIdReply]:
-        """A producer introduces itself; `expected` is the producer id and epoch that it believes to have."""
+        """InitProducerId; `expected` is the producer id and epoch that the client has, if any."""
         if transactional_id is None:
             reply = ProducerIdReply(error=KafkaError.NONE, producer_id=self._allocate(), producer_epoch=0)
             return Effects(reply=reply)
@@ -224,7 +216,7 @@ class TransactionCoordinator:
         now: int,
         transaction_version: TransactionVersion = TransactionVersion.TV0,
     ) -> Effects[KafkaError]:
-        """Partitions join the transaction, asked for by the client or, in TV2, by its first produce there."""
+        """Adds partitions to the transaction: by the client's request or, in TV2, by its first produce."""
         added = frozenset(partitions)
         metadata = self.transactions.get(transactional_id)
         if not transactional_id:
@@ -247,7 +239,7 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
     ) -> dict[TopicPartition, KafkaError]:
-        """Whether each partition is in the ongoing transaction: what a leader asks before a TV1 append."""
+        """Whether each partition is in the ongoing transaction: a leader verifies it before a TV1 append."""
         asked = tuple(partitions)
         metadata = self.transactions.get(transactional_id)
         if metadata is None:
@@ -267,7 +259,7 @@ class TransactionCoordinator:
         now: int,
         transaction_version: TransactionVersion = TransactionVersion.TV0,
     ) -> Effects[ProducerIdReply]:
-        """A client commits or aborts; a TV2 client is told the identity of its next transaction."""
+        """EndTxn; a TV2 client gets the identity of its next transaction."""
         metadata = self.transactions.get(transactional_id)
         if not transactional_id:
             return Effects(reply=ProducerIdReply(error=KafkaError.INVALID_REQUEST))
@@ -311,7 +303,7 @@ class TransactionCoordinator:
     def expired(
         self, *, now: int, expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS
     ) -> tuple[TransactionUpdate, ...]:
-        """Tombstones for the ids that nobody used for `expiration_ms`; they are known until `prune`."""
+        """Tombstones for the ids that were not used for `expiration_ms`; the ids stay until `prune`."""
         old = (m for m in self.transactions.values() if is_expired(m, now=now, expiration_ms=expiration_ms))
         return tuple(TransactionUpdate(transactional_id=m.transactional_id, value=None) for m in old)
 
@@ -323,9 +315,9 @@ class TransactionCoordinator:
     def reload(
         self, *, coordinator_epoch: int, values: Mapping[str, TransactionLogValue] | None = None
     ) -> Effects[None]:
-        """Start again from the log, its own when no `values` are given; prepared ones send markers again.
+        """Restarts from the log, its own without `values`; prepared transactions send their markers again.
 
-        What memory alone held is lost: last producer epochs and the rest of the block of producer ids.
+        In-memory state is lost: last producer epochs and the rest of the block of producer ids.
         """
         if values is None:
             values = {i: transitions.to_value(m) for i, m in self.transactions.items()}
@@ -405,7 +397,7 @@ class TransactionCoordinator:
 
 
 def _identity(metadata: TransactionMetadata, version: TransactionVersion) -> ProducerIdReply:
-    """The identity that EndTxn answers: the next transaction's for TV2, none for older clients."""
+    """The identity in EndTxn's reply: the next transaction's for TV2, none for older clients."""
     if version is not TransactionVersion.TV2:
         return ProducerIdReply(error=KafkaError.NONE)
     if metadata.next_producer_id != NO_PRODUCER_ID:
@@ -413,9 +405,6 @@ def _identity(metadata: TransactionMetadata, version: TransactionVersion) -> Pro
     return ProducerIdReply(
         error=KafkaError.NONE, producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch
     )
-
-
-# Which transactional ids ListTransactions shows.
 
 
 def list_transactions(
@@ -427,9 +416,9 @@ def list_transactions(
     min_duration_ms: int = -1,
     pattern: str | None = None,
 ) -> tuple[TransactionMetadata, ...]:
-    """The ids that pass every filter given; one that is being removed is never shown.
+    """ListTransactions: the ids that pass every given filter, except those being removed.
 
-    `min_duration_ms` asks for transactions that began longer ago; `pattern` must match the whole id.
+    `min_duration_ms` selects transactions that began longer ago; `pattern` must match the whole id.
     """
     return tuple(
         metadata
@@ -442,22 +431,20 @@ def list_transactions(
     )
 
 
-# The error code for a client's API version: older ones have fewer (facts §0, §3).
-
-
+# The error code for a client's API version: older versions have fewer codes (facts §0, §3).
 FIRST_VERSION_WITH_PRODUCER_FENCED = {"init_producer_id": 4, "add_partitions_to_txn": 2, "end_txn": 2}
 FIRST_PRODUCE_VERSION_WITH_ABORTABLE = 11
 
 
 def reply_error(api: str, version: int, error: KafkaError) -> KafkaError:
-    """`error` of the coordinator as a client of `version` gets it."""
+    """`error` of the coordinator as a client with API version `version` gets it."""
     if error is KafkaError.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED[api]:
         return KafkaError.INVALID_PRODUCER_EPOCH
     return error
 
 
 def produce_error(version: int, error: KafkaError) -> KafkaError:
-    """`error` of the coordinator, met while a produce request is verified or joins its transaction."""
+    """`error` of the coordinator while a produce request is verified or added to its transaction."""
     if error is KafkaError.PRODUCER_FENCED:
         return KafkaError.INVALID_PRODUCER_EPOCH
     if error is KafkaError.TRANSACTION_ABORTABLE and version < FIRST_PRODUCE_VERSION_WITH_ABORTABLE:

@@ -1,8 +1,8 @@
-"""A partition's directory back into a log, as a starting broker does it (facts §6.1).
+"""Loads a partition's directory into a log, as a starting broker does (facts §6.1).
 
-Files come as a mapping from name to bytes and are not changed. After a clean shutdown everything is trusted;
-otherwise the segments from the recovery point on are read, checked, and cut at the first batch that is not
-whole and valid.
+Files are a mapping from name to bytes and are not changed. After a clean shutdown everything is trusted.
+Otherwise the segments from the recovery point on are read, checked, and truncated at the first batch that is
+not whole and valid.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def load(
 
 
 class _Loader:
-    """A directory on its way to a log; `snapshots` is shared by every manager, as the directory would be."""
+    """A directory being loaded; every manager shares `snapshots`, as it would share the directory."""
 
     def __init__(
         self, config: PartitionConfig, files: Mapping[str, bytes], log_start_offset: int, now: int
@@ -81,7 +81,7 @@ class _Loader:
         return self.config.new_manager(self.snapshots)
 
     def open_segments(self) -> None:
-        """Open all; a missing offset index or a corrupt transaction index means recovery at once."""
+        """Opens all segments; recovers if an offset index is missing or a transaction index is corrupt."""
         for files in self.segment_files:
             segment = self._open(files)
             self.segments.append(segment)
@@ -101,7 +101,7 @@ class _Loader:
         return segment
 
     def recover_from(self, recovery_point: int) -> None:
-        """Recover every segment that may not have been flushed; whatever follows a cut is deleted."""
+        """Recovers every segment that may not have been flushed; deletes the segments after a truncation."""
         first = max((s.base_offset for s in self.segments if s.base_offset <= recovery_point), default=0)
         for index, segment in enumerate(self.segments):
             if segment.base_offset >= first and self._recover(segment) > 0:
@@ -115,7 +115,7 @@ class _Loader:
         del self.segments[index:]
 
     def _recover(self, segment: LogSegment) -> int:
-        """Rebuild state and indexes from the segment's valid batches; how many bytes were cut."""
+        """Rebuilds state and indexes from the segment's valid batches; returns the bytes truncated."""
         manager, size = self.new_manager(), segment.size
         base = segment.base_offset
         rebuild_producer_state(manager, self.segments, self.log_start_offset, base, now=self.now, clean=False)
@@ -130,7 +130,7 @@ class _Loader:
             segment.data.clear()
             return size
         segment.index_max_timestamp()
-        segment.bytes_since_last_index_entry = 0  # a recovery counts for itself, the next append from here
+        segment.bytes_since_last_index_entry = 0  # recovery has its own count, the next append starts from 0
         manager.take_snapshot()
         return size - segment.size
 
@@ -144,7 +144,7 @@ class _Loader:
         replay_batch(manager, segment, batch)
 
     def ensure_active_segment(self) -> None:
-        """A log that ends before its start begins anew there, with no memory of producers."""
+        """A log that ends before its start restarts there, without producer state."""
         if self.segments and self.segments[-1].next_offset < self.log_start_offset:
             self.segments.clear()
             self.snapshots.clear()
@@ -153,7 +153,7 @@ class _Loader:
             self.segments.append(self.config.new_segment(self.log_start_offset, self.now))
 
     def bounded_leader_epochs(self) -> LeaderEpochs:
-        """The epochs of what the log still holds."""
+        """The leader epochs of the offsets that the log still holds."""
         end_offset = self.segments[-1].next_offset
         return self.leader_epochs.truncate_from_end(end_offset).truncate_from_start(self.log_start_offset)
 
@@ -164,7 +164,7 @@ def _read_aborted(files: SegmentFiles) -> tuple[AbortedTxn, ...]:
 
 
 def _read_index(files: SegmentFiles) -> list[OffsetPosition]:
-    """The entries as they are; a broker does not look at them while loading, so odd ones just go unused."""
+    """The entries as stored; a broker does not check them while loading, so invalid ones are unused."""
     try:
         return list(read_offset_index(files.index or b"", base_offset=files.base_offset))
     except CorruptIndex:

@@ -1,6 +1,6 @@
-"""What a leader checks of a batch before its producer's state: shape, records, times (facts §2.3, §2.11).
+"""A leader's checks of a batch before its producer state: format, records, timestamps (facts §2.3, §2.11).
 
-A batch that passes leaves with its offset, leader epoch and timestamps set, as it will be in the log.
+A valid batch gets its offset, leader epoch and timestamps, as it will be in the log.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _SMALLEST_SIZE = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordError:
-    """What is wrong with one record; `batch_index` counts from 0."""
+    """The error of one record; `batch_index` counts from 0."""
 
     batch_index: int
     message: str
@@ -43,9 +43,9 @@ class RecordError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a batch never reached its producer's state.
+    """Why a batch was rejected before the check of its producer state.
 
-    `knows_log_start` is false where a broker answers before it has asked the log; such a reply carries -1.
+    `knows_log_start` is false where a broker replies before it has read the log; such a reply has -1.
     """
 
     kafka_error: KafkaError
@@ -65,7 +65,7 @@ class ValidatedBatch:
 def check_produce_request(records: bytes) -> Failure | None:
     """A produce request holds exactly one v2 batch per partition; a torn one after it is ignored.
 
-    From 12 bytes on there is a size, which must be possible (facts §2.3).
+    From 12 bytes on there is a size, which must be valid (facts §2.3).
     """
     first = _next_batch_size(records, 0)
     if isinstance(first, Failure):
@@ -82,7 +82,7 @@ def check_produce_request(records: bytes) -> Failure | None:
 
 
 def _next_batch_size(records: bytes, position: int) -> int | Failure | None:
-    """Bytes of the batch at `position`, None if it is not whole; size and magic must be possible."""
+    """Bytes of the batch at `position`, None if it is not whole; size and magic must be valid."""
     if len(records) - position < _SIZE.size:
         return None
     (size,) = _SIZE.unpack_from(records, position)
@@ -132,7 +132,7 @@ def validate(
     now: int,
     to_magic: int = MAGIC_V2,
 ) -> ValidatedBatch | Failure:
-    """A whole v2 batch as a leader would write it at `offset`, or why it would not."""
+    """A whole v2 batch as a leader would write it at `offset`, or the reason for its rejection."""
     header = read_header(batch)
     problem = check_client_header(header) if origin is AppendOrigin.CLIENT else None
     if problem is not None:
@@ -143,7 +143,7 @@ def validate(
         records = tuple(read_records(batch))
     except InvalidRecord as error:
         return Failure(kafka_error=KafkaError.INVALID_RECORD, message=str(error))
-    except CorruptData as error:  # a codec's failure, which a broker has no error code for
+    except CorruptData as error:  # a failing codec: a broker has no error code for it
         return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=str(error))
     failure = _check_order(records, header, config) or _check_records(records, header, config, now)
     if failure is not None:
@@ -156,9 +156,9 @@ def validate(
 def _check_order(
     records: tuple[LogRecord, ...], header: RecordBatchHeader, config: PartitionConfig
 ) -> Failure | None:
-    """Inside a compressed batch the offsets must count up from 0; a plain one is taken as it is.
+    """Inside a compressed batch offsets must count up from 0; in an uncompressed one they are not checked.
 
-    A leader that keeps the producer's codec fails while it words its refusal (facts §2.11).
+    A leader that keeps the producer's codec fails while it writes its error message (facts §2.11).
     """
     found = [record.offset for record in records]
     if not header.codec_id or found == list(range(len(found))):
@@ -217,7 +217,7 @@ def _recompress(batch: bytes, header: RecordBatchHeader, config: PartitionConfig
 
 
 def _set_timestamps(batch: bytes, records: tuple[LogRecord, ...], config: PartitionConfig, now: int) -> bytes:
-    """The topic's timestamp type, and the largest timestamp as found rather than as claimed."""
+    """Sets the topic's timestamp type, and the largest timestamp as found instead of as claimed."""
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return set_max_timestamp(batch, TimestampType.LOG_APPEND_TIME, now)
     largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)

@@ -1,6 +1,6 @@
-"""A broker's partition in memory: appends as leader and as follower (facts §2.3).
+"""A broker's partition in memory: appends as leader and as follower, and fetches (facts §2.3, §4.3).
 
-Bytes in, bytes out; the clock is an argument. `log_loader` brings such a log back from its files.
+Bytes in, bytes out; the clock is an argument. `log_loader` loads such a log from its files.
 """
 
 from collections.abc import Sequence
@@ -35,17 +35,15 @@ from spark_jobs.sample.broker.producer_state_manager import (
 )
 from spark_jobs.sample.broker.replica_log import CannotRoll, ReplicaLog
 
-# What an append yields: the broker's reply and the batch's verdict, as one value.
-
-
 CORRUPT_ERRORS = frozenset({KafkaError.CORRUPT_MESSAGE, KafkaError.UNKNOWN_SERVER_ERROR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult:
-    """The fields of a produce reply, and the decision behind them; -1 where a reply carries nothing.
+    """The fields of a produce reply, -1 for those without a value, and the decision on the batch.
 
-    `log_append_time` is -1 for what a CreateTime topic accepts, the original's timestamp for a duplicate.
+    `log_append_time` is -1 for batches accepted on a CreateTime topic, the original's timestamp for a
+    duplicate.
     """
 
     decision: Decision
@@ -67,7 +65,7 @@ class AppendResult:
 
 
 def failed(failure: Failure, log_start_offset: int) -> AppendResult:
-    """The reply to a batch that never reached its producer's state."""
+    """The reply to a batch that was rejected before the check of its producer state."""
     is_corrupt = failure.kafka_error in CORRUPT_ERRORS
     return AppendResult(
         decision=Decision(
@@ -80,14 +78,11 @@ def failed(failure: Failure, log_start_offset: int) -> AppendResult:
     )
 
 
-# What a follower takes of a fetch response (facts §2.3): whole batches, in order, not newer than itself.
-
-
 def follower_batches(records: bytes, *, leader_epoch: int, log_end_offset: int) -> tuple[ScannedBatch, ...]:
-    """The batches to append; a torn last one waits for the next fetch, disorder and corruption raise.
+    """The batches of a fetch response to append; a torn last one is left out, disorder and corruption raise.
 
-    From a batch of a newer leader epoch on nothing is taken, so nothing there is checked but its frame. The
-    first batch must not begin before the log's end, and last offsets must ascend.
+    Batches from the first of a newer leader epoch on are left out, and only their frames are checked. The
+    first batch must not begin before the log's end, and last offsets must ascend (facts §2.3).
     """
     result = scan_result(records, check_crc=False)
     if result.problem is not None and not isinstance(result.problem, TornBatch):
@@ -106,7 +101,7 @@ def follower_batches(records: bytes, *, leader_epoch: int, log_end_offset: int) 
 
 
 class PartitionLog(ReplicaLog):
-    """A log that can be written; `leader_epoch` is what it stamps on batches as leader."""
+    """A log that accepts appends; as leader it writes `leader_epoch` to batches."""
 
     def append(
         self,
@@ -119,7 +114,7 @@ class PartitionLog(ReplicaLog):
     ) -> AppendResult:
         """One leader append, in a broker's order (facts §2.3); a duplicate can still roll a segment.
 
-        A marker needs an explicit `transaction_version`: its epoch is judged by it.
+        A marker needs an explicit `transaction_version`, by which its epoch is checked.
         """
         failure = check_produce_request(records) if origin is AppendOrigin.CLIENT else None
         if failure is not None:
@@ -144,7 +139,7 @@ class PartitionLog(ReplicaLog):
         return self._append(validated.batch, batches, rules, verification_guard, now)
 
     def append_as_follower(self, records: bytes, *, now: int) -> AppendResult:
-        """The complete batches of one fetch as one append, offsets as the leader gave them (facts §2.3)."""
+        """Appends the whole batches of one fetch as one append, with the leader's offsets (facts §2.3)."""
         try:
             batches = follower_batches(
                 records, leader_epoch=self.leader_epoch, log_end_offset=self.log_end_offset
@@ -219,12 +214,12 @@ class PartitionLog(ReplicaLog):
         self.manager.update_map_end_offset(self.log_end_offset)
 
     def _overflows(self, batches: tuple[ScannedBatch, ...]) -> bool:
-        """Whether the active segment's indexes, which hold 31 bits, cannot name the last offset."""
+        """Whether the last offset does not fit into the 31 bits of the active segment's indexes."""
         relative = batches[-1].header.last_offset - self.segments[-1].base_offset
         return not 0 <= relative <= MAX_RELATIVE_OFFSET
 
     def _overflow(self, batches: tuple[ScannedBatch, ...]) -> str:
-        """Only a follower can get there: one append that spans more than a segment can (facts §2.3)."""
+        """Raises if one append spans more offsets than a segment can: only a follower's can (facts §2.3)."""
         base, last = self.segments[-1].base_offset, batches[-1].header.last_offset
         return f"offset {last} in a segment from {base}: at most {MAX_RELATIVE_OFFSET} offsets behind it"
 
@@ -244,7 +239,7 @@ class PartitionLog(ReplicaLog):
     def maybe_start_transaction_verification(
         self, *, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now: int
     ) -> TransactionVerification:
-        """What a broker does before it asks the coordinator; pass the guard on to `append` (facts §2.5)."""
+        """Begins the verification with the coordinator; pass the guard on to `append` (facts §2.5)."""
         return self.manager.maybe_start_transaction_verification(
             producer_id=producer_id,
             sequence=sequence,
@@ -255,11 +250,8 @@ class PartitionLog(ReplicaLog):
 
 
 def _unexpected(message: str) -> Failure:
-    """What a broker has no error code for."""
+    """Reply to an error that a broker has no error code for."""
     return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=message, knows_log_start=False)
-
-
-# A broker's answer to a fetch: whole batches, and the aborted transactions among them (facts §4.3).
 
 
 NO_LIMIT = 2**31 - 1
@@ -267,14 +259,14 @@ NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """Batches of one segment from the one that holds the fetch offset on, and what to hide of them."""
+    """A fetch reply: batches of one segment from the fetch offset on, and their aborted transactions."""
 
     batches: tuple[ScannedBatch, ...] = ()
     aborted: tuple[AbortedTxn, ...] = ()
 
 
 def fetch(log: PartitionLog, offset: int, *, read_committed: bool, max_bytes: int = NO_LIMIT) -> Fetch:
-    """What a consumer gets from `offset`: nothing at or above the LSO or the high watermark."""
+    """The reply to a consumer's fetch at `offset`: nothing at or above the LSO or the high watermark."""
     limit = log.last_stable_offset if read_committed else log.high_watermark
     for index, segment in enumerate(log.segments):
         batches = _readable(segment, offset, limit, max_bytes) if offset < limit else ()
@@ -302,6 +294,6 @@ def _aborted(
 
 
 def _upper_bound(segments: Sequence[LogSegment], end: int, log_end_offset: int) -> int:
-    """The first indexed offset behind the bytes that were read, else where the segment ends."""
+    """The first indexed offset after the bytes that were read, else the end of the segment."""
     following = segments[1].base_offset if len(segments) > 1 else log_end_offset
     return next((entry.offset for entry in segments[0].offset_index if entry.position >= end), following)

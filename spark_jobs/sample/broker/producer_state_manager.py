@@ -1,7 +1,7 @@
-"""A partition's memory of its producers over time: snapshots, truncation, expiry (facts §2.10, §2.12).
+"""A partition's producer state over time: appends, snapshots, truncation, expiry (facts §2.10, §2.12).
 
-The rules that accept or refuse are in `admission`; this class merges what they yield. Snapshot "files" are
-a mapping from offset to bytes that the caller may share between managers, as a directory would be.
+The accept/reject rules are in `kafka.producers.admission`; this module merges their results. Snapshot "files"
+are a mapping from offset to bytes that the caller may share between managers, like a directory.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
@@ -35,14 +35,12 @@ from spark_jobs.kafka.producers.verdict import (
     accept_plain,
 )
 
-# How a leader remembers which transactions its coordinator was asked about (facts §2.5).
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionVerification:
-    """The answer to a leader's "may this transaction begin here?"; a stale epoch is fenced at once.
+    """The start of a verification with the coordinator (facts §2.5); a stale epoch is fenced at once.
 
-    `guard` is what the append must show; NO_GUARD means that the transaction is already open.
+    The append must have the same `guard`; NO_GUARD means that the transaction is already open.
     """
 
     guard: int = NO_GUARD
@@ -50,7 +48,7 @@ class TransactionVerification:
 
 
 def with_attempt(state: VerificationStateEntry, sequence: int, producer_epoch: int) -> VerificationStateEntry:
-    """`state` after one more attempt: lowered to an earlier sequence, or moved to a newer epoch."""
+    """`state` after another attempt: with an earlier sequence, or a newer epoch."""
     if producer_epoch > state.producer_epoch:
         return replace(state, lowest_sequence=sequence, producer_epoch=producer_epoch)
     if producer_epoch == state.producer_epoch:
@@ -59,7 +57,7 @@ def with_attempt(state: VerificationStateEntry, sequence: int, producer_epoch: i
 
 
 def is_for_next_transaction(state: VerificationStateEntry, marker_epoch: int) -> bool:
-    """Whether a marker of that epoch ends the transaction before the one that `state` is about (TV2)."""
+    """Whether a marker of that epoch ends the transaction before the one of `state` (TV2)."""
     return state.supports_epoch_bump and state.producer_epoch == marker_epoch
 
 
@@ -109,13 +107,13 @@ class ProducerStateManager:
     # -- merging an append ---------------------------------------------------------------------------------
 
     def update(self, info: ProducerAppendInfo, started: Iterable[TxnMetadata] = ()) -> None:
-        """Merge what one append did to one producer, and the transactions that it opened."""
+        """Merges one append's changes to one producer, and the transactions that it opened."""
         self.producers[info.stored.producer_id] = merge(info)
         for txn in started:
             self.ongoing_txns[txn.first_offset] = txn
 
     def complete_txn(self, completed: CompletedTxn) -> None:
-        """A decided transaction stays unstable until its marker is replicated."""
+        """Completes a transaction, which stays unstable until its marker is replicated."""
         txn = self.ongoing_txns.pop(completed.first_offset)
         self.unreplicated_txns[completed.first_offset] = replace(txn, last_offset=completed.last_offset)
 
@@ -142,7 +140,7 @@ class ProducerStateManager:
         self._remove_unreplicated_before(high_watermark)
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Producers and open transactions outlive their data; only decided transactions are dropped."""
+        """Drops decided transactions only: producers and open transactions outlive their data."""
         self._remove_unreplicated_before(log_start_offset)
         self.last_map_offset = max(self.last_map_offset, log_start_offset)
         latest = self.latest_snapshot_offset
@@ -179,14 +177,14 @@ class ProducerStateManager:
         self._load_from_snapshot(log_start_offset, now)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, snapshots too; the next batch comes at `offset`."""
+        """Drops everything, snapshots too; the next batch has `offset`."""
         self._clear()
         self.snapshots.clear()
         self.last_snap_offset = 0
         self.last_map_offset = offset
 
     def truncate_fully_and_reload_snapshots(self, snapshots: Mapping[int, bytes]) -> None:
-        """Forget everything, then take over snapshots that were fetched from elsewhere (facts §1.15)."""
+        """Drops everything, then adopts snapshots that were fetched from elsewhere (facts §1.15)."""
         self.truncate_fully_and_start_at(0)
         self.snapshots.update(snapshots)
 
@@ -213,7 +211,7 @@ class ProducerStateManager:
                 self.load_producer_entry(entry)
 
     def load_producer_entry(self, entry: ProducerStateEntry) -> None:
-        """Take over one producer as it is, with its open transaction."""
+        """Adds one producer as it is, with its open transaction."""
         self.producers[entry.producer_id] = entry
         if entry.current_txn_first_offset is not None:
             txn = TxnMetadata(producer_id=entry.producer_id, first_offset=entry.current_txn_first_offset)
@@ -232,7 +230,7 @@ class ProducerStateManager:
             del self.snapshots[snapshot]
 
     def remove_snapshot(self, offset: int) -> bytes | None:
-        """Take the snapshot at `offset` out of use, as its segment's deletion does; None if it is missing."""
+        """Removes and returns the snapshot at `offset`, as a segment's deletion does; None if missing."""
         return self.snapshots.pop(offset, None)
 
     # -- time (facts §2.10, §3.9) --------------------------------------------------------------------------
@@ -242,7 +240,7 @@ class ProducerStateManager:
         return entry.current_txn_first_offset is None and idle >= self.producer_id_expiration_ms
 
     def remove_expired_producers(self, now: int) -> None:
-        """Forget idle producers; their epoch no longer fences and any sequence is welcome again."""
+        """Removes idle producers; their epoch no longer fences and any sequence is accepted again."""
         for producer_id, entry in list(self.producers.items()):
             if self._is_expired(entry, now):
                 del self.producers[producer_id]
@@ -268,7 +266,7 @@ class ProducerStateManager:
     def maybe_start_transaction_verification(
         self, *, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now: int
     ) -> TransactionVerification:
-        """Before the coordinator is asked: hand out the guard that the append must bring back."""
+        """Begins a verification: returns the guard that the append must have."""
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             return TransactionVerification(is_fenced=True)
@@ -282,7 +280,7 @@ class ProducerStateManager:
     def maybe_create_verification_state(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now: int
     ) -> VerificationStateEntry:
-        """A new entry with a guard of its own, or the old one brought up to date."""
+        """A new entry with a guard of its own, or the old one updated."""
         known = self.verification_states.get(producer_id)
         if known is None:
             self._last_guard += 1
@@ -297,22 +295,19 @@ class ProducerStateManager:
         return self.verification_states[producer_id]
 
     def clear_verification_state(self, producer_id: int, producer_epoch: int, *, is_marker: bool) -> None:
-        """A transactional batch was appended; a TV2 marker leaves a verification of the next transaction."""
+        """Ends the verification of an appended batch; a TV2 marker keeps that of the next transaction."""
         state = self.verification_states.get(producer_id)
         if state is not None and not (is_marker and is_for_next_transaction(state, producer_epoch)):
             del self.verification_states[producer_id]
 
 
-# Producer state from batches: judging an append as a whole, rebuilding state from a log (facts §2.12).
-
-
 REPLAY = Rules(origin=AppendOrigin.REPLICATION)
-"""What is already in a log is applied, not judged (facts §2.9); only an open transaction can refuse it."""
+"""Batches in a log are applied without checks (facts §2.9), except that of the open transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerUpdates:
-    """What a run of batches does to a partition's producers, before anything is merged or written."""
+    """The effects of one append on a partition's producers, before they are merged or written."""
 
     infos: dict[int, ProducerAppendInfo]
     started: tuple[TxnMetadata, ...]
@@ -326,10 +321,10 @@ def analyze(
     rules: Rules,
     verification: Verification = NO_VERIFICATION,
 ) -> tuple[Decision, ProducerUpdates]:
-    """Judge all batches of one append; the first that is not accepted decides for all.
+    """Checks all batches of one append; the first that is not accepted decides for all.
 
-    Of the manager only verifications change at once, as at a broker. `records` holds the batches at their
-    positions; of them only control batches are read.
+    Of the manager only verifications change at once, as in a broker. `records` holds the batches at their
+    positions; only control batches are read.
     """
     infos: dict[int, ProducerAppendInfo] = {}
     started: list[TxnMetadata] = []
@@ -377,7 +372,7 @@ def _admit(
 
 
 def _clear_verification(manager: ProducerStateManager, batch: ScannedBatch) -> None:
-    """A transactional batch settles what its producer was asked to verify, also in a replay (facts §2.5)."""
+    """A transactional batch ends its producer's verification, also in a replay (facts §2.5)."""
     header = batch.header
     if isinstance(header, RecordBatchHeader) and header.has_producer_id and header.is_transactional:
         manager.clear_verification_state(
@@ -386,7 +381,7 @@ def _clear_verification(manager: ProducerStateManager, batch: ScannedBatch) -> N
 
 
 def _marker_in(records: bytes | bytearray, batch: ScannedBatch) -> EndTransactionMarker | None:
-    """The marker of a control batch; None if there is none or it cannot be read, which refuses the batch."""
+    """The marker of a control batch; None if there is none or it is unreadable, which rejects the batch."""
     try:
         return read_marker(bytes(records[batch.position : batch.end])) if batch.header.is_control else None
     except CorruptData:
@@ -394,13 +389,13 @@ def _marker_in(records: bytes | bytearray, batch: ScannedBatch) -> EndTransactio
 
 
 def merge_updates(manager: ProducerStateManager, updates: ProducerUpdates) -> None:
-    """Let the manager know what an append did; transactions stay open until `complete_txn`."""
+    """Merges an append's effects into the manager; transactions stay open until `complete_txn`."""
     for producer_id, info in updates.infos.items():
         manager.update(info, [txn for txn in updates.started if txn.producer_id == producer_id])
 
 
 def replay_batch(manager: ProducerStateManager, segment: LogSegment, batch: ScannedBatch) -> None:
-    """One batch of a segment under recovery: state, and the transaction index with it (facts §6.1)."""
+    """Applies one batch of a segment under recovery to state and transaction index (facts §6.1)."""
     updates = _replay(manager, segment, [batch])
     for completed in updates.completed:
         segment.update_txn_index(completed, manager.last_stable_offset(completed))
@@ -432,7 +427,7 @@ def rebuild_producer_state(
     now: int,
     clean: bool,
 ) -> None:
-    """Bring `manager` to `last_offset` from the newest usable snapshot and the tail behind it (facts §2.12).
+    """Rebuilds `manager` up to `last_offset` from the newest usable snapshot and the log (facts §2.12).
 
     After a clean shutdown without any snapshot nothing is read: empty snapshots are written, state is lost.
     """
@@ -464,7 +459,7 @@ def _replay_segment(
     last_offset: int,
     to_snapshot: set[int],
 ) -> None:
-    """Replay from the batch that holds the start offset, as far as the one that holds `last_offset`."""
+    """Replays from the batch with the start offset to the one with `last_offset`."""
     start = max(segment.base_offset, manager.last_map_offset, log_start_offset)
     manager.update_map_end_offset(start)
     if segment.base_offset in to_snapshot:

@@ -20,16 +20,13 @@ from spark_jobs.sample.broker.producer_state_manager import (
     rebuild_producer_state,
 )
 
-# The settings of a topic and its broker that decide what a partition's log looks like (facts §0).
-
-
 ANY_AGE_MS = 2**63 - 1
 _UNNAMED = TopicPartition("topic", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionConfig:
-    """Kafka's own settings under its own names and defaults; times in milliseconds, sizes in bytes.
+    """Topic and broker settings with Kafka's names and defaults (facts §0); milliseconds and bytes.
 
     `compression_codec` None keeps the producer's, as `compression.type=producer` does.
     """
@@ -64,11 +61,11 @@ class PartitionConfig:
 
 
 class CannotRoll(OnceoverError):
-    """The active segment begins behind the log's end, as a follower's refused gap can leave it."""
+    """The active segment begins after the log's end, as a gap that a follower rejected can leave it."""
 
 
 class ReplicaLog:
-    """What a broker keeps of a partition, and all that happens to it besides appends."""
+    """A partition's log at a broker, and every operation on it except appends."""
 
     def __init__(
         self,
@@ -91,12 +88,12 @@ class ReplicaLog:
         self.log_end_offset = self.segments[-1].next_offset
 
     def become_leader(self, leader_epoch: int) -> None:
-        """From here on this replica writes, as `leader_epoch`; the epoch begins at the log end."""
+        """Makes this replica the leader of `leader_epoch`, which begins at the log end."""
         self.leader_epoch = leader_epoch
         self.leader_epochs = self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
     def roll(self, now: int, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment and take a snapshot at its base (facts §2.12)."""
+        """Rolls a new segment and writes a snapshot at its base (facts §2.12)."""
         base, active = max(expected_next_offset, self.log_end_offset), self.segments[-1]
         if base < active.base_offset or (base == active.base_offset and active.size):
             raise CannotRoll(f"no segment can begin at {base}, the active one begins at {active.base_offset}")
@@ -112,13 +109,13 @@ class ReplicaLog:
     # -- watermarks ----------------------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> None:
-        """Everything before `offset` is replicated; kept between log start and log end."""
+        """Sets the high watermark: everything before `offset` is replicated; kept within the log."""
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.manager.on_high_watermark_updated(self.high_watermark)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest unstable transaction begins, not before the batch that holds the log start."""
+        """First offset of the oldest unstable transaction, at least that of the batch with the log start."""
         first = self.manager.first_unstable_offset
         return None if first is None else self._batch_start(max(first, self.log_start_offset))
 
@@ -145,7 +142,7 @@ class ReplicaLog:
         self.increment_log_start_offset(target)
 
     def increment_log_start_offset(self, offset: int) -> None:
-        """What DeleteRecords and retention do to the log's front; a lower offset changes nothing."""
+        """Raises the log start, as DeleteRecords and retention do; a lower offset changes nothing."""
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
@@ -158,7 +155,7 @@ class ReplicaLog:
             self.manager.remove_snapshot(self.segments.pop(0).base_offset)
 
     def truncate_to(self, offset: int, *, now: int) -> None:
-        """Cut the log at the batch that holds `offset`, as a follower does (facts §6.3)."""
+        """Truncates the log at the batch that holds `offset`, as a follower does (facts §6.3)."""
         if offset >= self.log_end_offset:
             self.leader_epochs = self.leader_epochs.truncate_from_end(offset)
             return
@@ -174,7 +171,7 @@ class ReplicaLog:
         self._rebuild(offset, now)
 
     def truncate_fully_and_start_at(self, offset: int, *, now: int) -> None:
-        """Forget the whole log and begin again at `offset`."""
+        """Deletes the whole log and restarts at `offset`."""
         self.segments = [self.config.new_segment(offset, now)]
         self.leader_epochs = LeaderEpochs()
         self.manager.truncate_fully_and_start_at(offset)

@@ -1,1 +1,1 @@
-"""Real clients, each at work until it is told to stop, each with a journal of what it was promised."""
+"""Real clients, each running until it is stopped, each with a journal of its acknowledged writes."""

@@ -15,7 +15,7 @@ def has_compiler() -> bool:
 
 
 class JavaClient:
-    """Runs until it is told to stop, or for so long."""
+    """Runs until it is stopped, or for this long."""
 
     def __init__(self, work: Workplace, name: str, *, seconds: float | None = None) -> None:
         self.work, self.name, self.seconds = work, name, seconds

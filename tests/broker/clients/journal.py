@@ -1,4 +1,4 @@
-"""What clients sent and what became of it, as far as they were told."""
+"""What clients sent, and the outcome that they were given."""
 
 import threading
 from collections.abc import Iterable, Iterator

@@ -11,11 +11,11 @@ from tests.broker.clients.journal import Outcome, Sent
 from tests.broker.clients.workplace import CODECS, Workplace, some_headers, some_key, some_records
 
 QUIET = logging.getLogger("librdkafka")
-"""Fenced producers are what is wanted here; librdkafka would tell of each."""
+"""No log: fenced producers are intended here, and librdkafka would log each."""
 QUIET.setLevel(logging.CRITICAL + 1)
 TIMEOUT_SECONDS = 60.0
 LAST_SECONDS = 20.0
-"""Patience of who was told to stop: what it does not learn any more is unknown."""
+"""Timeout of a client that was stopped: the outcome of calls that take longer is unknown."""
 CALL_SECONDS = 10.0
 SHORT_TIMEOUT_MS = 2000
 
@@ -111,7 +111,7 @@ class ForgetfulClient:
             self.work.stopped.wait(self.timeout_ms / 1000)
 
     def begin(self, number: int) -> Producer:
-        """An open transaction; it belongs to nobody once the producer is gone."""
+        """An open transaction, without a producer once this one is closed."""
         name = f"{self.name}.{number}"
         records = some_records(self.work.random(name), name)
         settings = {"transactional.id": name, "transaction.timeout.ms": self.timeout_ms}

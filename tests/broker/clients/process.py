@@ -27,8 +27,8 @@ class ClientProcess:
 
 
 def run_client(work: Workplace, command: Sequence[str], *, seconds: float | None = None) -> None:
-    """Until it is told to stop, or for so long. One that then does not end is killed, as clients may be."""
-    with tempfile.TemporaryFile("w+") as printed:  # a pipe that nobody reads would fill, and stop the client
+    """Runs until it is stopped, or for this long. One that then does not end is killed, as clients may be."""
+    with tempfile.TemporaryFile("w+") as printed:  # a pipe without a reader would fill, and block the client
         _run(work, command, printed, seconds)
         printed.seek(0)
         work.journal.entries.extend(read_lines(printed))

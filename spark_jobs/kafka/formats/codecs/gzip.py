@@ -1,6 +1,6 @@
 """gzip: RFC 1952 members, of which a stream may hold several (facts §1.7).
 
-The standard library is used because it stops at a given output size, which a bomb must not pass.
+The standard library is used because it stops at a given output size, which bounds a decompression bomb.
 """
 
 import struct
@@ -18,11 +18,11 @@ _LENGTH = Struct("<H")
 _SMALLEST_MEMBER = 20
 _TRAILER = Struct("<II")  # CRC-32 and size of the uncompressed bytes
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 12, 1 << 20
-"""What zlib does not use of its input it copies: small first pieces keep many tiny members cheap."""
+"""zlib copies the input that it does not use: small first pieces keep many tiny members cheap."""
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:
-    """All members as one stream; what follows and begins no member is ignored, as Java ignores it."""
+    """All members as one stream; trailing bytes that begin no member are ignored, as Java ignores them."""
     out, total, position = [], 0, 0
     while not position or _begins_member(data[position:]):
         member, position = _read_member(data, position, bounds, total)

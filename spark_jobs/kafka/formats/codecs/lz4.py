@@ -1,7 +1,7 @@
-"""lz4: the frame format, read block by block because Kafka's reader is not everyone's (facts §1.7).
+"""lz4: the frame format, read block by block because Kafka's reader differs from others (facts §1.7).
 
-Writers of magic v0 computed the descriptor's checksum over too many bytes, so there it is not looked at; the
-content's size and checksum are stepped over; linked blocks are refused; what follows the end mark is ignored.
+Writers of magic v0 computed the descriptor's checksum over too many bytes, so there it is not checked. The
+content's size and checksum are skipped, linked blocks are refused, bytes after the end mark are ignored.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,6 @@ import cramjam
 from spark_jobs.kafka.formats.limits import Bounds
 
 # xxHash32 with seed 0: the checksum inside lz4 frames.
-
-
 _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 _MASK = 0xFFFFFFFF
 _STRIPE = Struct("<4I")

@@ -13,7 +13,7 @@ _BLOCK_LENGTH = Struct(">i")
 _MAGIC_AS_LENGTH = _BLOCK_LENGTH.unpack_from(_MAGIC)[0]
 _BLOCK_SIZE = 32 * 1024
 _MOST_PER_BYTE = 22
-"""Three bytes can stand for 64 at most, so a block that claims more is refused before it gets memory."""
+"""Three bytes encode at most 64, so a block that claims more is refused before memory is allocated."""
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:

@@ -15,7 +15,7 @@ _DICTIONARY_ID_BYTES = (0, 1, 2, 4)
 _RAW, _RLE, _COMPRESSED = range(3)
 _MAX_BLOCK_SIZE = 128 * 1024
 _FULL = "failed to write whole buffer"
-"""What the library says when the output given to it is too small."""
+"""The library's error message for an output buffer that is too small."""
 
 
 def decompress(data: memoryview, bounds: Bounds) -> bytes:
@@ -33,7 +33,7 @@ def decompress(data: memoryview, bounds: Bounds) -> bytes:
 
 
 def _most_output(data: memoryview) -> int:
-    """Bytes that the frames can hold at most, by their block headers; what is no frame holds none."""
+    """Bytes that the frames can hold at most, by their block headers; other bytes count 0."""
     total = position = 0
     while len(data) - position >= _WORD.size:
         (magic,) = _WORD.unpack_from(data, position)
