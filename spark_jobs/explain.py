@@ -104,9 +104,6 @@ def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> 
     return None
 
 
-# One batch: its origin, its verdict, and the reason.
-
-
 GIVEN = "the coordinator's log"
 CONTROL_NAMES = {0: "abort marker", 1: "commit marker"}
 

@@ -50,9 +50,6 @@ def _label(step: Step, name: str) -> str:
     return LABELS.get((step, name), name.replace("_", " "))
 
 
-# Progress bars on stderr, only on a terminal.
-
-
 Advance = Callable[[int], None]
 
 

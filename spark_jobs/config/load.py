@@ -15,9 +15,6 @@ from pydantic_core import ErrorDetails
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.errors import OnceoverError
 
-# Reads a YAML file into plain data, with the line of every key; refuses duplicate keys and secrets.
-
-
 KeyPath = tuple[str | int, ...]
 
 SECRET_KEY = re.compile(
@@ -133,9 +130,6 @@ def _syntax_problem(error: Exception, name: str) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{name}:{error.problem_mark.line + 1}: not valid YAML: {error.problem}"
     return f"{name}: not valid YAML: {type(error).__name__}"
-
-
-# Turns pydantic's errors into lines: where, which key, what was found, what is allowed.
 
 
 SHOWN = 80

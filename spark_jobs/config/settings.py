@@ -23,8 +23,6 @@ from spark_jobs.kafka.formats.record_batch import TimestampType
 from spark_jobs.kafka.producers.producer_state import TransactionVersion
 from spark_jobs.kafka.topic_partition import topic_of
 
-# Where the published tables are entered, so that engines find them.
-
 
 class CatalogKind(StrEnum):
     """`sqlite` is a file in the lake; the others are services that the platform runs."""
@@ -58,9 +56,6 @@ class CatalogSettings(Frozen):
         if urlsplit(self.uri or "").password is not None:  # here, so that no message repeats it
             raise refuse("a 'uri' without a password: PYICEBERG_CATALOG__ONCEOVER__URI may hold one")
         return self
-
-
-# Where the numbers of a run go besides the lake.
 
 
 ADDRESS = re.compile(r"([A-Za-z0-9.-]+):(\d{1,5})")
@@ -98,9 +93,6 @@ class MetricsSettings(Frozen):
     statsd: Annotated[Address, BeforeValidator(check_address)] | None = None
 
 
-# Retention of data that later runs do not need.
-
-
 Days = Annotated[Count, Field(ge=1)]
 
 
@@ -115,9 +107,6 @@ class RetentionSettings(Frozen):
     runs_days: Days | None = None
     snapshots_days: Days | None = None
     staged_days: Days | None = None
-
-
-# The declared schema of a topic's values.
 
 
 class ValueFormat(StrEnum):

@@ -40,9 +40,6 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-# Whether executors can reach what a configuration names.
-
-
 REMOTE = "s3://"
 
 

@@ -35,9 +35,6 @@ from spark_jobs.execution.options import (
     is_main_thread,
 )
 
-# The Java that Spark runs on: the system's own if it is 17 or newer, else the one of a wheel.
-
-
 OLDEST_JAVA = 17
 
 # Spark's launcher asks for a module that the wheel's trimmed runtime does not have; Spark works without it.

@@ -1,4 +1,8 @@
-"""Taking away what a lake can do without, so that it does not grow for ever; safe to repeat at any point."""
+"""Expiry: removes old data that the lake does not need any more, according to the retention settings.
+
+Ages are counted from the newest final run; no clock is read. Everything is planned first, so that the plan
+can be reviewed. An interrupted expiry can be repeated.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.accepted_log import LOG
 from spark_jobs.lake.chain import Chain, read_chain
 from spark_jobs.lake.errors import OutOfTurn
-from spark_jobs.lake.folds import FOLD_TABLE, get_held, read_folds
+from spark_jobs.lake.folds import get_held, read_folds
 from spark_jobs.lake.gap_file import get_gaps
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import find_table
@@ -43,9 +47,6 @@ from spark_jobs.tables.materialise import QUARANTINE, TABLE_FILES, QuarantineKin
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import FOLDS, STATES, FoldKind
 
-# Cutoff dates, counted from the newest final run; no clock is read.
-
-
 DATE_LENGTH = len("2024-05-01")
 NEWEST_KEPT = 2
 """The newest run provides the state of the next one, and the one before it does after a rollback."""
@@ -53,9 +54,7 @@ NEWEST_KEPT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Last dates that may be removed, None where all is kept; runs in `needed` are kept whatever their
-    date.
-    """
+    """Last dates that may be removed, None to keep all; runs in `needed` are kept at any date."""
 
     runs: date | None = None
     snapshots: date | None = None
@@ -68,7 +67,7 @@ class Cutoffs:
 
 
 def day_of(run_id: str) -> date:
-    """A run's name begins with its date."""
+    """The date of a run: its run id begins with it."""
     return date.fromisoformat(run_id[:DATE_LENGTH])
 
 
@@ -86,13 +85,10 @@ def cutoffs_of(chain: Chain, retention: RetentionSettings) -> Cutoffs:
     return Cutoffs(runs=runs, snapshots=snapshots, staged=staged, needed=frozenset(needed))
 
 
-# Outputs of old runs that are no longer read.
-
-
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""
 VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
-"""Steps that a replay looks into."""
+"""Steps whose tables a replay reads."""
 KEPT_NAMES = frozenset(
     {
         DONE,
@@ -139,17 +135,14 @@ def _stays(path: str, *, asked_for: bool) -> bool:
 
 
 def _names_inputs(path: str) -> bool:
-    """Which objects the run had copied, so that those can go one day, too."""
+    """Whether the file names the objects that the run had copied, so that they can be removed later."""
     return path in {INPUTS, EXPIRED, f"{Step.STAGE}/{MANIFEST}"}
 
 
-# Copies of source objects that no run needs any more.
-
-
 def objects_of(manifest: Manifest) -> set[str]:
-    """What a run has copied to read it, by content: objects of sources, and batches that it replays.
+    """Digests of the copies that a run reads: objects of sources, and batches that it replays.
 
-    What it only inherits is kept as long as the run that took it needs it.
+    An object that it inherits is kept as long as the run that took it needs it.
     """
     copied = {entry.sha256 for entry in manifest.entries if not entry.referenced and not entry.inherited}
     return copied | {replay.sha256 for replay in manifest.replays}
@@ -163,7 +156,7 @@ def staged_objects(lake: ObjectStore, after: date) -> set[str]:
     return {sha256 for manifest in manifests for sha256 in objects_of(manifest)}
 
 
-def waiting_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
+def held_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
     """Objects with held or parked batches of these runs."""
     digests = {digest for run_id in run_ids for digest in inherited_by(lake, run_id)}
     return {
@@ -182,7 +175,7 @@ def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Ite
 
 
 def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
-    """Names of files of inherited rows that the run wrote or read."""
+    """Digests of the files of inherited rows that the run wrote or read."""
     for step in STATE_STEPS:
         if lake.stat(step_key(run_id, step, STATES.file)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
@@ -190,7 +183,7 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
                 yield from (file.digest for file in get_gaps(lake, state.gaps).held)
                 if state.parked:
                     yield state.parked
-    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.HELD_STATE:
                 yield from get_held(lake, digest).held
@@ -200,18 +193,15 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
             yield from held or ()
 
 
-# Quarantined rows that may still be replayed and whose bytes the table does not hold.
-
-
 COLUMNS = ["source", "path", "position", "kind", "offset", "bytes"]
 
 ObjectName = tuple[str, str]
 Chosen = Collection[tuple[tuple[str, str, int], int | None]]
-"""Places, with the offset of a record, that are decided already."""
+"""Batches by place, or records with their offset, that already have a decision."""
 
 
 def undecided_objects(lake: ObjectStore, run_id: str, chosen: Chosen) -> set[ObjectName]:
-    """Source and path of objects that a replay would read: of values that did not fit, of large batches."""
+    """Source and path of objects that a replay would read, since the quarantine does not hold the bytes."""
     folder = RunFolder(lake, read_inputs(lake, run_id))
     found: set[ObjectName] = set()
     for entry in read_listing(folder, Step.MATERIALISE):
@@ -229,9 +219,6 @@ def _is_open(row: dict[str, Any], chosen: Chosen) -> bool:
     return (is_unfit or was_taken or is_absent) and (place, row["offset"] if is_unfit else None) not in chosen
 
 
-# Everything that may be removed now, planned as a whole so that it can be reviewed first.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderExpiry:
     """Files of one run to remove; a current run (`speaks`) stays listed."""
@@ -243,7 +230,7 @@ class FolderExpiry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryPlan:
-    """What goes from tables, from run folders, and of staged objects."""
+    """What will be removed from tables, run folders and staged objects."""
 
     tables: tuple[TableExpiry, ...] = ()
     folders: tuple[FolderExpiry, ...] = ()
@@ -251,7 +238,7 @@ class ExpiryPlan:
 
     @property
     def bytes(self) -> int:
-        """Of run folders and staged objects; lists of files in tables are small."""
+        """Bytes of run folders and staged objects; manifests of tables are small."""
         files = (file for folder in self.folders for file in folder.files)
         return sum(each.size for each in (*files, *self.objects))
 
@@ -305,7 +292,7 @@ def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
     young = [run_id for run_id in manifests if not is_old[run_id]]
     needed = {sha for run_id in young for sha in objects_of(manifests[run_id])}
     needed |= staged_objects(lake.store, lake.cutoffs.staged)
-    needed |= waiting_objects(lake.store, young) | _undecided(lake)
+    needed |= held_objects(lake.store, young) | _undecided(lake)
     needed |= {
         sha for run_id, each in manifests.items() if is_old[run_id] for sha in _asked(lake, run_id, each)
     }
@@ -322,11 +309,11 @@ def _asked(lake: Lake, run_id: str, manifest: Manifest) -> set[str]:
     if not names:
         return set()
     own = {entry.sha256 for entry in manifest.entries if (entry.source, entry.path) in names}
-    return own | waiting_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
+    return own | held_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
 
 
 def _undecided(lake: Lake) -> set[str]:
-    """Held and parked batches that the next run inherits."""
+    """Copies of batches whose replay is decided and that no run has taken yet."""
     taken = {
         replay.decision
         for entry in lake.chain.current.values()
@@ -336,11 +323,11 @@ def _undecided(lake: Lake) -> set[str]:
 
 
 MOST_DAYS_AHEAD = 2
-"""Of a run's date before the day on which it was started; time zones explain one."""
+"""How far a run's date may be after the day on which it was started; time zones explain one day."""
 
 
 def plan_expiry(settings: Settings) -> ExpiryPlan:
-    """What would go now; nothing is changed. Raises `OutOfTurn` after a run of a date in the future."""
+    """What would be removed now; nothing is changed. Raises `OutOfTurn` after a run of a future date."""
     store = open_at_home(settings)
     chain = read_chain(store)
     _check_newest(store, chain)
@@ -365,7 +352,7 @@ def plan_expiry(settings: Settings) -> ExpiryPlan:
 
 
 def _check_newest(store: ObjectStore, chain: Chain) -> None:
-    """Dates count from the newest run: one of a mistyped date would make all others old."""
+    """Raises `OutOfTurn` if the newest run has a future date: a mistyped one would make all others old."""
     newest = list(chain.current.values())[-1:]
     for entry in newest:
         line = Ledger(store).read(entry.run_id)
@@ -381,7 +368,7 @@ def _check_newest(store: ObjectStore, chain: Chain) -> None:
 def expire(settings: Settings) -> ExpiryPlan:
     """Removes what the plan lists: first from the tables, then copies of objects, then run folders.
 
-    An interrupted expiry leaves no orphans: the next one continues.
+    An interrupted expiry leaves no unreferenced files: the next one continues.
     """
     with locked_lake(settings, purpose="expiry") as (store, lock):
         plan = plan_expiry(settings)

@@ -30,8 +30,6 @@ from spark_jobs.lake.manifest import (
 from spark_jobs.sources.taken import KnownLog, Taken, as_manifest, is_updated_in_place
 from spark_jobs.tables.table_names import readable_name
 
-# Which cluster a copied log directory belongs to: `meta.properties` has the cluster id (facts §1.10).
-
 
 def with_cluster_ids(manifest: Manifest, settings: Settings, taken: Taken) -> Manifest:
     """Every `meta.properties` with its cluster id; raises `OtherCluster` where a source has two."""

@@ -37,8 +37,6 @@ from spark_jobs.lake.iceberg.target import RunStamp, TableTarget
 from spark_jobs.tables.contract import RUN_DATE
 from spark_jobs.tables.publish import RUNS
 
-# The files that a table holds of one run date, as its manifests name them.
-
 
 def dated_files(table: Table, day: date, snapshot_id: int | None = None) -> Iterator[DataFile]:
     """The table's files of a run date, as of a snapshot or now."""
@@ -84,9 +82,6 @@ def _may_name(manifest: ManifestFile, days: int) -> bool:
 def _days(bound: bytes) -> int:
     """Iceberg's date: days since 1970 in four bytes, the lowest first."""
     return int.from_bytes(bound, "little", signed=True)
-
-
-# Data files as manifests describe them; what is the same for all files of a table is found out once.
 
 
 THREADS = 8
@@ -148,9 +143,6 @@ def footers_of(io: FileIO, table: TableMetadata) -> Footers:
     schema = table.schema()
     plan = compute_statistics_plan(schema, table.properties)
     return Footers(io, table, plan, parquet_path_to_id_mapping(schema))
-
-
-# Snapshots that take files away.
 
 
 class _ThreadSafeOverwrite(_OverwriteFiles):
@@ -308,9 +300,6 @@ def _add_snapshot(
         for file in added:
             snapshot.append_data_file(file)
         return snapshot.snapshot_id
-
-
-# Takes a published run out of the tables again: its files and its tag, in one commit per table.
 
 
 TableName = tuple[str, ...]

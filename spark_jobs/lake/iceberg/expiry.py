@@ -150,9 +150,6 @@ def _data_files(table: Table, manifest: ManifestFile) -> Iterator[str]:
         yield entry.data_file.file_path
 
 
-# Files that are about to lose their last referencing snapshot, recorded until they are deleted.
-
-
 TableName = tuple[str, ...]
 
 

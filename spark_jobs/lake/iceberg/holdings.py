@@ -199,9 +199,6 @@ def _dates_of(table: Table) -> dict[str, str]:
     }
 
 
-# What a run has published, from the tables' own metadata.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTable:
     """A table as one run left it; `location` is an address: `s3://…` or `file://…`."""
@@ -265,9 +262,6 @@ def rows_of(table: Table) -> int:
     if "total-records" in said:
         return int(said["total-records"])
     return sum(task.file.record_count for task in table.scan().plan_files())
-
-
-# Tables that hold rows of a date which another run has published, and of which this one knows nothing.
 
 
 TableName = tuple[str, ...]

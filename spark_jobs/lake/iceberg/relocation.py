@@ -22,9 +22,6 @@ from spark_jobs.lake.iceberg.catalog import CATALOG_FILE
 from spark_jobs.lake.layout import EXPIRY, RUNS
 from spark_jobs.lake.object_store import ObjectStore
 
-# Avro object container files, changed record by record; everything that is not changed stays as it is.
-
-
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 SCHEMA, CODEC = "avro.schema", "avro.codec"

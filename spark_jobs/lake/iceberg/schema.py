@@ -96,9 +96,6 @@ def _fields(kind: "pa.StructType", ids: "count[int]") -> Iterator[NestedField]:
         yield NestedField(next(ids), field.name, _type(field.type, ids), required=not field.nullable)
 
 
-# A transaction that works out the table's metadata once per change, not once per question.
-
-
 class RememberingTransaction(Transaction):
     """pyiceberg asks for the metadata some twenty times per commit, and copies all snapshots each time."""
 
@@ -113,9 +110,6 @@ class RememberingTransaction(Transaction):
         if self._known is None or self._known[0] is not table or self._known[1] is not updates:
             self._known = (table, updates, update_table_metadata(table, updates))
         return self._known[2]
-
-
-# How a table comes to the columns of its contract: it is begun with them, or gets those that are new.
 
 
 NEW_LAKE = (

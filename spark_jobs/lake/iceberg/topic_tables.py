@@ -63,9 +63,6 @@ def publish_target(catalog: Catalog, topics: TopicTables, target: TableTarget, s
     return publish_into(catalog, *topics.place(target), stamp)
 
 
-# The table of a topic as the settings declare it: every table's columns, and those of its JSON values.
-
-
 VALUE_TYPES: dict[ValueType, pa.DataType] = {
     ValueType.STRING: pa.string(),
     ValueType.LONG: pa.int64(),

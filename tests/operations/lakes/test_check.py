@@ -147,7 +147,7 @@ DAMAGES: dict[str, tuple[Part, str, Callable[[Settings], object]]] = {
     ),
     "a state is gone": (
         Part.STATES,
-        "hands it on",
+        "it is part of the state of",
         lambda settings: shutil.rmtree(Path(settings.lake) / "state"),
     ),
     "a staged object is gone": (

@@ -36,7 +36,7 @@ def test_a_list_says_what_can_be_replayed_and_why_not(example_run: tuple[Path, s
     refused, held_state = (line for line in result.stdout.splitlines() if "t-0" in line)
     assert "out_of_order" in refused
     assert refused.endswith("arrive ") or "arrive" in refused.split()
-    assert "no: it comes by itself once its transaction" in held_state
+    assert "no: a later run takes it once its transaction" in held_state
     assert "1 of 2 can be replayed" in result.output
 
 
