@@ -1,4 +1,4 @@
-"""What `spark.master` names: this process, a cluster, or a Spark Connect server."""
+"""The kinds of `spark.master` (local, cluster, Spark Connect), and whether executors can read the paths."""
 
 import re
 from collections.abc import Iterator

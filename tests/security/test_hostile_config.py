@@ -18,7 +18,7 @@ HOSTILE = {
     "very deep": ("lake: " + "[" * 5000 + "]" * 5000 + REST, "hundreds deep"),
     "very long": (f"lake: {'x' * MOST_CHARACTERS}{REST}", "allowed: up to"),
     "a number of 5000 digits": (f"lake: {'9' * 5000}{REST}", "a number that is too long"),
-    "no date": (f"lake: 2024-99-99{REST}", "a date that is none"),
+    "no date": (f"lake: 2024-99-99{REST}", "an invalid date"),
     "code": (f"lake: !!python/object/apply:os.system ['id']{REST}", "could not determine a constructor"),
     "another object": (f"lake: !!python/name:os.system{REST}", "could not determine a constructor"),
     "a path out of a bucket": (f"lake: s3://bucket/../other{REST}", "a path, or s3://bucket/prefix"),

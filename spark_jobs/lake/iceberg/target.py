@@ -1,4 +1,4 @@
-"""What a run wants a table to hold."""
+"""The target of a table: the files that it should hold of a run, and the properties of the commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.tables.contract import Contract
 
 TOPIC_PROPERTY = "onceover.topic"
-"""Of a table: the topic whose records it holds."""
+"""Table property: the topic whose records the table holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget:
-    """All that a table holds of the run's date: these files and no others.
+    """The files that a table should hold of the run's date, and no others.
 
-    `next_offsets` are, by partition, where the next run's records begin; only topics have them.
+    `next_offsets` are the first offsets of the next run's records by partition; only topics have them.
     """
 
     namespace: str

@@ -169,7 +169,7 @@ DAMAGES: dict[str, tuple[Part, str, Callable[[Settings], object]]] = {
     ),
     "metadata is damaged": (
         Part.TABLES,
-        "does not show the table",
+        "cannot load the table",
         lambda settings: max(Path(settings.lake).glob("tables/topics/plain/metadata/*.json")).write_text("{"),
     ),
     "a line of the ledger is damaged": (
