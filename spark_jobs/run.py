@@ -29,7 +29,7 @@ from spark_jobs.lake.ledger import Ledger, utc_now
 from spark_jobs.lake.lock import LakeLock
 from spark_jobs.lake.manifest import Manifest
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.run_folder import RunFolder, StepDone, combine_states
+from spark_jobs.lake.run_folder import MESSAGES, RunFolder, StepDone, combine_states
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.pipeline.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
@@ -37,8 +37,7 @@ from spark_jobs.progress import RunProgress
 
 FIRST_FINAL = Step.ADMIT
 """The first step with which a run can end and become final: before it a run has no state for the next one."""
-MESSAGES = "messages.json"
-"""Remarks of a step for people: a JSON list of sentences in its folder."""
+
 MOST_REMARKS = 20
 
 

@@ -22,6 +22,8 @@ from spark_jobs.lake.object_store import ObjectStore
 DONE = "_done.json"
 INPUTS = "inputs.json"
 MANIFEST = "manifest.jsonl"
+MESSAGES = "messages.json"
+"""Remarks of a step for people: a JSON list of sentences in its folder."""
 DAY_MS = 86_400_000
 EXPIRED = "expired.json"
 """Marks the folder of a run whose large files an expiry has removed; its steps still count as done."""

@@ -56,7 +56,7 @@ from spark_jobs.tables.states import FOLDS, STATES
 OnProgress = Callable[[str], None]
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """An error means wrong or incomplete content; a note needs no action."""
 
     ERROR = "error"
@@ -84,7 +84,7 @@ class Finding:
     place: str
     problem: str
     remedy: str = ""
-    severity: Severity = Severity.ERROR
+    severity: FindingSeverity = FindingSeverity.ERROR
 
 
 RESTORE = "restore it from a backup of the lake"
@@ -374,7 +374,7 @@ def _error(place: str, problem: str, remedy: str) -> Finding:
 
 
 def _note(place: str, problem: str) -> Finding:
-    return Finding(part=Part.TABLES, place=place, problem=problem, severity=Severity.NOTE)
+    return Finding(part=Part.TABLES, place=place, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def check(
@@ -396,7 +396,7 @@ def check(
         yield Finding(part=Part.CHAIN, place=lake.url, problem=problem, remedy=remedy)
     yield from _check_runs(settings, lake, chain, deep=deep, on_progress=on_progress)
     yield from _check_small_files(lake)
-    if not any(finding.severity is Severity.ERROR for finding in moved):
+    if not any(finding.severity is FindingSeverity.ERROR for finding in moved):
         sizes = {found.key: found.size for found in lake.list(RUNS)}
         yield from CheckedTables(settings, lake, chain, sizes).findings(on_progress)
 
@@ -405,7 +405,7 @@ def _check_holder(lake: ObjectStore) -> Iterator[Finding]:
     holder = current_holder(lake)
     if holder is not None:
         problem = f"{holder} works on the lake: findings may be about its unfinished work"
-        yield Finding(part=Part.RUNS, place=lake.url, problem=problem, severity=Severity.NOTE)
+        yield Finding(part=Part.RUNS, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def _check_identity(settings: Settings, lake: ObjectStore, chain: Chain) -> Iterator[Finding]:
@@ -417,7 +417,7 @@ def _check_identity(settings: Settings, lake: ObjectStore, chain: Chain) -> Iter
         return
     if identity is None and chain.entries:
         problem = "has no lake.json, as made by an older version; the next run writes it"
-        yield Finding(part=Part.IDENTITY, place=lake.url, problem=problem, severity=Severity.NOTE)
+        yield Finding(part=Part.IDENTITY, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def _check_runs(
@@ -450,4 +450,4 @@ def _check_small_files(lake: ObjectStore) -> Iterator[Finding]:
         yield Finding(part=Part.REPLAYS, place=place, problem=problem, remedy=RESTORE)
     if any(True for _ in lake.list(EXPIRY)):
         problem = "an expiry was interrupted; `onceover expire` finishes it"
-        yield Finding(part=Part.TABLES, place=lake.url, problem=problem, severity=Severity.NOTE)
+        yield Finding(part=Part.TABLES, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)

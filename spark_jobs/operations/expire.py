@@ -38,7 +38,7 @@ from spark_jobs.lake.manifest import Manifest, read_manifest, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.replays import read_decisions
-from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, RunFolder, read_inputs
+from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, MESSAGES, RunFolder, read_inputs
 from spark_jobs.lake.states import STATE_STEPS, get_state, read_states
 from spark_jobs.lake.table_listing import read_listing
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, PLANNED_SEGMENTS, REACH
@@ -92,7 +92,7 @@ VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
 KEPT_NAMES = frozenset(
     {
         DONE,
-        "messages.json",
+        MESSAGES,
         INDEX_FILES.file,
         STATES.file,
         ADMITTED_PARTITIONS.file,
@@ -109,28 +109,27 @@ KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")
 
 
 def removable_files(
-    lake: ObjectStore, run_id: str, *, speaks: bool, asked_for: bool, live: Collection[str]
+    lake: ObjectStore, run_id: str, *, is_current: bool, is_replayable: bool, live: Collection[str]
 ) -> Iterator[ObjectStat]:
     """Files of an old run; `live` ones are in tables.
 
-    A current run (`speaks`) keeps its small files, and its verdicts if its quarantine may still be replayed
-    (`asked_for`).
+    A run that `is_current` keeps its small files, and its verdicts if its quarantine `is_replayable`.
     """
     prefix = run_key(run_id) + "/"
     for found in lake.list(run_key(run_id)):
         path = found.key.removeprefix(prefix)
-        is_kept = _stays(path, asked_for=asked_for) if speaks else _names_inputs(path)
+        is_kept = _is_kept(path, is_replayable=is_replayable) if is_current else _names_inputs(path)
         if not is_kept and lake.url_of(found.key) not in live:
             yield found
 
 
-def _stays(path: str, *, asked_for: bool) -> bool:
+def _is_kept(path: str, *, is_replayable: bool) -> bool:
     step, _, below = path.partition("/")
     return (
         step not in BULK
         or below.rpartition("/")[2] in KEPT_NAMES
         or path.startswith(KEPT_BELOW)
-        or (asked_for and step in VERDICTS)
+        or (is_replayable and step in VERDICTS)
     )
 
 
@@ -221,10 +220,10 @@ def _is_open(row: dict[str, Any], chosen: Chosen) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderExpiry:
-    """Files of one run to remove; a current run (`speaks`) stays listed."""
+    """Files of one run to remove; a run that `is_current` stays listed."""
 
     run_id: str
-    speaks: bool
+    is_current: bool
     files: tuple[ObjectStat, ...]
 
 
@@ -244,7 +243,7 @@ class ExpiryPlan:
 
 
 @dataclass(frozen=True)
-class Lake:
+class PlannedLake:
     """The lake's state for planning, read once."""
 
     store: ObjectStore
@@ -257,32 +256,36 @@ class Lake:
         listed = {found.key.removeprefix(LEDGER).removesuffix(".json") for found in self.store.list(LEDGER)}
         return sorted(listed | {entry.run_id for entry in self.chain.entries})
 
-    def speaks(self, run_id: str) -> bool:
+    def is_current(self, run_id: str) -> bool:
         return any(entry.run_id == run_id for entry in self.chain.current.values())
 
-    def asked_for(self, run_id: str) -> set[ObjectName]:
+    def replayable_objects(self, run_id: str) -> set[ObjectName]:
         """Objects that a replay of the run's quarantine would read."""
-        if not self.speaks(run_id):
+        if not self.is_current(run_id):
             return set()
         decisions = [each for each in read_decisions(self.store) if each.origin == run_id]
         chosen = {(each.place, offset) for each in decisions for offset in each.offsets or (None,)}
         return undecided_objects(self.store, run_id, chosen)
 
 
-def plan_folders(lake: Lake, live: Collection[str]) -> Iterator[FolderExpiry]:
+def plan_folders(lake: PlannedLake, live: Collection[str]) -> Iterator[FolderExpiry]:
     """Files of old runs."""
     for run_id in lake.run_ids():
         if lake.cutoffs.is_old(run_id, lake.cutoffs.runs):
-            speaks = lake.speaks(run_id)
+            is_current = lake.is_current(run_id)
             found = removable_files(
-                lake.store, run_id, speaks=speaks, asked_for=bool(lake.asked_for(run_id)), live=live
+                lake.store,
+                run_id,
+                is_current=is_current,
+                is_replayable=bool(lake.replayable_objects(run_id)),
+                live=live,
             )
             files = tuple(found)
             if files:
-                yield FolderExpiry(run_id=run_id, speaks=speaks, files=files)
+                yield FolderExpiry(run_id=run_id, is_current=is_current, files=files)
 
 
-def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
+def plan_objects(lake: PlannedLake) -> tuple[ObjectStat, ...]:
     """Copies that only old runs have read."""
     if lake.cutoffs.staged is None:
         return ()
@@ -294,7 +297,7 @@ def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
     needed |= staged_objects(lake.store, lake.cutoffs.staged)
     needed |= held_objects(lake.store, young) | _undecided(lake)
     needed |= {
-        sha for run_id, each in manifests.items() if is_old[run_id] for sha in _asked(lake, run_id, each)
+        sha for run_id, each in manifests.items() if is_old[run_id] for sha in _replayable(lake, run_id, each)
     }
     return tuple(removable_objects(lake.store, old, needed))
 
@@ -304,15 +307,15 @@ def _manifest(store: ObjectStore, run_id: str) -> Manifest | None:
     return read_run_manifest(store, run_id) if store.stat(key) is not None else None
 
 
-def _asked(lake: Lake, run_id: str, manifest: Manifest) -> set[str]:
-    names = lake.asked_for(run_id)
+def _replayable(lake: PlannedLake, run_id: str, manifest: Manifest) -> set[str]:
+    names = lake.replayable_objects(run_id)
     if not names:
         return set()
     own = {entry.sha256 for entry in manifest.entries if (entry.source, entry.path) in names}
     return own | held_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
 
 
-def _undecided(lake: Lake) -> set[str]:
+def _undecided(lake: PlannedLake) -> set[str]:
     """Copies of batches whose replay is decided and that no run has taken yet."""
     taken = {
         replay.decision
@@ -343,7 +346,7 @@ def plan_expiry(settings: Settings) -> ExpiryPlan:
             for table, plan in zip(tables, plans, strict=True)
             for path in live_files(table, plan.snapshots)
         }
-    lake = Lake(store, settings, chain, cutoffs)
+    lake = PlannedLake(store, settings, chain, cutoffs)
     return ExpiryPlan(
         tables=tuple(plan for plan in plans if plan),
         folders=tuple(plan_folders(lake, live)),
@@ -377,7 +380,7 @@ def expire(settings: Settings) -> ExpiryPlan:
         for found in plan.objects:
             store.delete(found.key)
         for folder in plan.folders:
-            if folder.speaks:
+            if folder.is_current:
                 RunFolder(store, read_inputs(store, folder.run_id)).expire()
             for file in folder.files:
                 store.delete(file.key)

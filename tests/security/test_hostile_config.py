@@ -11,7 +11,7 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-"""Nine lines that stand for a billion values."""
+"""Nine lines that expand to a billion values."""
 HOSTILE = {
     "aliases of aliases": (f"{LAUGHS}lake: *i{REST}", "lake: found [[["),
     "itself": (f"lake: &a [*a]{REST}", "lake: found [[[["),

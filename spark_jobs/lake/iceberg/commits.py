@@ -33,7 +33,7 @@ from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.lake.errors import RESTORE, Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.lake.iceberg.schema import TableChange, begin_change
-from spark_jobs.lake.iceberg.target import RunStamp, TableTarget
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RunStamp, TableTarget
 from spark_jobs.tables.contract import RUN_DATE
 from spark_jobs.tables.publish import RUNS
 
@@ -336,7 +336,7 @@ def _withdraw(catalog: Catalog, table: Table, name: TableName, run_id: str, day:
     try:
         with table.transaction() as transaction:
             if files:
-                update = transaction.update_snapshot(snapshot_properties={"onceover.rollback": run_id})
+                update = transaction.update_snapshot(snapshot_properties={ROLLBACK_PROPERTY: run_id})
                 with overwriting(update) as snapshot:
                     for file in files:
                         snapshot.delete_data_file(file)

@@ -20,10 +20,9 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.lake.errors import PublishFailed
 from spark_jobs.lake.iceberg.commits import find_table
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RUN_ID_PROPERTY
 from spark_jobs.lake.layout import EXPIRY, expiry_key
 from spark_jobs.lake.object_store import ObjectStore
-
-RUN_ID, ROLLBACK = "onceover.run-id", "onceover.rollback"
 
 IsOld = Callable[[str], bool]
 """Whether the tag and the snapshots of this run may be removed."""
@@ -67,7 +66,7 @@ def plan_table(table: Table, is_old: IsOld) -> TableExpiry:
 def run_of(snapshot: Snapshot) -> str:
     """The run that committed the snapshot; empty if another application did."""
     properties = snapshot.summary.additional_properties if snapshot.summary else {}
-    return properties.get(RUN_ID) or properties.get(ROLLBACK, "")
+    return properties.get(RUN_ID_PROPERTY) or properties.get(ROLLBACK_PROPERTY, "")
 
 
 def live_files(table: Table, without: Iterable[int] = ()) -> set[str]:

@@ -22,7 +22,7 @@ from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import files_of, find_table
 from spark_jobs.lake.iceberg.expiry import current_files, run_of
 from spark_jobs.lake.iceberg.run_targets import TableKey, data_files, listed_tables, run_file
-from spark_jobs.lake.iceberg.target import TableTarget
+from spark_jobs.lake.iceberg.target import RUN_DATE_PROPERTY, TableTarget
 from spark_jobs.lake.iceberg.topic_tables import TopicTables, topic_contract, topic_of
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -30,7 +30,7 @@ from spark_jobs.lake.run_folder import DONE, RunFolder, read_inputs
 from spark_jobs.tables.publish import OWN_TABLES, RUNS
 
 READERS = 16
-RUN_DATE = "onceover.run-date"
+
 MOST_NAMED = 3
 
 
@@ -193,9 +193,9 @@ def _total_rows(table: Table) -> int:
 def _dates_of(table: Table) -> dict[str, str]:
     """The run date in the snapshots of each run."""
     return {
-        run_of(each): each.summary.additional_properties[RUN_DATE]
+        run_of(each): each.summary.additional_properties[RUN_DATE_PROPERTY]
         for each in table.snapshots()
-        if each.summary is not None and RUN_DATE in each.summary.additional_properties
+        if each.summary is not None and RUN_DATE_PROPERTY in each.summary.additional_properties
     }
 
 

@@ -7,6 +7,9 @@ from datetime import date
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.tables.contract import Contract
 
+RUN_ID_PROPERTY, RUN_DATE_PROPERTY = "onceover.run-id", "onceover.run-date"
+ROLLBACK_PROPERTY = "onceover.rollback"
+"""Snapshot properties: the run and its date, or the run that the snapshot removes."""
 TOPIC_PROPERTY = "onceover.topic"
 """Table property: the topic whose records the table holds."""
 
@@ -25,8 +28,8 @@ class RunStamp:
     def summary(self) -> dict[str, str]:
         """Keys and values of a snapshot's summary."""
         return {
-            "onceover.run-id": self.run_id,
-            "onceover.run-date": self.day.isoformat(),
+            RUN_ID_PROPERTY: self.run_id,
+            RUN_DATE_PROPERTY: self.day.isoformat(),
             "onceover.manifest": self.manifest,
             "onceover.config": self.config,
             "onceover.state-in": self.state_in,

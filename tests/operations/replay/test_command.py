@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("great_expectations")
 
 @pytest.fixture(scope="module")
 def example_run(tmp_path_factory: pytest.TempPathFactory, great_expectations: object) -> tuple[Path, str]:
-    """A configuration, and a run with a refused and a waiting batch in quarantine."""
+    """A configuration, and a run with a rejected and a held batch in quarantine."""
     shop = Shop(tmp_path_factory.mktemp("shop"))
     shop.arrive(1, batch(0), batch(5), batch(0, pid=2, txn=True), topic="t")
     return shop.directory / "onceover.yaml", run(shop.settings(), 1).run_id
