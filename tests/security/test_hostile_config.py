@@ -15,7 +15,7 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 HOSTILE = {
     "aliases of aliases": (f"{LAUGHS}lake: *i{REST}", "lake: found [[["),
     "itself": (f"lake: &a [*a]{REST}", "lake: found [[[["),
-    "very deep": ("lake: " + "[" * 5000 + "]" * 5000 + REST, "hundreds deep"),
+    "very deep": ("lake: " + "[" * 5000 + "]" * 5000 + REST, "hundreds of levels deep"),
     "very long": (f"lake: {'x' * MOST_CHARACTERS}{REST}", "allowed: up to"),
     "a number of 5000 digits": (f"lake: {'9' * 5000}{REST}", "a number that is too long"),
     "no date": (f"lake: 2024-99-99{REST}", "an invalid date"),
