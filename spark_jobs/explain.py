@@ -1,4 +1,4 @@
-"""Which batches are asked about, and which runs may hold them."""
+"""Explains batches and gaps of a partition: origin, verdict and reason, from the tables of runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ from spark_jobs.tables.states import INHERITED_OBJECTS
 
 
 class NothingKnown(OnceoverError):
-    """No run has what was asked for."""
+    """No run has the requested batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Batches of one partition: all, those of a producer, or the one that holds an offset.
+    """Selects batches of one partition: all, those of a producer, or the one that holds an offset.
 
-    Of all final runs, of one run, or of the current run of a date.
+    The batches are those of all final runs, of one run, or of the current run of a date.
     """
 
     partition: TopicPartition
@@ -43,7 +43,7 @@ class Question:
     day: date | None = None
 
     def asks_for(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of the `rows` that the question is about."""
+        """The selected ones of `rows`."""
         if self.producer_id is not None:
             rows = rows.filter(pc.equal(rows.column("producer_id"), pa.scalar(self.producer_id)))
         if self.offset is not None:
@@ -55,7 +55,7 @@ class Question:
 
 
 def runs_of(question: Question, chain: Chain) -> tuple[str, ...]:
-    """The runs to look into, by date."""
+    """The runs that may have selected batches, by date."""
     if question.run_id is not None:
         return (question.run_id,)
     if question.day is not None:
@@ -67,11 +67,11 @@ def runs_of(question: Question, chain: Chain) -> tuple[str, ...]:
 
 
 def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.RecordBatch]:
-    """The rows of the table `batches` that the question is about, as that run decided them."""
+    """The selected rows of the table `batches` of that run."""
     file = _batches_file(lake, question.partition, run_id)
     if file is not None and lake.stat(run_key(run_id, EXPIRED)) is not None:
         if question.run_id is None and question.day is None:
-            return  # of all runs, those that are still there
+            return  # of all runs, only those that have not expired
         raise NothingKnown(f"{run_id}: its verdicts have expired; the table `batches` still has them")
     if file is not None:
         for rows in iter_rows(lake, step_key(run_id, Step.ADMIT, file)):
@@ -81,7 +81,7 @@ def answers(lake: ObjectStore, question: Question, run_id: str) -> Iterator[pa.R
 
 
 def gaps_of(lake: ObjectStore, question: Question, run_id: str) -> list[dict[str, Any]]:
-    """The rows of the table `gaps` that the question is about; a question about a producer is about none."""
+    """The selected rows of the table `gaps`; none if a producer is selected."""
     key = step_key(run_id, Step.ADMIT, GAPS.file)
     if question.producer_id is not None or lake.stat(key) is None:
         return []
@@ -97,14 +97,11 @@ def gaps_of(lake: ObjectStore, question: Question, run_id: str) -> list[dict[str
 def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> str | None:
     key = step_key(run_id, Step.ADMIT, ADMITTED_PARTITIONS.file)
     if lake.stat(key) is None:
-        raise NothingKnown(f"{run_id}: there is no such run, or it has not come to {Step.ADMIT} yet")
+        raise NothingKnown(f"{run_id}: there is no such run, or its step {Step.ADMIT} is not done yet")
     for row in read_table(lake, key).select(["topic", "partition", "batches"]).to_pylist():
         if TopicPartition(row["topic"], row["partition"]) == partition:
             return str(row["batches"])
     return None
-
-
-# One batch: its origin, its verdict, and the reason.
 
 
 GIVEN = "the coordinator's log"
@@ -143,7 +140,7 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """What became of it, and why."""
+        """The verdict on the batch, and the reason."""
         row = self.row
         if row["verdict"] == Verdict.ACCEPTED:
             taken = f"{self.what}: taken at {_offsets(row)}{self._transaction}"
@@ -174,7 +171,7 @@ GAP_SENTENCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapAnswer:
-    """Offsets that are or were missing, as a run reported them; `row` has what a batch's row would have."""
+    """Offsets that are or were missing, as a run reported them; `row` has main fields of a batch's row."""
 
     run_id: str
     gap: dict[str, Any]
@@ -189,7 +186,7 @@ class GapAnswer:
 
     @property
     def sentence(self) -> str:
-        """What is known of the offsets."""
+        """The status of the missing offsets."""
         return f"{self.what}: {self.row['reason']}"
 
     @property
@@ -209,7 +206,7 @@ def _offsets(row: dict[str, Any]) -> str:
 
 
 def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answer | GapAnswer]:
-    """An answer for every batch and every gap of the run that the question is about."""
+    """An answer for every selected batch and gap of the run."""
     yield from (GapAnswer(run_id=run_id, gap=gap) for gap in gaps_of(lake, question, run_id))
     paths: dict[int, str] | None = None
     for rows in answers(lake, question, run_id):

@@ -1,4 +1,4 @@
-"""The nine steps of a run, in order: the one value that DAG, command line, run folder and tests share."""
+"""The nine steps of a run in order; DAGs, command line, run folder and tests use this one definition."""
 
 from enum import StrEnum
 

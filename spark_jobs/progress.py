@@ -1,4 +1,4 @@
-"""Prints the progress of a run: a line per step, and on a terminal the current activity."""
+"""Prints the progress of a run: a line per step, and on a terminal the current activity and progress bars."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.object_store import legible, printable
 
 LABELS = {(Step.ADMIT, "critical"): "plain batches in transactions"}
-"""Counts whose name says too little: a gap is critical as well, and not counted there."""
+"""Labels for counts whose names are unclear: gaps are critical, too, but not in this count."""
 Finished = Callable[[Mapping[str, int]], None]
 
 
@@ -25,7 +25,7 @@ class RunProgress:
 
     @contextmanager
     def step(self, step: Step) -> Iterator[Finished]:
-        """Shows that `step` is worked on; yields what to call with the step's counts once it is done."""
+        """Shows that `step` is running; yields a function to call with the step's counts when it is done."""
         started = time.monotonic()
         self._status.update(Text(f"{step} …"))
         with self._status:
@@ -48,9 +48,6 @@ class RunProgress:
 
 def _label(step: Step, name: str) -> str:
     return LABELS.get((step, name), name.replace("_", " "))
-
-
-# Progress bars on stderr, only on a terminal.
 
 
 Advance = Callable[[int], None]

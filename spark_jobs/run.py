@@ -1,8 +1,8 @@
-"""A run: the steps in order, each once; what is done already is not done again.
+"""Executes a run: its steps in order; finished steps are not repeated.
 
-A second call for the same run date and inputs continues the same run where it stopped. A run of `admit` or
-beyond becomes final at its end, by one entry of the chain; the next run starts from its state. `report` is
-no part of the run: it shows what became of it, also after a failure, and can neither spoil nor undo anything.
+A second call for the same run date and inputs continues the same run where it stopped. A run that includes
+`admit` becomes final at its end, by one entry of the chain; the next run starts from its state. `report` is
+not part of the run: it shows the result, also after a failure, and changes nothing of it.
 """
 
 import time
@@ -29,16 +29,15 @@ from spark_jobs.lake.ledger import Ledger, utc_now
 from spark_jobs.lake.lock import LakeLock
 from spark_jobs.lake.manifest import Manifest
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.run_folder import RunFolder, StepDone, combine_states
+from spark_jobs.lake.run_folder import MESSAGES, RunFolder, StepDone, combine_states
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.pipeline.stage.step import fetch, fixed_inputs, open_run, stage, staged_counts
 from spark_jobs.progress import RunProgress
 
 FIRST_FINAL = Step.ADMIT
-"""Before it a run has no state, so no run could follow it."""
-MESSAGES = "messages.json"
-"""Remarks of a step for people: a JSON list of sentences in its folder."""
+"""The first step with which a run can end and become final: before it a run has no state for the next one."""
+
 MOST_REMARKS = 20
 
 
@@ -47,7 +46,7 @@ class UnknownStep(OnceoverError):
 
 
 class ReportFailed(OnceoverError):
-    """The run is as it should be; only showing it has failed."""
+    """The run is final and published; only its report failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +123,7 @@ def report_run(settings: Settings, run_id: str | None, progress: RunProgress) ->
 
 
 def _report_failure(settings: Settings, failure: Exception, progress: RunProgress) -> None:
-    """The report of a run that failed; should it fail, too, the run's own failure is what counts."""
+    """Reports a failed run; an error of the report itself is added as a note to the failure."""
     try:
         report_run(settings, None, progress)
     except Exception as error:  # noqa: BLE001 — logged with the failure that led here
@@ -134,7 +133,7 @@ def _report_failure(settings: Settings, failure: Exception, progress: RunProgres
 def fetch_source(
     settings: Settings, day: date, source: str, *, spark: Spark | None = None, restage: bool = False
 ) -> Mapping[str, int]:
-    """Brings the objects of one source in, ahead of `stage`; what was counted."""
+    """Stages the objects of one source ahead of `stage`; returns the counts."""
     with locked_lake(settings, purpose=f"fetching of '{source}' for {day}") as (lake, _):
         return fetch(
             settings, day, source=source, lake=lake, chain=read_chain(lake), spark=spark, restage=restage
@@ -161,9 +160,15 @@ def _run(
                 _remark_fixed(settings, day, lake, chain, progress)
             folder = _stage(settings, day, lake, chain, spark=spark, progress=progress, restage=restage)
         else:
-            anew = until is Step.STAGE
             folder = _stage_backfill(
-                settings, day, lake, chain, spark=spark, progress=progress, request=backfill, anew=anew
+                settings,
+                day,
+                lake,
+                chain,
+                spark=spark,
+                progress=progress,
+                request=backfill,
+                restage=until is Step.STAGE,
             )
         context = RunContext(
             settings=settings, folder=folder, chain=chain, spark=spark, on_progress=progress.on_progress
@@ -208,7 +213,7 @@ def _stage(
     progress: RunProgress,
     restage: bool,
 ) -> RunFolder:
-    """`stage` comes before the run has a name: the name follows from the manifest."""
+    """Runs `stage` before the run has a name: the run id is derived from the manifest."""
     started = time.monotonic()
     manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, restage=restage)
     folder = open_run(settings, manifest, lake=lake, chain=chain)
@@ -225,16 +230,16 @@ def _stage_backfill(
     spark: Spark,
     progress: RunProgress,
     request: BackfillRequest,
-    anew: bool,
+    restage: bool,
 ) -> RunFolder:
-    """Stages a run again; a run that replaces another one has to be published again."""
+    """Stages a run of a backfill; a run that replaces another one has to be published again."""
     started = time.monotonic()
-    manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, backfill=request, restage=anew)
+    manifest = stage(settings, day, lake=lake, chain=chain, spark=spark, backfill=request, restage=restage)
     folder = open_run(settings, manifest, lake=lake, chain=chain, backfill=True)
-    standing = chain.run_of(day)
-    if anew and standing is not None and standing.run_id != folder.run_id:
+    current = chain.run_of(day)
+    if restage and current is not None and current.run_id != folder.run_id:
         folder.begin(Step.PUBLISH)
-    if anew:
+    if restage:
         _report_staged(manifest, progress, time.monotonic() - started)
     return folder
 
@@ -251,7 +256,7 @@ def _done(folder: RunFolder, until: Step) -> tuple[StepDone, ...]:
 
 
 def _is_over(context: RunContext, until: Step, done: tuple[StepDone, ...], *, final: bool) -> bool:
-    """Whether all is done, written down, and final if it should be."""
+    """Whether all steps are done, the ledger has the run, and it is final if it should be."""
     run_id = context.folder.run_id
     return (
         len(done) == len(steps_until(until))
@@ -280,7 +285,7 @@ def _work(
             lock.check()
             ledger.step_started(run_id, step)
             if preparing is not None:
-                preparing.join()  # two threads that import the same library may see half of it
+                preparing.join()  # concurrent imports of a library can see it partly initialised
             preparing = _prepare_beside(STEPS[STEPS.index(step) + 1]) if step is not until else None
             ledger.step_finished(run_id, step, _do(step, context, progress).counts)
         lock.check()
@@ -309,7 +314,7 @@ def _do(step: Step, context: RunContext, progress: RunProgress) -> StepDone:
 
 
 def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
-    """The step's function; its module is loaded only now, since some bring heavy libraries."""
+    """The step's function; its module is imported only when needed, since some import heavy libraries."""
     module = f"spark_jobs.pipeline.{step}.step"
     if find_spec(module) is None:
         raise UnknownStep(f"this version has no step '{step}' yet; end the run before it with --until")
@@ -318,7 +323,7 @@ def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:
 
 
 def prepare_step(step: Step) -> None:
-    """Load what a step needs and takes long to load, ahead of it."""
+    """Imports and compiles ahead of time what a step needs."""
     module = f"spark_jobs.pipeline.{step}.step"
     prepare = getattr(import_module(module), "prepare", None) if find_spec(module) else None
     if prepare is not None:
@@ -326,7 +331,7 @@ def prepare_step(step: Step) -> None:
 
 
 def _prepare_beside(step: Step) -> Thread:
-    """While the workers of the step before it are busy; what fails here fails again where it is reported."""
+    """Prepares a step in a thread while the previous one runs; an error occurs again in the step itself."""
 
     def prepare() -> None:
         with suppress(Exception):

@@ -9,7 +9,7 @@ import typer
 
 from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
 from spark_jobs.config.load import load_settings
-from spark_jobs.operations.check import Severity
+from spark_jobs.operations.check import FindingSeverity
 from spark_jobs.operations.check import check as check_lake
 from spark_jobs.progress import RunProgress
 
@@ -30,8 +30,8 @@ def check(
     with reported_failures():
         settings = load_settings(config)
         for finding in check_lake(settings, deep=deep, on_progress=RunProgress().on_progress):
-            errors += finding.severity is Severity.ERROR
-            notes += finding.severity is Severity.NOTE
+            errors += finding.severity is FindingSeverity.ERROR
+            notes += finding.severity is FindingSeverity.NOTE
             if as_json:
                 typer.echo(json.dumps(asdict(finding)))
                 continue

@@ -1,7 +1,7 @@
-"""How the audit judges a run: what blocks publishing, and how far from the usual is too far.
+"""Settings of the audit: expectations, their severities, and thresholds.
 
-None of it changes what a run's tables hold, only whether they are published: so it is no part of what names
-a run, and a finding can be accepted without repeating the run.
+They decide whether the tables of a run are published, not what they hold. So they are not part of the run id,
+and a failed expectation can be accepted without repeating the run.
 """
 
 from datetime import UTC, date, datetime, time
@@ -25,10 +25,10 @@ class Severity(StrEnum):
 
 
 class ExpectationName(StrEnum):
-    """Every expectation: its name, its default severity and its sentence for people, defined here alone.
+    """Every expectation: its name, its default severity and its description.
 
     The name is also its key in `audit.severities`, its row in `expectation_results` and its case in
-    `tests/expectations/test_judge.py`. A suite in `expectations/suites` says which numbers it judges.
+    `tests/expectations/test_judge.py`. A suite in `expectations/suites` names the numbers that it judges.
     """
 
     _value_: str

@@ -1,4 +1,4 @@
-"""One spelling for each value, so that equal values have equal digests on every machine."""
+"""Canonical JSON: equal values have equal bytes and digests on every machine."""
 
 import hashlib
 import json
@@ -11,5 +11,5 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of the canonical spelling, in hexadecimal."""
+    """SHA-256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,4 +1,4 @@
-"""The kinds of values that settings are made of, each with a sentence of what is allowed."""
+"""The types of settings, each with a description of the allowed values."""
 
 import os
 import re
@@ -24,7 +24,7 @@ class Frozen(BaseModel):
 
 
 def refuse(allowed: str) -> PydanticCustomError:
-    """The error of a value that is not `allowed`; the key and the found value are added by `messages`."""
+    """The error of a value that is not `allowed`; `config.load` adds the key and the found value."""
     return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
 
 
@@ -69,7 +69,7 @@ def check_date_layout(value: str) -> str:
 
 
 def check_not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """After the items: a list whose items are wrong is not called empty."""
+    """Validated after the items: a list with invalid items is not reported as empty."""
     if not value:
         raise refuse("a list of at least one item")
     return value

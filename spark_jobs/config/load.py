@@ -1,4 +1,7 @@
-"""Loads the configuration, all of it or not at all."""
+"""Loads the configuration: YAML with the line of every key, and all errors with line, key and allowed values.
+
+Duplicate keys and secrets are refused.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,9 +17,6 @@ from pydantic_core import ErrorDetails
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.errors import OnceoverError
-
-# Reads a YAML file into plain data, with the line of every key; refuses duplicate keys and secrets.
-
 
 KeyPath = tuple[str | int, ...]
 
@@ -35,7 +35,7 @@ NO_SECRETS = (
 
 
 MOST_CHARACTERS = 1 << 20
-"""No configuration is that long; reading one that is would take minutes."""
+"""Longer files are refused: parsing them would take minutes."""
 
 
 class InvalidConfig(OnceoverError):
@@ -58,7 +58,7 @@ class ConfigFile:
 
 
 def parse(text: str, *, name: str) -> ConfigFile:
-    """The document in `text`; `name` is how messages call the file."""
+    """The document in `text`; messages use `name` for the file."""
     if len(text) > MOST_CHARACTERS:
         raise InvalidConfig(f"{name}: found {len(text):,} characters, allowed: up to {MOST_CHARACTERS:,}")
     loader = yaml.SafeLoader(text)
@@ -85,7 +85,7 @@ def key_path(path: KeyPath) -> str:
 def _keys(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[tuple[KeyPath, Any, Any]]:
     """Every key and list item as (path, node that bears the line, node of the value), in file order."""
     if node is None or id(node) in seen:
-        return  # an alias: what it stands for has been visited
+        return  # an alias of a node that has been visited
     seen.add(id(node))
     for part, key, value in _children(node):
         yield (*path, part), key, value
@@ -122,26 +122,23 @@ def _looks_secret(path: KeyPath, value: yaml.Node) -> bool:
 
 
 def _syntax_problem(error: Exception, name: str) -> str:
-    """Without YAML's own excerpt of the line, which could hold anything.
+    """The problem without YAML's excerpt of the line, which could hold a secret.
 
-    Numbers that are too long, dates that are none and too deep nesting are found while values are made.
+    Too long numbers, invalid dates and too deep nesting are found while values are constructed.
     """
     if isinstance(error, RecursionError):
-        return f"{name}: not valid: lists or keys within one another, hundreds deep"
+        return f"{name}: not valid: lists or keys nested hundreds of levels deep"
     if isinstance(error, ValueError):
-        return f"{name}: not valid: a number that is too long, or a date that is none ({error})"
+        return f"{name}: not valid: a number that is too long, or an invalid date ({error})"
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{name}:{error.problem_mark.line + 1}: not valid YAML: {error.problem}"
     return f"{name}: not valid YAML: {type(error).__name__}"
 
 
-# Turns pydantic's errors into lines: where, which key, what was found, what is allowed.
-
-
 SHOWN = 80
 """Characters of a found value that a message repeats."""
 BRIEF = Repr()
-"""Never writes out more than is shown: aliases can make a few lines of YAML stand for gigabytes."""
+"""Bounds the work for a message: with aliases a few lines of YAML can expand to gigabytes."""
 BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict, BRIEF.maxtuple = 3, 6, 6, 6
 BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = SHOWN + 1
 
@@ -153,14 +150,14 @@ PLAIN_WORDS = {
     "int_type": "a whole number",
     "bool_type": "true or false",
 }
-"""What pydantic says in Python's terms, in YAML's."""
+"""Pydantic's error types in terms of YAML."""
 REMOVED = {
     "limits.worker_memory": "nothing ever read it; remove the key, and bound what a task holds by"
     " limits.range_bytes and by how many tasks run at once (such as spark.master local[2])",
     "spark.shuffle_partitions": "no step shuffles by Spark SQL; remove the key, or set"
     " spark.sql.shuffle.partitions below spark.conf",
 }
-"""Keys of earlier versions: what became of them, and what to do."""
+"""Keys of earlier versions: why they were removed, and what to do."""
 
 
 def describe(errors: Sequence[ErrorDetails], file: ConfigFile) -> Iterator[str]:

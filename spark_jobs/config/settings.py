@@ -23,8 +23,6 @@ from spark_jobs.kafka.formats.record_batch import TimestampType
 from spark_jobs.kafka.producers.producer_state import TransactionVersion
 from spark_jobs.kafka.topic_partition import topic_of
 
-# Where the published tables are entered, so that engines find them.
-
 
 class CatalogKind(StrEnum):
     """`sqlite` is a file in the lake; the others are services that the platform runs."""
@@ -39,7 +37,7 @@ class CatalogSettings(Frozen):
     """An Iceberg catalog.
 
     `topics` is the namespace of the tables of topics, `namespace` that of Onceover's own. `warehouse` is
-    where tables keep their metadata; default: the lake. `properties` go to the catalog as they are.
+    where tables keep their metadata; default: the lake. `properties` are passed to the catalog unchanged.
     """
 
     kind: CatalogKind = CatalogKind.SQLITE
@@ -60,15 +58,12 @@ class CatalogSettings(Frozen):
         return self
 
 
-# Where the numbers of a run go besides the lake.
-
-
 ADDRESS = re.compile(r"([A-Za-z0-9.-]+):(\d{1,5})")
 LARGEST_PORT = 65_535
 
 
 class Address(Frozen):
-    """Where a collector listens."""
+    """The address of a metrics collector."""
 
     host: str
     port: int
@@ -85,7 +80,7 @@ def check_address(value: Any) -> Any:
 
 
 def check_file(value: str, info: ValidationInfo) -> str:
-    """A path, made absolute from the context's `base`; collectors take files that end so."""
+    """A path, made absolute from the context's `base`; the node exporter reads files that end with .prom."""
     if not value.endswith(".prom") or "://" in value or "\0" in value:
         raise refuse("a path on this machine that ends with .prom")
     return str(Path((info.context or {}).get("base", Path.cwd()), value).resolve())
@@ -98,9 +93,6 @@ class MetricsSettings(Frozen):
     statsd: Annotated[Address, BeforeValidator(check_address)] | None = None
 
 
-# Retention of data that later runs do not need.
-
-
 Days = Annotated[Count, Field(ge=1)]
 
 
@@ -108,16 +100,13 @@ class RetentionSettings(Frozen):
     """Days before the newest final run; without a number, everything of that kind is kept.
 
     `runs_days`: outputs of the steps of a run. `snapshots_days`: tags and snapshots of published runs, and
-    files that only they show. `staged_days`: copies of source objects. What the chain, waiting batches, the
-    tables or undecided quarantine need stays, however old it is.
+    files that only they reference. `staged_days`: copies of source objects. Data that the chain, held and
+    parked batches, the tables or the undecided quarantine need is kept at any age.
     """
 
     runs_days: Days | None = None
     snapshots_days: Days | None = None
     staged_days: Days | None = None
-
-
-# The declared schema of a topic's values.
 
 
 class ValueFormat(StrEnum):
@@ -183,17 +172,17 @@ class CleanupPolicy(StrEnum):
 
 
 class OnRecreate(StrEnum):
-    """What a run does when a topic was deleted and created anew: stop, or give the new log a table."""
+    """What a run does when a topic was deleted and recreated: stop, or give the new log its own table."""
 
     STOP = "stop"
     NEW_TABLE = "new_table"
 
 
 class OnMissing(StrEnum):
-    """What becomes of a broker's log behind offsets that no copy has and that nothing explains.
+    """What a run does with batches after offsets that no copy has and that nothing explains.
 
-    `hold`: the partition is published up to the gap, and what is behind it is held until a copy brings the
-    missing offsets. `publish_past`: it is published without them.
+    `hold`: the partition is published up to the gap, and batches after it are held until a copy has the
+    missing offsets. `publish_past`: the partition is published without them.
     """
 
     HOLD = "hold"
@@ -201,7 +190,7 @@ class OnMissing(StrEnum):
 
 
 class TopicSettings(Frozen):
-    """What a broker would know about a topic; the keys of `topics` are names or shell patterns.
+    """Topic configuration that a broker would have; the keys of `topics` are names or shell patterns.
 
     `on_recreate` is what a run does when copies have another topic id than those of earlier runs.
     """
@@ -265,7 +254,7 @@ class KafkaSettings(Frozen):
     `cached_batches` is the window of duplicate detection: fixed in Kafka, named here so that it is visible.
     `transaction_max_timeout_ms` is how long a transaction can run whose coordinator's log does not know its
     own timeout, `transaction_state_partitions` how many partitions __transaction_state has at the brokers.
-    `clock_skew_ms` is how far the clocks of producers and coordinator may lie apart.
+    `clock_skew_ms` is how much the clocks of producers and coordinator may differ.
     """
 
     cached_batches: Literal[5] = 5
@@ -289,7 +278,7 @@ class Publish(StrEnum):
 
 
 class SparkSettings(Frozen):
-    """Where the steps run; changes how fast a run is, never what it yields.
+    """Where the steps run; this changes the speed of a run, never its result.
 
     `master` is one of Spark's, or `sc://host:port` for a Spark Connect server. `shared_paths` states that all
     executors of a remote master see the paths of lake and sources, as on a network file system.
@@ -338,16 +327,16 @@ class Settings(Frozen):
 
     @property
     def digest(self) -> str:
-        """Names everything that decides what a run yields, and nothing that only says where and how fast.
+        """Covers all settings that decide the result of a run, and none about where and how fast it runs.
 
-        So the same run has the same run id on a laptop and on a cluster. What to stage is not part of it
-        either, nor `on_recreate`: the manifest says that. Nor is `audit`, which decides whether a run is
-        published, not what it holds: a finding can be accepted without repeating the run.
+        So the same run has the same run id on a laptop and on a cluster. What to stage, and `on_recreate`,
+        are not part of it: the manifest has their effect. `audit` is not part of it, because it decides
+        whether a run is published, not what it holds.
         """
         return digest_of(self._decisive())
 
     def _as_before(self) -> set[str]:
-        """Newer keys of `kafka` at their default: without them the digest is what it was before they were."""
+        """Newer keys of `kafka` at their default: the digest leaves them out, so that it stays the same."""
         newer = {"transaction_state_partitions"}
         default = KafkaSettings()
         return {name for name in newer if getattr(self.kafka, name) == getattr(default, name)}

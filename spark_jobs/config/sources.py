@@ -1,4 +1,4 @@
-"""Where batches come from, and what to expect there."""
+"""Settings of sources: kind, location, topics and dates."""
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, 
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
-"""The coordinators' logs: staged with every source that has them, whatever its topic filter says."""
+"""The coordinators' logs: staged with every source that has them, independent of its topic filter."""
 
 
 class SourceKind(StrEnum):
@@ -29,7 +29,7 @@ ONLY_FOR = {
 
 
 class OnGap(StrEnum):
-    """What becomes of an out-of-order batch: refused as a broker would, or kept until the gap fills."""
+    """What a run does with an out-of-order batch: reject it like a broker, or park it until the gap fills."""
 
     REJECT = "reject"
     PARK = "park"
@@ -49,13 +49,13 @@ class TopicFilter(Frozen):
 
 
 class Source(Frozen):
-    """One place to stage from.
+    """One location to stage from.
 
-    `dates` are the directories right below the root that spell a date; without it every object is of no date.
-    `lookback_days` bounds how far back late objects are looked for. `immutable` objects are referenced where
-    they lie instead of copied. `markers` says that control batches in a capture are the coordinator's own.
-    `seed` says that this broker's log of a captured partition is the partition's past: on its first run the
-    capture continues where that log ends, with the producers that it knew.
+    `dates` is the layout of the directories right below the root that spell a date; without it objects have
+    no date. `lookback_days` bounds the search for late objects. `immutable` objects are read at the source
+    instead of copied. With `markers`, control batches in a capture are the coordinator's. With `seed`, this
+    broker's log of a captured partition is its past: on its first run the capture continues where that log
+    ends, with the producers that it knew.
     """
 
     name: Name

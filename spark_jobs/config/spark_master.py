@@ -1,4 +1,4 @@
-"""What `spark.master` names: this process, a cluster, or a Spark Connect server."""
+"""The kinds of `spark.master` (local, cluster, Spark Connect), and whether executors can read the paths."""
 
 import re
 from collections.abc import Iterator
@@ -38,9 +38,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-# Whether executors can reach what a configuration names.
 
 
 REMOTE = "s3://"

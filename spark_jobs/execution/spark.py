@@ -74,7 +74,7 @@ def no_progress(_: int) -> None:
 
 @dataclass(frozen=True)
 class Spark:
-    """The way to Spark: nothing is started before `session` or `run_tasks` is used."""
+    """Access to Spark: no session is started before `session` or `run_tasks` is used."""
 
     master: str = "local[*]"
     options: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Spark:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once; asked anew each time, since executors come and go."""
+        """How many tasks run at once; determined for each call, since executors are added and removed."""
         return self._engine.parallelism
 
     def run_tasks(
@@ -148,7 +148,7 @@ class Spark:
 
     @cached_property
     def _callers(self) -> ThreadPoolExecutor:
-        """Threads that wait for jobs, kept: each has a connection to the JVM, and a thread there."""
+        """Threads that wait for jobs; reused, since each has a connection to the JVM and a thread there."""
         return ThreadPoolExecutor(MOST_JOBS_AT_ONCE, thread_name_prefix="job")
 
     def _task_frame(self, tasks: Sequence[Any]) -> DataFrame:
@@ -186,7 +186,7 @@ class Spark:
 
 
 def spark_for(settings: SparkSettings) -> Spark:
-    """The way to the Spark that a configuration names."""
+    """Access to the Spark that a configuration names."""
     options = {
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.driver_memory,
@@ -196,10 +196,10 @@ def spark_for(settings: SparkSettings) -> Spark:
 
 
 def _interrupt(session: SparkSession, before: object, number: int, _: object) -> NoReturn:
-    """Ends all jobs, those of other threads too, and then what this thread does, without a word in logs.
+    """Cancels all jobs, also those of other threads, then interrupts this thread, without log messages.
 
-    pyspark's own handler asks the JVM in this thread, which may be in the middle of another question: the
-    answers are mixed up then. Another thread has a connection of its own.
+    pyspark's own handler calls the JVM in this thread, which may be in the middle of another call: the
+    responses would be mixed up. Another thread has its own connection.
     """
     logging.disable()  # py4j logs with a traceback that it was interrupted
     Thread(target=_attempt, args=[session.interruptAll], daemon=True).start()
@@ -214,7 +214,7 @@ def _attempt(interrupt: Callable[[], object]) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """What Spark raises as `SparkFailed`."""
+    """Raises `SparkFailed` for errors of Spark."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -250,7 +250,7 @@ def _value(outcome: Summary | OnceoverError) -> Summary:
 
 
 def first_cause(trace: str) -> str:
-    """What a person needs of Spark's account: the worker's own last words, or Spark's first."""
+    """The cause in Spark's error text: the last line of the worker's traceback, or Spark's first line."""
     if stderr_tail := STDERR_TAIL.findall(trace):
         return str(stderr_tail[-1])
     if WORKER_DIED in trace:

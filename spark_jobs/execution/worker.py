@@ -125,7 +125,7 @@ def _attempt(function: Callable[[Task], Summary], task: Task) -> Summary | Onceo
 
 @contextmanager
 def _imports_frozen() -> Iterator[None]:
-    """Pyspark collects garbage after each task; imported modules need not be looked at again."""
+    """Excludes imported modules from garbage collection, which pyspark runs after each task."""
     _freeze(len(sys.modules))
     try:
         yield

@@ -1,7 +1,7 @@
-"""The accepted log of captured partitions, assembled from the runs of the chain.
+"""The accepted log of captured partitions: digests of segments, planned segments, and the files of each run.
 
-What comes out is a broker's log directory without indexes: a broker rebuilds them. Files are copied, never
-linked, since a broker appends to the last segment.
+`write_log` assembles a broker's log directory from the runs of the chain. It has no indexes: a broker
+rebuilds them. Files are copied, never linked, since a broker appends to the last segment.
 """
 
 import hashlib
@@ -30,9 +30,6 @@ from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder, StepDone, read_inputs
 from spark_jobs.tables.admit import PLANNED_SEGMENTS
 
-# What names a segment of the accepted log: its batches, by all that their own checksums do not prove.
-
-
 BATCHES_AT_A_TIME = 1 << 16
 _ROW = np.dtype([("base_offset", ">i8"), ("size", ">i8"), ("crc", ">u4")])
 
@@ -40,13 +37,16 @@ Numbers = npt.NDArray[Any]
 
 
 class SegmentDigest:
-    """The digest of a segment while it grows: known from headers, before any of its bytes is written."""
+    """The digest of a segment, computed from batch headers before any byte of the segment is written.
+
+    It covers offset, size and CRC of each batch; the CRC covers the rest of the batch.
+    """
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
 
     def add(self, *, base_offset: Numbers, size: Numbers, crc: Numbers) -> None:
-        """The next batches."""
+        """Adds the next batches."""
         rows = np.empty(base_offset.size, dtype=_ROW)
         rows["base_offset"], rows["size"], rows["crc"] = base_offset, size, crc
         self._sha256.update(rows.tobytes())
@@ -78,9 +78,6 @@ def content_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# Segments that `admit` has planned; the tasks that decode their batches write them as well.
-
-
 LOG = "log/"
 """Where files of accepted logs are below the folder of their step."""
 
@@ -107,7 +104,7 @@ def segment_path(partition: TopicPartition, segment: PlannedSegment) -> str:
 
 
 def put_segments(folder: RunFolder, planned: Iterable[tuple[TopicPartition, Segments]]) -> OutputFile:
-    """Writes the table of `admit`."""
+    """Writes the table `planned_segments` of `admit`."""
     rows = [
         {"topic": partition.topic, "partition": partition.partition, **asdict(segment)}
         for partition, segments in planned
@@ -188,7 +185,7 @@ def _parts_of(folder: RunFolder, done: StepDone) -> Iterator[LogPart]:
 
 
 def write_log(lake: ObjectStore, parts: PartitionParts, directory: Path) -> int:
-    """Copies a partition's files into `directory`, each proved by its digest; returns their bytes."""
+    """Copies a partition's files into `directory` and verifies their digests; returns the number of bytes."""
     directory.mkdir(parents=True)
     return sum(_copy(lake, part, directory / part.name) for part in parts.values())
 
@@ -199,5 +196,5 @@ def _copy(lake: ObjectStore, part: LogPart, target: Path) -> int:
             file.write(chunk)
     digest = segment_digest if part.base_offset is not None else content_digest
     if digest(target) != part.output.digest:
-        raise BrokenRun(f"{lake.url_of(part.key)}: is not what its run wrote: its digest is another one")
+        raise BrokenRun(f"{lake.url_of(part.key)}: its digest differs from the one that its run recorded")
     return part.output.size

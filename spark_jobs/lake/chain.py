@@ -2,7 +2,7 @@
 
 Entries are numbered and never change. A run becomes final in one step: the exclusive creation of the next
 entry. The second of two concurrent writers finds the number taken. An entry names its predecessor's digest,
-so the order cannot be rewritten unnoticed. No clock's time stands here.
+so the order cannot be rewritten unnoticed. Entries hold no wall-clock time.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class ChainEntry:
     """One final run.
 
     `parent` is the digest of the entry before this one, empty for the first. `outputs` is the digest of the
-    last step, which follows from all before it. `replaces` is the run that spoke for the date until now.
+    last step, which covers all steps before it. `replaces` is the run that was current for the date before.
     """
 
     number: int
@@ -62,13 +62,13 @@ class ChainEntry:
 
     @property
     def is_published(self) -> bool:
-        """Whether the run went as far as `publish`."""
+        """Whether the run includes `publish`."""
         return STEPS.index(self.last_step) >= STEPS.index(Step.PUBLISH)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """All final runs of a lake, oldest first, when they were read."""
+    """All final runs of a lake, oldest first, as of the time of reading."""
 
     entries: tuple[ChainEntry, ...] = ()
 
@@ -114,7 +114,7 @@ class Chain:
         return tuple(entry for day, entry in self.current.items() if entry.state_in != self.state_before(day))
 
     def is_taken_back(self, day: date, config: str) -> bool:
-        """Whether the last run of `day` was taken back, and was run with other settings than `config`."""
+        """Whether the last run of `day` was rolled back, and was run with other settings than `config`."""
         last = next((entry for entry in reversed(self.entries) if entry.day == day), None)
         return last is not None and last.kind is EntryKind.ROLLBACK and last.config != config
 
@@ -133,7 +133,7 @@ class Chain:
         """Raises `OutOfTurn` if runs of later dates have started from the state of `day`."""
         if self.after(day):
             later = self.after(day)[-1].run_id
-            raise OutOfTurn(f"{day}: run {later} of a later date builds upon it; take that one back first")
+            raise OutOfTurn(f"{day}: run {later} of a later date builds upon it; roll that one back first")
 
     def is_final(self, run_id: str, last_step: Step) -> bool:
         """Whether this run is the current one of its date and includes `last_step`."""
@@ -155,7 +155,7 @@ def read_chain(lake: ObjectStore) -> Chain:
 
 
 def read_entries(lake: ObjectStore) -> tuple[Chain, list[str]]:
-    """All entries that can be read, though some cannot or do not follow; and a sentence on each of those."""
+    """All readable entries, and a sentence for each entry that is damaged, missing or does not follow."""
     entries, problems = list[ChainEntry](), list[str]()
     for key in [found.key for found in lake.list(CHAIN)]:
         try:
@@ -174,7 +174,7 @@ def make_final(
     last_step: Step,
     outputs: str,
 ) -> ChainEntry:
-    """Makes a run final, in one step; again for the same run changes nothing.
+    """Makes a run final, in one step; a repeated call for the same run changes nothing.
 
     Raises `ChainConflict` if the chain has grown since it was read, or the run started from another state.
     """
@@ -204,30 +204,26 @@ def take_back(lake: ObjectStore, chain: Chain, run_id: str) -> None:
 
     Raises `OutOfTurn` if later dates have started from its state.
     """
-    standing = next((entry for entry in chain.current.values() if entry.run_id == run_id), None)
-    if standing is None:
+    current = next((entry for entry in chain.current.values() if entry.run_id == run_id), None)
+    if current is None:
         return
-    chain.check_last(standing.day)
-    entry = replace(standing, **_place_after(chain), kind=EntryKind.ROLLBACK, replaces="")
+    chain.check_last(current.day)
+    entry = replace(current, **_place_after(chain), kind=EntryKind.ROLLBACK, replaces="")
     if not lake.put_if_absent(chain_key(entry.number), entry.to_bytes()):
         raise ChainConflict(f"{run_id}: another run became final first; read the chain again")
 
 
 def _append(lake: ObjectStore, chain: Chain, entry: ChainEntry) -> ChainEntry:
-    standing = chain.run_of(entry.day)
-    if standing is not None and _same_run(standing, entry):
-        return standing
+    current = chain.run_of(entry.day)
+    if current is not None and _same_run(current, entry):
+        return current
     if not lake.put_if_absent(chain_key(entry.number), entry.to_bytes()):
         raise ChainConflict(f"{entry.run_id}: another run became final first; run again to follow it")
     return entry
 
 
-def _same_run(standing: ChainEntry, entry: ChainEntry) -> bool:
-    return (standing.run_id, standing.state_out, standing.outputs) == (
-        entry.run_id,
-        entry.state_out,
-        entry.outputs,
-    )
+def _same_run(one: ChainEntry, other: ChainEntry) -> bool:
+    return (one.run_id, one.state_out, one.outputs) == (other.run_id, other.state_out, other.outputs)
 
 
 def _place_after(chain: Chain) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Digests of whole objects as one text: SHA-256 in hexadecimal, others as `algorithm:hexadecimal`."""
+"""Digests of whole objects as text: SHA-256 in hexadecimal, others as `algorithm:hexadecimal`."""
 
 import hashlib
 from typing import Protocol
@@ -7,16 +7,16 @@ SHA256, MD5, CRC64NVME = "sha256", "md5", "crc64nvme"
 
 
 class Hasher(Protocol):
-    """A digest of bytes that come in pieces."""
+    """A digest of bytes that are added in pieces."""
 
     def update(self, data: bytes, /) -> None:
-        """Goes on with `data`."""
+        """Adds `data`."""
 
     def hexdigest(self) -> str:
-        """Of everything so far."""
+        """The digest of all bytes so far."""
 
     def copy(self) -> "Hasher":
-        """One that continues from here by itself."""
+        """An independent hasher with the same bytes so far."""
 
 
 def new_hasher(algorithm: str) -> Hasher:
@@ -29,10 +29,10 @@ def new_hasher(algorithm: str) -> Hasher:
 
 
 def labelled(algorithm: str, hexdigest: str) -> str:
-    """The digest as one text."""
+    """The digest as text, with its algorithm unless it is SHA-256."""
     return hexdigest if algorithm == SHA256 else f"{algorithm}:{hexdigest}"
 
 
 def algorithm_of(digest: str) -> str:
-    """Of a digest as one text."""
+    """The algorithm of a digest as text."""
     return digest.partition(":")[0] if ":" in digest else SHA256

@@ -1,6 +1,6 @@
-"""A file that is not read again in its run: its bytes go to the disk past the system's page cache.
+"""A file that bypasses the page cache (`O_DIRECT`), for output that its run does not read again.
 
-Through the cache they would be copied once more, and push out what the run still has to read.
+Through the cache the bytes would be copied once more, and evict pages that the run still has to read.
 """
 
 import errno
@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK = 4096
-"""What a disk takes without the cache: memory, position and length in whole blocks."""
+"""`O_DIRECT` needs memory address, file position and length in whole blocks."""
 DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class DirectFile:
-    """A new file at `path`; a thread writes one part while the next is made.
+    """A new file at `path`; a thread writes one part while the caller fills the next.
 
-    Where a system does not offer to leave its cache out, or with `cached`, it is an ordinary file.
+    Where the system has no `O_DIRECT`, or with `cached`, it is an ordinary file.
     """
 
     def __init__(self, path: Path, *, cached: bool = False) -> None:
@@ -38,7 +38,7 @@ class DirectFile:
         return self._position + self._left
 
     def room(self, size: int) -> Bytes:
-        """Where the next `size` bytes are to be put, before `push` is called."""
+        """The buffer to put the next `size` bytes into, before calling `push`."""
         if self._making.size < self._left + size:
             larger = _blocks(self._left + size)
             larger[: self._left] = self._making[: self._left]
@@ -47,7 +47,7 @@ class DirectFile:
         return self._making[self._left : self._left + size]
 
     def push(self) -> None:
-        """Send them off; what fills no block waits for the next."""
+        """Writes the bytes in the buffer; the rest that fills no block is written with the next part."""
         end = self._left + self._size
         whole = end - end % BLOCK
         self._wait()
@@ -59,7 +59,7 @@ class DirectFile:
         self._left, self._size, self._position = end - whole, 0, self._position + whole
 
     def close(self) -> None:
-        """Write what is left; closing twice is no fault."""
+        """Writes what is left; closing twice is allowed."""
         if self._file < 0:
             return
         try:
@@ -89,7 +89,7 @@ def _open(path: Path, direct: int) -> int:
 
 
 def _blocks(size: int) -> Bytes:
-    """Memory for `size` bytes that begins where a block may."""
+    """Memory for `size` bytes, aligned to a block."""
     memory = np.empty(size + BLOCK, dtype=np.uint8)
     start = -memory.ctypes.data % BLOCK
     return memory[start : start + size]
@@ -106,7 +106,7 @@ def _write(file: int, data: memoryview, position: int) -> None:
 
 
 def _through_cache(file: int) -> bool:
-    """From here on like any other file; False if it was one already."""
+    """Switches the file to ordinary writes through the cache; False if it already uses them."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     fcntl.fcntl(file, fcntl.F_SETFL, flags & ~DIRECT)
     return bool(flags & DIRECT)

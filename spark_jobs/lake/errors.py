@@ -1,4 +1,4 @@
-"""Errors of stored data, transient or permanent."""
+"""Errors of stored data, transient or permanent, and the checks that report a damaged file of the lake."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from spark_jobs.kafka.errors import OnceoverError
 
 
 class StorageError(OnceoverError):
-    """A store's refusal or failure; the message names the object and what to do."""
+    """A store refused or failed; the message names the object and what to do."""
 
 
 class ObjectMissing(StorageError):
-    """No object of this name, or no longer."""
+    """There is no object of this name, or it was deleted."""
 
 
 class ObjectChanged(StorageError):
-    """The object is not the one that was listed: its bytes were replaced meanwhile."""
+    """The object was replaced since it was listed."""
 
 
 class UnsafeKey(StorageError):
@@ -39,13 +39,13 @@ class StoreUnavailable(StorageError):
 
 
 class LakeBusy(StorageError):
-    """Another run works on the lake right now."""
+    """Another process holds the lock of the lake."""
 
     transient: ClassVar[bool] = True
 
 
 class LockLost(StorageError):
-    """This run was taken for dead and another one has taken its place."""
+    """The lease of this process expired and another one has taken the lock."""
 
     transient: ClassVar[bool] = True
 
@@ -61,11 +61,11 @@ class OutOfTurn(StorageError):
 
 
 class TopicRecreated(StorageError):
-    """A topic was deleted and created anew, and its logs must not be merged: a person has to act."""
+    """A topic was deleted and recreated, and its logs must not be merged: a person has to act."""
 
 
 class OtherCluster(StorageError):
-    """A source has a copy of another cluster than before: a person has to act."""
+    """A source has a copy of a different cluster than before: a person has to act."""
 
 
 class BrokenChain(StorageError):
@@ -81,11 +81,11 @@ class BrokenState(StorageError):
 
 
 class Damaged(StorageError):
-    """A file of the lake's own that does not hold what Onceover wrote: a person has to act."""
+    """A file that Onceover wrote to the lake was changed or cut short: a person has to act."""
 
 
 class LakeMoved(StorageError):
-    """A copy of a lake, or a lake at another place than it was made at: it may only be read."""
+    """A lake that was copied or moved from the location where it was created: it may only be read."""
 
 
 class CatalogUnfit(StorageError):
@@ -106,16 +106,13 @@ class PublishedDiffers(StorageError):
     """A table read back is not what was published."""
 
 
-# Files of the lake's own that cannot be understood any more: a sentence and what to do, never a guess.
-
-
 RESTORE = "restore it from a copy of the lake"
 _SEAL = b'{"sealed":"'
 
 
 @contextmanager
 def understood(source: str, remedy: str = RESTORE) -> Iterator[None]:
-    """What cannot be made of the bytes of `source` below is their damage, and not a mistake of ours."""
+    """Raises `Damaged` for an error while the bytes of `source` are parsed."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -128,7 +125,7 @@ def sealed(lines: bytes) -> bytes:
 
 
 def unsealed(data: bytes, *, source: str, remedy: str = RESTORE) -> bytes:
-    """The lines before the seal; those of earlier versions have none."""
+    """The lines before the seal, verified; files of earlier versions have no seal."""
     start = data.rfind(_SEAL)
     if start < 0:
         return data

@@ -1,4 +1,7 @@
-"""A directory as an object store: temp + rename for whole files, a hard link for exclusive creation."""
+"""A directory as an object store: rename for atomic writes, a hard link for exclusive creation.
+
+Also what it needs of the operating system: its errors in the store's terms, mapped ranges, and `fsync`.
+"""
 
 import ctypes
 import errno
@@ -25,9 +28,6 @@ from spark_jobs.lake.errors import (
 )
 from spark_jobs.lake.object_store import ObjectStat, checked, checked_prefix, printable
 
-# What the operating system's errors mean for a store.
-
-
 ERRORS: dict[int | None, tuple[type[StorageError], str]] = {
     errno.ENOENT: (ObjectMissing, "there is no such file"),
     errno.ENOTDIR: (ObjectMissing, "there is no such file"),
@@ -47,7 +47,7 @@ ERRORS: dict[int | None, tuple[type[StorageError], str]] = {
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Raises the store's own errors instead of the operating system's, naming `where`."""
+    """Raises the errors of `lake.errors` instead of the operating system's, naming `where`."""
     try:
         yield
     except OSError as error:
@@ -55,30 +55,27 @@ def translated(where: str) -> Iterator[None]:
         raise kind(f"{printable(where)}: {advice}") from error
 
 
-# Bytes of a file where the system has them already, for those who look at them once and keep none.
-
-
 SMALLEST_MAPPED = 2**20
-"""Fewer bytes are read: a mapping has its price, too."""
+"""Shorter ranges are read: mapping them would cost more."""
 _POPULATE_READ = 22
-"""Linux' MADV_POPULATE_READ, since 5.14: an error instead of a signal for a page that cannot be had."""
+"""Linux' MADV_POPULATE_READ, since 5.14: an error instead of a signal for a page that cannot be read."""
 
 
 @cache
 def can_map() -> bool:
-    """Whether this system brings pages in on request."""
+    """Whether this system has MADV_POPULATE_READ."""
     try:
-        with mmap.mmap(-1, mmap.PAGESIZE) as anywhere:
-            anywhere.madvise(_POPULATE_READ)
+        with mmap.mmap(-1, mmap.PAGESIZE) as anonymous:
+            anonymous.madvise(_POPULATE_READ)
     except (OSError, AttributeError):
         return False
     return True
 
 
 def map_range(file: int, start: int, end: int) -> memoryview | None:
-    """The bytes from `start` to `end`, all of them in memory; None where they cannot be mapped.
+    """The bytes from `start` to `end`, mapped and in memory; None where they cannot be mapped.
 
-    The mapping lasts as long as somebody refers to it.
+    The mapping exists as long as there is a reference to it.
     """
     if end - start < SMALLEST_MAPPED or not can_map():
         return None
@@ -87,18 +84,15 @@ def map_range(file: int, start: int, end: int) -> memoryview | None:
     try:
         mapped = mmap.mmap(file, end - start + before, prot=mmap.PROT_READ, offset=start - before)
         mapped.madvise(_POPULATE_READ)
-    except (OSError, ValueError):  # it ends before `end` by now, or a disk fails
+    except (OSError, ValueError):  # the file was truncated meanwhile, or the disk failed
         return None
     return memoryview(mapped)[before:]
 
 
-# Files on their way to the disk: waited for, or only sent off while others are still being written.
-
-
 LARGE_BYTES = 2**20
-"""Thousands of small files are better left to the system, which writes neighbours together."""
+"""Smaller files are left to the system, which writes many of them at once."""
 _WRITE = 2
-"""Of Linux' sync_file_range: begin to write what is dirty, and wait for nothing."""
+"""Linux' SYNC_FILE_RANGE_WRITE: starts writing dirty pages without waiting."""
 
 
 def sync(path: Path) -> None:
@@ -108,25 +102,25 @@ def sync(path: Path) -> None:
 
 
 def begin_sync(path: Path) -> None:
-    """The disk begins with a large file now, not in half a minute; where this cannot be said, nothing.
+    """Starts writing a large file to the disk without waiting; does nothing where the system cannot.
 
-    A thread says it: a disk that has enough to do lets whoever speaks to it wait.
+    Another thread makes the call: it blocks while the disk's queue is full.
     """
-    send = _sync_file_range()
-    if send is not None and path.stat().st_size >= LARGE_BYTES:
+    sync_range = _sync_file_range()
+    if sync_range is not None and path.stat().st_size >= LARGE_BYTES:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        _speaker().submit(_send_off, send, file)
+        _sync_thread().submit(_start_writing, sync_range, file)
 
 
-def _send_off(send: Callable[..., int], file: int) -> None:
+def _start_writing(sync_range: Callable[..., int], file: int) -> None:
     try:
-        send(file, 0, 0, _WRITE)
+        sync_range(file, 0, 0, _WRITE)
     finally:
         os.close(file)
 
 
 @cache
-def _speaker() -> ThreadPoolExecutor:
+def _sync_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="sync")
 
 
@@ -221,7 +215,7 @@ class FileStore:
 
     def scratch(self) -> Path:
         with translated(str(self._scratch)):
-            self._scratch.mkdir(parents=True, exist_ok=True)  # whoever removed the lake removed it, too
+            self._scratch.mkdir(parents=True, exist_ok=True)  # it is removed together with the lake
         return self._scratch
 
     def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
@@ -261,12 +255,12 @@ class FileStore:
         return Path(self._place(key))
 
     def _place(self, key: str) -> str:
-        """The file of `key`; refuses a directory on the way that a symbolic link leads out of."""
+        """The file of `key`; refuses a symbolic link among its directories."""
         place = self.url
         *directories, name = checked(key).split("/")
         for directory in directories:
             place = f"{place}/{directory}"
-            if os.path.islink(place):  # noqa: PTH114 - asked millions of times: no object for each
+            if os.path.islink(place):  # noqa: PTH114 - called millions of times: avoids a Path for each
                 raise UnsafeKey(f"{printable(key)}: a symbolic link inside {self._root} is not followed")
         return f"{place}/{name}"
 
@@ -277,7 +271,7 @@ class FileStore:
 
     @contextmanager
     def _opened(self, key: str, version: str) -> Iterator[int]:
-        """A descriptor of the file, which is the `version` asked for before and after the use."""
+        """A descriptor of the file; its `version` is checked before and after the use."""
         file = os.open(self._place(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _check_version(key, file, version)
@@ -299,7 +293,7 @@ class FileStore:
 
 
 def _walk(directory: Path, prefix: str) -> Iterator[ObjectStat]:
-    """In key order: a directory sorts as its name with a slash, because that is how its keys continue."""
+    """Files in key order: a directory sorts as its name with a slash."""
     try:
         with os.scandir(directory) as entries:
             found = sorted((_sort_name(entry), entry) for entry in entries if prefix or entry.name != SCRATCH)
@@ -343,14 +337,14 @@ def _check_version(key: str, file: int, version: str) -> None:
 
 
 def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
-    """The bytes from `start` to `end`, or to the end of the file if that comes first."""
+    """The bytes from `start` to `end` or the end of the file, in chunks."""
     while start < end and (piece := os.pread(file, min(CHUNK_BYTES, end - start), start)):
         yield piece
         start += len(piece)
 
 
 def _range(file: int, start: int, end: int) -> bytes:
-    """The same in one, read at once if the system does so."""
+    """The bytes from `start` to `end` or the end of the file, with one system call if it returns all."""
     data = os.pread(file, max(end - start, 0), start)
     if start + len(data) >= end:
         return data

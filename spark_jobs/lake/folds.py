@@ -1,4 +1,8 @@
-"""The files that `resolve` leaves for the next run, and where that run finds them."""
+"""Folded state that `resolve` hands to the next run: the table `folds`, and the held state of a partition.
+
+A file of held state has canonical bytes: equal states are equal files. Its magic "WAIT" dates from the name
+that the format had first.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +26,10 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.lake.states import VERSION, WITH_GAPS, get_content, put_content, version_for, without_gaps
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import FOLDS, FoldKind
 
-FOLD_TABLE = "folds.parquet"
-PARTITIONS = "partitions.parquet"
+PARTITIONS = RESOLVED_PARTITIONS.file
 
 Row = Mapping[str, Any]
 """A row of the table `resolved_partitions`."""
@@ -42,18 +46,18 @@ def put_folds(folder: RunFolder, folds: Folds) -> OutputFile:
         for (kind, partition), digest in sorted(folds.items())
     ]
     table = FOLDS.cast(pa.Table.from_pylist(rows, schema=FOLDS.schema))
-    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLD_TABLE, table)
+    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLDS.file, table)
 
 
 def digest_of_folds(folds: Folds) -> str:
-    """What `resolve` reports as its state."""
+    """The state digest that `resolve` reports."""
     return digest_of(
         [[kind.value, *partition, digest] for (kind, partition), digest in sorted(folds.items())]
     )
 
 
 def folds_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[FoldName, str]:
-    """What the run that ended in `state_in` left: nothing before a first run, or without `resolve`."""
+    """The folds of the run that ended in `state_in`; none before a first run, or without `resolve`."""
     entry = _run_before(lake, chain, state_in)
     if entry is None or not _has_resolved(entry):
         return {}
@@ -90,15 +94,15 @@ def _has_resolved(entry: ChainEntry) -> bool:
 
 
 def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
-    """What `resolve` of a run left for the next."""
-    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
+    """The folds that `resolve` of a run wrote for the next run."""
+    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLDS.file)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)
     return dict(zip(names, columns["digest"], strict=True))
 
 
 def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: Settings) -> bool:
-    """False for a capture of producers alone, this run's or an earlier one's: no producer sends markers."""
+    """False for a capture without markers, of this run or an earlier one: producers do not send markers."""
     captured = {entry.source for entry in entries if entry.role is ObjectRole.CAPTURE}
     if captured:
         return any(settings.source(name).markers for name in captured)
@@ -106,15 +110,12 @@ def has_markers(entries: Sequence[ManifestEntry], before: Row | None, settings: 
 
 
 def resolved_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[TopicPartition, Row]:
-    """The rows of the partitions as `resolve` of the run before left them."""
+    """The rows of `resolved_partitions` of the previous run, by partition."""
     run_id = run_before(lake, chain, state_in)
     if not run_id:
         return {}
-    rows = read_table(lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)).to_pylist()
     return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
-
-
-# What a partition holds for a later run, as canonical bytes: equal states are equal files.
 
 
 MAGIC = b"WAIT"
@@ -172,14 +173,16 @@ def write_held(held: HeldState) -> bytes:
 
 
 def read_held(data: bytes, *, source: str = "<bytes>") -> HeldState:
-    """What `data` says is held; `source` names it in messages."""
+    """The held state in `data`; `source` names it in messages."""
     start = _PREAMBLE.size + _HEADING.size
     if len(data) < start:
-        raise BrokenState(f"{source}: {len(data)} bytes are no state of held transactions")
+        raise BrokenState(f"{source}: {len(data)} bytes are too short for a state of held transactions")
     magic, version = _PREAMBLE.unpack_from(data)
     if magic != MAGIC or version not in _STORED:
-        readable = " and ".join(map(str, _STORED))
-        raise BrokenState(f"{source}: a file {magic!r} of version {version}, this one reads {readable}")
+        readable = " or ".join(map(str, _STORED))
+        raise BrokenState(
+            f"{source}: found magic {magic!r}, version {version}; expected {MAGIC!r}, version {readable}"
+        )
     published_offset, has_markers, transactions, stretches = _HEADING.unpack_from(data, _PREAMBLE.size)
     kind = _STORED[version]
     end = start + transactions * kind.itemsize
@@ -196,7 +199,7 @@ def read_held(data: bytes, *, source: str = "<bytes>") -> HeldState:
 
 
 def put_held(lake: ObjectStore, held: HeldState) -> str:
-    """Keeps `held` in the lake; its digest is its name."""
+    """Stores `held` in the lake; returns the digest that names it."""
     return put_content(lake, write_held(held))
 
 

@@ -1,4 +1,4 @@
-"""The gaps that a partition of a broker's log has, and the batches that are held behind them.
+"""The gaps in the offsets of a partition of a broker's log, and the batches that are held behind them.
 
 A state names such a file by its SHA-256. It is canonical: magic "GAPS", version int16, then JSON with the
 gaps by offset and the names of files of inherited rows, one for each stretch of offsets, so that a run
@@ -63,7 +63,7 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionGaps:
-    """What is known of a partition's gaps: by offset those that are open, and those that were passed."""
+    """The known gaps of a partition by offset, open ones and passed ones, and the files of held batches."""
 
     gaps: tuple[KnownGap, ...] = ()
     held: tuple[HeldFile, ...] = ()
@@ -90,7 +90,7 @@ class PartitionGaps:
 
 
 def put_gaps(lake: ObjectStore, found: PartitionGaps) -> str:
-    """Keeps `found` in the lake; its digest is its name, empty if there is nothing to remember."""
+    """Stores `found` in the lake; returns the digest that names it, empty if there are no gaps."""
     if not found.gaps and not found.held:
         return ""
     plain = {
@@ -101,13 +101,15 @@ def put_gaps(lake: ObjectStore, found: PartitionGaps) -> str:
 
 
 def get_gaps(lake: ObjectStore, digest: str) -> PartitionGaps:
-    """What is known under that name; nothing for the empty name."""
+    """The gaps of that name; none for the empty name."""
     if not digest:
         return PartitionGaps()
     data, source = get_content(lake, digest), lake.url_of(state_key(digest))
     magic, version = _PREAMBLE.unpack_from(data)
     if (magic, version) != (MAGIC, VERSION):
-        raise BrokenState(f"{source}: a file of gaps {magic!r} of version {version}, expected {VERSION}")
+        raise BrokenState(
+            f"{source}: found magic {magic!r}, version {version}; expected {MAGIC!r}, version {VERSION}"
+        )
     plain = json.loads(data[_PREAMBLE.size :])
     return PartitionGaps(
         gaps=tuple(KnownGap(**{**each, "status": GapStatus(each["status"])}) for each in plain["gaps"]),
@@ -115,8 +117,8 @@ def get_gaps(lake: ObjectStore, digest: str) -> PartitionGaps:
     )
 
 
-def put_held(lake: ObjectStore, parts: Iterable[InheritedRows]) -> tuple[HeldFile, ...]:
-    """Keeps batches, which come by offset, in one file for each stretch of offsets."""
+def put_held_rows(lake: ObjectStore, parts: Iterable[InheritedRows]) -> tuple[HeldFile, ...]:
+    """Stores batches, ordered by offset, in one file for each stretch of offsets."""
     return tuple(
         HeldFile(digest=put_inherited(lake, kept), rows=len(kept.rows)) for _, kept in by_stretch(parts)
     )

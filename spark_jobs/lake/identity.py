@@ -1,8 +1,8 @@
-"""Where a lake is at home: the id and location in its file `lake.json`, compared before anything is written.
+"""The identity of a lake: the id and location in its file `lake.json`, checked before anything is written.
 
 Iceberg metadata names files by absolute address. In a copy of a lake these addresses lead to the original, so
-a run would write there and an expiry would delete there. A lake therefore records where it was made, and who
-opens it at another place may only read, until `onceover lake relocate` has rewritten the addresses.
+a run would write there and an expiry would delete there. A lake therefore records where it was created. At
+another location it is read-only until `onceover lake relocate` has rewritten the addresses.
 """
 
 import json
@@ -47,7 +47,7 @@ def new_identity(location: str, *, relocated_from: str = "") -> LakeIdentity:
 
 
 def read_identity(lake: ObjectStore) -> LakeIdentity | None:
-    """What the lake records about itself; None if it is new, or was made by a version without identities."""
+    """The recorded identity; None if the lake is new, or was created by a version without identities."""
     if lake.stat(LAKE_FILE) is None:
         return None
     with understood(lake.url_of(LAKE_FILE), REMOVE_IT):
@@ -58,7 +58,7 @@ def read_identity(lake: ObjectStore) -> LakeIdentity | None:
 
 
 def home_of(settings: Settings, lake: ObjectStore) -> str:
-    """The location that the lake was made at; without an identity, as its tables' addresses have it."""
+    """The location where the lake was created; without an identity, according to its tables' addresses."""
     identity = read_identity(lake)
     if identity is not None:
         return identity.location
@@ -86,19 +86,19 @@ def locked_lake(settings: Settings, *, purpose: str) -> Iterator[tuple[ObjectSto
 
 
 def record_identity(lake: ObjectStore) -> None:
-    """Writes the identity of a lake that has none yet; of two that do so at a time, the first one's stays."""
+    """Writes the identity of a lake that has none yet; of two concurrent writers the first one wins."""
     if lake.stat(LAKE_FILE) is None:
         lake.put_if_absent(LAKE_FILE, new_identity(lake.url).to_bytes())
 
 
 def check_home(lake: ObjectStore, home: str) -> None:
-    """Raises `LakeMoved` if the lake was made somewhere else."""
+    """Raises `LakeMoved` if the lake was created at another location."""
     if same_location(home, lake.url):
         return
     raise LakeMoved(
         f"{lake.url}: this lake was made at {home} and is a copy, or was moved. Its tables' metadata names "
         f"files at {home}; writing here would change or delete files there, so nothing was written. "
-        "`onceover lake relocate` makes this copy a lake of its own. To only look at it: `onceover runs`, "
+        "`onceover lake relocate` makes this copy a lake of its own. To only read it: `onceover runs`, "
         "`explain`, `transactions`, `log` and `check` work on it as it is"
     )
 
@@ -109,6 +109,6 @@ def same_location(one: str, other: str) -> bool:
 
 
 def normal_location(address: str) -> str:
-    """The address as stores spell it."""
+    """The address in the form of `ObjectStore.url`."""
     path = address.removeprefix("file://")
     return path.rstrip("/") if "://" in path else str(Path(path).resolve())

@@ -1,4 +1,4 @@
-"""Rows of the table `index`, chunk by chunk, as kernels want them."""
+"""The index of a run: its files by partition and copy, its rows in chunks, and misplaced batches of a log."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,14 @@ from spark_jobs.tables.index import INDEX_FILES
 
 Labels: TypeAlias = "pa.DictionaryArray[Any, Any]"
 FEWEST_ROWS = 1 << 15
-"""In a chunk, unless there are no more: each costs the same before its first row."""
+"""Rows of a chunk, except for the last one: each chunk has a fixed cost."""
 _INSTEAD_OF_NULL = {"control_type": NO_CONTROL_TYPE, "coordinator_epoch": NO_COORDINATOR_EPOCH}
 
 
 def iter_index(
     lake: ObjectStore, keys: Iterable[str], *, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of several index files, one after the other, those of small ones together.
-
-    Memory is that of a chunk.
-    """
+    """The rows of several index files in order, small files combined; memory is that of a chunk."""
     held: list[pa.RecordBatch] = []
     for key in keys:
         for rows in iter_rows(lake, key, columns=columns):
@@ -48,7 +45,7 @@ def iter_index(
 
 
 def values(rows: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
-    """A column of numbers; where it is null, what kernels take for "none"."""
+    """A column of numbers; nulls are replaced by the value that kernels use for "none"."""
     column = rows.column(name)
     if column.null_count:
         column = column.fill_null(_INSTEAD_OF_NULL[name])
@@ -56,7 +53,7 @@ def values(rows: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
 
 
 def is_problem(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Which rows are no batch."""
+    """Which rows describe a problem instead of a batch."""
     found: npt.NDArray[np.bool_] = rows.column("problem").is_valid().to_numpy(zero_copy_only=False)
     return found
 
@@ -85,21 +82,18 @@ def chosen(rows: pa.RecordBatch, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatc
 
 
 def labels(codes: npt.NDArray[np.signedinteger[Any]], names: Sequence[str]) -> Labels:
-    """Text in place of numbers, which count in `names`; a name that comes twice there is one label."""
+    """The text `names[code]` for each code; equal names are one label."""
     known = list(dict.fromkeys(names))
     places = np.array([known.index(name) for name in names], dtype=np.int32)
     return pa.DictionaryArray.from_arrays(places[codes], known)
-
-
-# The segments of a copy of a broker's log: start and end offset of each, from the file names.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlace:
     """A segment: all its offsets should be in `start` to `end` (excluded).
 
-    `is_dense` if its topic is not compacted and nothing follows: then none of its offsets is missing, and its
-    batches alone say where it ends.
+    `is_dense` if its topic is not compacted and no segment follows: then none of its offsets is missing, and
+    its batches determine where it ends.
     """
 
     object_order: int
@@ -109,10 +103,10 @@ class SegmentPlace:
 
 
 def segment_places(entries: Iterable[ManifestEntry], *, is_compacted: bool) -> tuple[SegmentPlace, ...]:
-    """The segments of one copy; one that is read from the middle on begins at the offset there.
+    """The segments of one copy; one that is not read from its beginning starts at its `next_offset`.
 
-    Where its broker's cleaner has been says nothing about a compacted one: a replica that began later has
-    the holes of the leader that it was fetched from.
+    The cleaner's checkpoint does not tell where a compacted log has holes: a replica that was added later
+    has the holes of the leader that it fetched from.
     """
     named = sorted(((base_offset_of(entry), entry) for entry in entries), key=lambda each: each[0])
     following = [*(start for start, _ in named), MAX_OFFSET][1:]
@@ -143,14 +137,11 @@ def first_segments(entries: Iterable[ManifestEntry]) -> dict[tuple[str, str], in
     return found
 
 
-# The files of a run's index, by partition and copy.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedCopy:
-    """One copy of a partition's log: keys of its index files in arrival order, and their rows in all.
+    """One copy of a partition's log: keys of its index files in arrival order, and the total of their rows.
 
-    `segments` are those of a broker's log.
+    `segments` are those of a broker's log; a capture has none.
     """
 
     partition: TopicPartition
@@ -185,23 +176,20 @@ def _copies(folder: RunFolder, rows: list[dict[str, Any]]) -> Iterator[IndexedCo
         )
 
 
-# The index of one copy of a broker's log; batches at impossible offsets are marked as problems.
-
-
 PLACE_COLUMNS = (*OrderColumns._fields, "problem")
-"""What has to be among the columns that are read."""
+"""Columns that `iter_log` needs among the columns that are read."""
 _READ = [*PLACE_COLUMNS, "magic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Misplaced:
-    """Rows by their number in the copy, ascending, and what is wrong with each."""
+    """Misplaced rows by their number in the copy, ascending, with a sentence for each."""
 
     numbers: npt.NDArray[np.int64]
     sentences: tuple[str, ...]
 
     def reported(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """The rows, of which the first is number `start`, with those of them among the problems."""
+        """`rows`, the first of which has the number `start`, with the misplaced ones marked as problems."""
         first, stop = np.searchsorted(self.numbers, (start, start + rows.num_rows)).tolist()
         if first == stop:
             return rows
@@ -218,9 +206,9 @@ _NONE = _Misplaced(numbers=np.empty(0, dtype=np.int64), sentences=())
 def iter_log(
     lake: ObjectStore, copy: IndexedCopy, *, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a copy of a broker's log in order; memory is that of two chunks.
+    """The rows of a copy in order, batches at impossible offsets as problems; memory is that of two chunks.
 
-    Where somebody has captured a topic of Kafka's own, there are no segments that could tell.
+    A capture, also of an internal topic, has no segments, so its offsets are not checked.
     """
     if not copy.segments:
         yield from iter_index(lake, copy.keys, columns=columns)
@@ -231,7 +219,7 @@ def iter_log(
         if is_well and not watch.is_in_order(_order_columns(rows), is_problem(rows)):
             is_well, found = False, _misplaced(lake, copy)
         if pending is not None:
-            # Only now: it is the batch behind that tells.
+            # One chunk late: only the next batch shows that one before it is misplaced.
             yield found.reported(pending, start)
             start += pending.num_rows
         pending = rows
@@ -251,7 +239,7 @@ def _order_columns(rows: pa.RecordBatch) -> OrderColumns:
 
 
 def _misplaced(lake: ObjectStore, copy: IndexedCopy) -> _Misplaced:
-    """All of the copy; memory is that of the largest segment's offsets."""
+    """All misplaced rows of the copy; memory is that of the largest segment's offsets."""
     places = {segment.object_order: segment for segment in copy.segments}
     numbers: list[int] = []
     sentences: list[str] = []
@@ -266,7 +254,7 @@ def _misplaced(lake: ObjectStore, copy: IndexedCopy) -> _Misplaced:
 
 
 def _by_segment(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, those of one object together."""
+    """The same rows, one chunk for each object."""
     held: list[pa.RecordBatch] = []
     for rows in chunks:
         changes = np.flatnonzero(np.diff(values(rows, "object_order"))) + 1
@@ -281,7 +269,7 @@ def _by_segment(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _misplaced_in(rows: pa.RecordBatch, segment: SegmentPlace) -> Iterator[tuple[int, str]]:
-    """Places in `rows`, which are all of a segment, and what is wrong there."""
+    """The misplaced ones among `rows`, all rows of a segment: index and sentence."""
     good = ~is_problem(rows)
     base_offset, count = values(rows, "base_offset")[good], count_of(values(rows, "last_offset_delta")[good])
     is_exact = bool(good.all()) and int(values(rows, "magic").min()) >= MAGIC_V2

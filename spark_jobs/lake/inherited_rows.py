@@ -1,6 +1,6 @@
-"""Held and parked batches for a later run, with all it takes to find their bytes again.
+"""Files of inherited rows: held and parked batches for a later run, and the objects that hold their bytes.
 
-The file names objects by source, path and content, not by run: it does not depend on how data was divided
+A file names objects by source, path and content, not by run, so it does not depend on how data was divided
 into runs. It is canonical like a state file: magic "CARR", version int16, bytes of the objects' JSON int32,
 that JSON, rows.
 """
@@ -29,7 +29,7 @@ MAGIC = b"CARR"
 VERSION = 1
 _PREAMBLE = Struct(">4shi")
 STRETCH_OFFSETS = 1 << 20
-"""Offsets of one stretch: at most as many batches."""
+"""Offsets of one stretch, which therefore has at most as many batches."""
 
 INHERITED = np.dtype(
     [
@@ -54,7 +54,7 @@ INHERITED = np.dtype(
         ("txn_first_offset", "i8"),
     ]
 )
-"""`object` counts in the file's objects; `offset` and `txn_first_offset` are -1 where there is none."""
+"""`object` is an index into the file's objects; `offset` and `txn_first_offset` are -1 for none."""
 _STORED = INHERITED.newbyteorder(">")
 
 
@@ -80,7 +80,7 @@ class InheritedRows:
 
 
 def inherited_object(entry: ManifestEntry) -> InheritedObject:
-    """What has to be kept of a manifest's entry."""
+    """The fields of a manifest entry that a later run needs."""
     return InheritedObject(
         source=entry.source,
         path=entry.path,
@@ -93,7 +93,7 @@ def inherited_object(entry: ManifestEntry) -> InheritedObject:
 
 
 def manifest_entry(inherited: InheritedObject, *, order: int, topic: str, partition: int) -> ManifestEntry:
-    """A inherited objects as an entry that `StagedObjects` can read."""
+    """An inherited object as an entry that `StagedObjects` can read."""
     return ManifestEntry(
         order=order,
         source=inherited.source,
@@ -109,7 +109,7 @@ def manifest_entry(inherited: InheritedObject, *, order: int, topic: str, partit
 
 
 def with_needed_objects(objects: Sequence[InheritedObject], rows: Rows) -> InheritedRows:
-    """`rows` with only those of `objects` that they need, in the rows' order."""
+    """`rows` with only the `objects` that they refer to, in the rows' order."""
     needed, first_use = np.unique(rows["object"], return_index=True)
     in_order = needed[np.argsort(first_use)]
     renumbered = np.zeros(len(objects), dtype=np.int32)
@@ -128,11 +128,11 @@ def write_inherited(inherited: InheritedRows) -> bytes:
 def read_inherited(data: bytes, *, source: str = "<bytes>") -> InheritedRows:
     """The rows in `data`; `source` names it in messages."""
     if len(data) < _PREAMBLE.size:
-        raise BrokenState(f"{source}: {len(data)} bytes are no file of inherited rows")
+        raise BrokenState(f"{source}: {len(data)} bytes are too short for a file of inherited rows")
     magic, version, size = _PREAMBLE.unpack_from(data)
     if (magic, version) != (MAGIC, VERSION):
         raise BrokenState(
-            f"{source}: inherited rows {magic!r} of version {version}, this one reads {VERSION}"
+            f"{source}: found magic {magic!r}, version {version}; expected {MAGIC!r}, version {VERSION}"
         )
     start = _PREAMBLE.size + size
     objects = tuple(InheritedObject(**each) for each in json.loads(data[_PREAMBLE.size : start]))
@@ -142,7 +142,7 @@ def read_inherited(data: bytes, *, source: str = "<bytes>") -> InheritedRows:
 
 
 def put_inherited(lake: ObjectStore, inherited: InheritedRows) -> str:
-    """Keeps `inherited` in the lake; its digest is its name, empty for no rows."""
+    """Stores `inherited` in the lake; returns the digest that names it, empty for no rows."""
     return put_content(lake, write_inherited(inherited)) if len(inherited.rows) else ""
 
 
@@ -154,7 +154,7 @@ def get_inherited(lake: ObjectStore, digest: str) -> InheritedRows:
 
 
 def by_stretch(parts: Iterable[InheritedRows]) -> Iterator[tuple[int, InheritedRows]]:
-    """Rows with offsets, by offset: those of each stretch together, with its number."""
+    """Rows ordered by offset, grouped by stretch: the number of each stretch and its rows."""
     together: list[InheritedRows] = []
     current = -1
     for inherited in parts:
@@ -180,7 +180,7 @@ def _split(inherited: InheritedRows) -> Iterator[tuple[int, InheritedRows]]:
 
 
 def _together(parts: Sequence[InheritedRows]) -> InheritedRows:
-    """The parts as one, with the objects that it takes, each once."""
+    """The parts as one, each object once."""
     objects: dict[InheritedObject, int] = {}
     moved: list[Rows] = []
     for part in parts:

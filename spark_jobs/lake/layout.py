@@ -1,16 +1,16 @@
 """The layout of a lake.
 
-lake.json                  the lake's id and the location that it was made at
+lake.json                  the lake's id and the location where it was created
 objects/ab/ab12…           staged bytes, named by their SHA-256
 staging/2024-05-01/        a run being staged: its journal, and its manifest once that is fixed
 runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
 chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
-state/ab/ab12…             what partitions hand from run to run, named by its SHA-256
-ledger/2024-05-01-3f9a…    when a run worked, how long, how it ended; nothing else depends on it
-locks/0000000001.json      who works on the lake
-dashboard/index.html       the site that shows the runs; made of the above, so it can be made again
-expiry/topics.orders.json  files of a table that no snapshot names any more, until they are gone
-replays/3f9a….json         decisions to take something of a quarantine up again
+state/ab/ab12…             state of partitions between runs, named by its SHA-256
+ledger/2024-05-01-3f9a…    when a run started, how long it took, how it ended; nothing else depends on it
+locks/0000000001.json      the process that holds the lock of the lake
+dashboard/index.html       the site that shows the runs; generated from the above
+expiry/topics.orders.json  files of a table that no snapshot references any more, until they are deleted
+replays/3f9a….json         decisions to replay quarantined batches or records
 """
 
 from datetime import date
@@ -48,7 +48,7 @@ def step_key(run_id: str, step: Step, *parts: str) -> str:
 
 
 def state_key(sha256: str) -> str:
-    """A partition's state, or its inherited rows."""
+    """A partition's state, its inherited rows, or its gaps."""
     return join_key("state", sha256[:2], sha256)
 
 

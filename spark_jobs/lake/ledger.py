@@ -23,7 +23,7 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """The time of day in UTC."""
+    """The current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -51,7 +51,7 @@ class StepLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One run; `attempts` counts how often it was started, going on after a step that was done aside.
+    """One run; `attempts` counts how often it was started, not counting calls that continue with later steps.
 
     `reason` is that of a backfill; empty for a normal run.
     """
@@ -77,7 +77,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Writes the lines of runs; one writer at a time, which the lake's lock ensures."""
+    """Writes the lines of runs; the lock of the lake ensures that there is one writer at a time."""
 
     lake: ObjectStore
     clock: Clock = utc_now
@@ -88,7 +88,7 @@ class Ledger:
         if before is not None and before.status is RunStatus.DONE:
             kept = reason or before.reason
             return self._write(replace(before, status=RunStatus.RUNNING, finished_at="", reason=kept))
-        fresh = LedgerLine(
+        first = LedgerLine(
             run_id=inputs.run_id,
             day=inputs.day,
             manifest=inputs.manifest,
@@ -97,11 +97,11 @@ class Ledger:
             started_at=self._now(),
             reason=reason,
         )
-        again = replace(fresh, attempts=before.attempts + 1, steps=before.steps) if before else fresh
-        return self._write(again)
+        line = replace(first, attempts=before.attempts + 1, steps=before.steps) if before else first
+        return self._write(line)
 
     def staged(self, run_id: str, began: datetime, counts: Mapping[str, int]) -> None:
-        """`stage`, which is over before the run has a name; later attempts only find again what it did."""
+        """Records `stage`, which ends before the run has a name; later attempts do not change its line."""
         line = self._line(run_id)
         if any(step.step is Step.STAGE for step in line.steps):
             return
@@ -123,11 +123,11 @@ class Ledger:
         self._write(replace(line, steps=steps))
 
     def failed(self, run_id: str, message: str) -> None:
-        """The run ended with an error; `message` is what a person can act on."""
+        """Records that the run ended with an error; `message` says what a person can do."""
         self._end(run_id, RunStatus.FAILED, message)
 
     def done(self, run_id: str) -> None:
-        """The run ended as it was asked to."""
+        """Records that all requested steps of the run are done."""
         self._end(run_id, RunStatus.DONE, "")
 
     def rolled_back(self, run_id: str) -> None:
@@ -158,7 +158,7 @@ class Ledger:
 
 
 def list_runs(lake: ObjectStore) -> tuple[LedgerLine, ...]:
-    """Every run of the lake by date, then start, with the status that chain and lock give it."""
+    """Every run of the lake by date, then start, with its status according to the chain and the lock."""
     chain, is_held = read_chain(lake), current_holder(lake) is not None
     lines = [read_line(lake, found.key) for found in lake.list(LEDGER)]
     judged = (replace(line, status=_status(line, chain, is_held=is_held)) for line in lines)
@@ -173,10 +173,10 @@ def runs_of(lake: ObjectStore, day: date) -> tuple[LedgerLine, ...]:
 
 
 def _status(line: LedgerLine, chain: Chain, *, is_held: bool) -> RunStatus:
-    """The chain's word first: a run killed right after it became final is final."""
-    speaking = chain.run_of(line.day)
-    if speaking is not None and speaking.run_id == line.run_id:
-        return RunStatus.FINAL  # as nearly all are: looking through the chain for each would take long
+    """The chain takes precedence: a run that was killed right after it became final is final."""
+    current = chain.run_of(line.day)
+    if current is not None and current.run_id == line.run_id:
+        return RunStatus.FINAL  # the usual case, without a scan of the whole chain
     kinds = [entry.kind for entry in chain.entries if entry.run_id == line.run_id]
     if kinds:
         return RunStatus.ROLLED_BACK if kinds[-1] is EntryKind.ROLLBACK else RunStatus.REPLACED

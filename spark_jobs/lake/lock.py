@@ -1,11 +1,10 @@
-"""One run of a lake at a time: a second one fails with the holder's name; the lock of a dead run is taken
-over.
+"""The lock of a lake: one run at a time, a second one fails with the holder's name.
 
-Locks are numbered, and the highest number counts. A lock is taken by the exclusive creation of the next
-number, so of several that find the last one released or dead exactly one wins. A holder is dead for sure if
-its process has ended on this machine; elsewhere, if its heartbeat stands still for a whole lease as seen from
-here, which needs no two clocks to agree. The lock keeps runs from disturbing one another; that only one
-becomes final is the chain's business.
+Locks are numbered, and the highest number counts. A process takes the lock by the exclusive creation of the
+next number, so exactly one of several contenders wins. The lock of a dead holder can be taken over. A
+holder on this machine is dead if its process has ended. A holder on another machine is dead if its heartbeat
+does not change for a whole lease, measured with the clock of the observer. The lock only keeps runs from
+disturbing one another; the chain guarantees that only one becomes final.
 """
 
 import json
@@ -31,7 +30,7 @@ _HELD: set[str] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds lock `number`, and what for."""
+    """The process that holds lock `number`, and its purpose."""
 
     number: int
     purpose: str
@@ -43,7 +42,7 @@ class Holder:
 
 
 class LakeLock:
-    """A lock that is held; ask `check` before doing what only the holder may do."""
+    """A lock that is held; call `check` before an action that only the holder may take."""
 
     def __init__(self, lake: ObjectStore, holder: Holder) -> None:
         self.holder = holder
@@ -53,14 +52,14 @@ class LakeLock:
         """Raises `LockLost` if another run has taken over."""
         newest = _newest(self._lake)
         if newest is not None and newest.number > self.holder.number:
-            raise LockLost(f"{self.holder} was taken for dead; {newest} works on the lake now")
+            raise LockLost(f"the lease of {self.holder} expired; {newest} holds the lock of the lake now")
 
     def beat(self, count: int) -> None:
-        """Shows that the holder lives."""
+        """Writes a heartbeat."""
         self._lake.put(lock_key(self.holder.number, BEAT), str(count).encode())
 
     def release(self) -> None:
-        """Lets the next one in."""
+        """Frees the lock."""
         self._lake.put(lock_key(self.holder.number, RELEASED), b"")
 
 
@@ -81,7 +80,7 @@ def lake_lock(lake: ObjectStore, *, purpose: str, lease_s: float = LEASE_SECONDS
 
 
 def current_holder(lake: ObjectStore) -> Holder | None:
-    """Who holds the lock, as far as known: None if it is free or its holder is dead for sure."""
+    """The holder of the lock; None if it is free or its holder is known to be dead."""
     newest = _newest(lake)
     if newest is None or _is_over(lake, newest):
         return None
@@ -90,13 +89,13 @@ def current_holder(lake: ObjectStore) -> Holder | None:
 
 def _acquire(lake: ObjectStore, purpose: str, lease_s: float) -> Holder:
     while True:
-        standing = _newest(lake)
-        if standing is not None and not _is_free(lake, standing, lease_s):
+        newest = _newest(lake)
+        if newest is not None and not _is_free(lake, newest, lease_s):
             raise LakeBusy(
-                f"{lake.url}: {standing} holds the lock of this lake; wait until it has ended, then run again"
+                f"{lake.url}: {newest} holds the lock of this lake; wait until it has ended, then run again"
             )
         holder = Holder(
-            number=standing.number + 1 if standing else 1,
+            number=newest.number + 1 if newest else 1,
             purpose=purpose,
             token=secrets.token_hex(16),
             process=this_process(),
@@ -107,7 +106,7 @@ def _acquire(lake: ObjectStore, purpose: str, lease_s: float) -> Holder:
 
 
 def _take(lake: ObjectStore, holder: Holder) -> bool:
-    """Whether `holder` has the lock now; this process knows it as its own before others can see it."""
+    """Whether `holder` got the lock; its token is registered in this process before others can see it."""
     _HELD.add(holder.token)
     is_ours = False
     try:
@@ -119,7 +118,7 @@ def _take(lake: ObjectStore, holder: Holder) -> bool:
 
 
 def _create(lake: ObjectStore, holder: Holder) -> bool:
-    """Whether `holder` has the lock now: its number was free, and no higher one had been taken meanwhile."""
+    """Whether `holder` got the lock: its number was free, and no higher one was taken meanwhile."""
     if not lake.put_if_absent(lock_key(holder.number), canonical_json(asdict(holder))):
         return False
     newest = _newest(lake)
@@ -132,17 +131,17 @@ def _create(lake: ObjectStore, holder: Holder) -> bool:
 def _is_free(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
     if _is_over(lake, holder):
         return True
-    return not holder.process.lives_for_sure() and _stands_still(lake, holder, lease_s)
+    return not holder.process.lives_for_sure() and _has_no_heartbeat(lake, holder, lease_s)
 
 
 def _is_over(lake: ObjectStore, holder: Holder) -> bool:
-    """Whether the lock is free: released, held by a dead process, or left by this process."""
+    """Whether the lock is free: released, held by a dead process, or abandoned by this process."""
     is_left = holder.process == this_process() and holder.token not in _HELD
     return is_left or _is_released(lake, holder) or holder.process.is_dead_for_sure()
 
 
-def _stands_still(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
-    """Watches another machine's heartbeat for up to a lease."""
+def _has_no_heartbeat(lake: ObjectStore, holder: Holder, lease_s: float) -> bool:
+    """Watches the heartbeat of another machine's process for up to a lease."""
     first, pause = _read_beat(lake, holder), lease_s / BEATS_PER_LEASE / 2
     deadline = time.monotonic() + lease_s
     while time.monotonic() < deadline:

@@ -1,9 +1,9 @@
-"""The inputs of a run, fixed: which objects, in which order, with which bytes.
+"""The manifest of a run: its objects, their order and content; and how staged objects are read.
 
-The digest covers what decides the outcome: place, order and content of every object, and what was set aside.
-It leaves out where the bytes lie and when they were written, so the same copied objects have the same
-digest from a file system and from S3. A referenced object counts with the checksum that its store keeps, and
-with its SHA-256 where the store keeps none.
+The digest covers what decides the outcome: path, order and content of every object, and what was set aside.
+It leaves out where the bytes are stored and when they were written, so the same copied objects have the same
+digest from a file system and from S3. A referenced object is identified by the checksum that its store keeps,
+or by its SHA-256 where the store keeps none.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ LEFT_OUT_IF_EMPTY = (
     "inherited_from",
     "next_offset",
 )
-"""Fields that earlier versions did not have: manifests without them keep their digests."""
+"""Fields of an entry that earlier versions did not have: manifests without them keep their digests."""
 
 
 class ObjectRole(StrEnum):
-    """What an object is for."""
+    """The purpose of an object."""
 
     CAPTURE = "capture"
     LOG = "log"
@@ -49,8 +49,8 @@ class ObjectRole(StrEnum):
     SWAP = "swap"
     """A compacted segment that was about to replace others when the copy was made (facts §6.1).
 
-    It counts as a copy of its own: it speaks where the segments that it replaces are gone already. Where they
-    are still there, they tell all that it tells and more; a broker that starts would drop them.
+    It counts as a copy of its own: it is used where the segments that it replaces are already deleted. Where
+    they still exist, they have all its batches and more; a broker that starts would delete them.
     """
     TXN_INDEX = "txnindex"
     LEADER_EPOCHS = "leader_epochs"
@@ -58,7 +58,7 @@ class ObjectRole(StrEnum):
     LOG_DIRECTORY = "log_directory"
     """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
     COPY_TIMES = "copy_times"
-    """Says when what is in its directory was copied (`sources.broker_files`): it has no topic."""
+    """When the files of its directory were copied (`sources.broker_files`): it has no topic."""
 
 
 SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
@@ -126,12 +126,12 @@ class ManifestEntry:
 
     @property
     def content(self) -> str:
-        """What tells these bytes from others: the SHA-256, or the store's own checksum."""
+        """Identifies the bytes: the SHA-256, or the store's own checksum."""
         return self.sha256 or self.checksum
 
     @property
     def origin(self) -> AppendOrigin:
-        """Who gave the object's batches their offsets: brokers, or nobody yet if clients sent them."""
+        """Whether clients sent the object's batches, which have no offsets yet, or brokers assigned them."""
         return AppendOrigin.CLIENT if self.role is ObjectRole.CAPTURE else AppendOrigin.REPLICATION
 
     @property
@@ -178,10 +178,10 @@ class BareSource:
 class Replay:
     """A replay of an earlier run's quarantined batch, as decided by a person.
 
-    `origin` is that run; `source`, `path` and `position` are where the batch lay then, `arrival` its place
-    among those of its partition. `sha256` and `size` name the copy of its bytes in the lake. Where the batch
-    keeps its offsets, `inherited` names a file with its row, and `offsets` are the records that are wanted,
-    all of them if there is none. `why` is the sentence of whoever decided.
+    `origin` is that run; `source`, `path` and `position` locate the batch in it, `arrival` is its order among
+    the batches of its partition. `sha256` and `size` name the copy of its bytes in the lake. Where the batch
+    keeps its offsets, `inherited` names a file with its row, and `offsets` selects records, all of them if
+    empty. `why` is the reason that the person gave.
     """
 
     decision: str
@@ -204,7 +204,7 @@ class Replay:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Where the batch lay: source, path and position."""
+        """The location of the batch: source, path and position."""
         return self.source, self.path, self.position
 
 
@@ -274,7 +274,7 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
         if heading["format"] != FORMAT:
             raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
         if not all(_KINDS.intersection(line) for line in lines):
-            raise ValueError("a line of no kind that there is")
+            raise ValueError("a line of an unknown kind")
         return Manifest(
             day=date.fromisoformat(heading["day"]),
             entries=tuple(_entry(line) for line in lines if "order" in line),
@@ -313,11 +313,8 @@ def _truncation(line: dict[str, Any]) -> Truncation:
 
 
 def read_replay(line: dict[str, Any]) -> Replay:
-    """A decision as it was written down."""
+    """The replay in a parsed JSON line."""
     return Replay(**{**line, "offsets": tuple(line["offsets"])})
-
-
-# Reads staged objects from the lake or their source; picklable for Spark workers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +328,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class StagedObjects:
-    """The bytes behind manifest entries."""
+    """Reads the bytes of manifest entries; can be pickled for Spark workers."""
 
     settings: Settings
 
@@ -354,7 +351,7 @@ class StagedObjects:
         return at.store.read_range(at.key, start, length, version=at.version)
 
     def local_path(self, entry: ManifestEntry) -> Path | None:
-        """The file to map, where there is one."""
+        """The file to map, if the object is one."""
         at = self.locate(entry)
         return at.store.local_path(at.key)
 

@@ -1,4 +1,4 @@
-"""What Onceover needs of a store, and nothing that only one kind of store can do."""
+"""The interface of an object store, and safe keys: relative, `/`-separated, unable to leave their root."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from spark_jobs.lake.errors import UnsafeKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStat:
-    """One object as it was at one moment.
+    """One object as it was when it was listed.
 
     `version` changes whenever the bytes do (S3: the ETag; files: modification time and inode), but may also
     change without. `problem` says why it cannot be read as an object at all; empty for a proper one.
@@ -49,7 +49,7 @@ class ObjectStore(Protocol):
     def checksum(self, key: str, *, version: str = "") -> str:
         """A digest of all its bytes that the store keeps (`checksums`), empty if it keeps none.
 
-        Nothing is read. With a `version`, raises `ObjectChanged` if the object is another one by now.
+        No content is read. With a `version`, raises `ObjectChanged` if the object has another one.
         """
 
     def read(self, key: str) -> bytes:
@@ -58,24 +58,24 @@ class ObjectStore(Protocol):
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
         """Up to `length` bytes from `start` on, fewer only at the object's end.
 
-        With a `version`, raises `ObjectChanged` if the object is another one by now.
+        With a `version`, raises `ObjectChanged` if the object has another one.
         """
 
     def viewed(
         self, key: str, start: int, length: int, *, version: str = ""
     ) -> AbstractContextManager[bytes | memoryview]:
-        """The same range for a look at it, without a copy where it is in the file system.
+        """The same range for the time of the context, mapped instead of copied in a file system.
 
-        It is the `version` asked for before and after the look; what is kept of it has to be copied.
+        The `version` is checked at the beginning and at the end. Copy what is needed afterwards.
         """
 
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
-        """The whole object in pieces of bounded size; same promise about `version`."""
+        """The whole object in pieces of bounded size; `version` as for `read_range`."""
 
     def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
         """Writes or replaces; a reader sees all of the old or all of the new bytes.
 
-        What is not `lasting` may be cut short by a power failure, until `settle` has been called for it.
+        Without `lasting`, a power failure may truncate the object until `settle` has been called for it.
         """
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -85,23 +85,20 @@ class ObjectStore(Protocol):
         """
 
     def scratch(self) -> Path:
-        """A local directory to prepare a file in that `adopt` will take."""
+        """A local directory in which to prepare a file for `adopt`."""
 
     def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
-        """Moves a finished local file in, whatever its size; atomic and `lasting` like `put`."""
+        """Moves a finished local file of any size into the store; atomic and `lasting` like `put`."""
 
     def settle(self, keys: Iterable[str]) -> None:
         """Returns when these objects survive a power failure."""
 
     def delete(self, key: str) -> None:
-        """Removes the object; nothing happens if there is none."""
-
-
-# Names of objects: relative, `/`-separated, and never able to leave their root.
+        """Removes the object if it exists."""
 
 
 MAX_KEY_BYTES = 1024
-"""What S3 takes; file systems take more in total."""
+"""The limit of S3; file systems allow more."""
 MOST_SHOWN = 10_000
 """Most characters of one line of a message; longer lines are truncated and marked."""
 _CLIMBING = frozenset(("", ".", ".."))
@@ -122,7 +119,7 @@ def key_problem(key: str) -> str:
 
 
 def join_key(*parts: str) -> str:
-    """The parts as one key; a part may itself hold slashes, none may climb."""
+    """The parts as one key; a part may contain slashes, but not leave the root."""
     return checked("/".join(parts))
 
 
@@ -142,11 +139,11 @@ def checked_prefix(prefix: str) -> str:
 
 
 def legible(text: str) -> str:
-    """A text for people that may hold names of others: its lines, without control characters."""
+    """A message that may contain names from outside: its lines, without control characters."""
     return "\n".join(printable(line, shown=MOST_SHOWN) for line in text.splitlines())
 
 
 def printable(key: str, *, shown: int = 200) -> str:
-    """A name for messages: escaped where it could play tricks with a terminal, cut where it is long."""
+    """A name for messages: control characters escaped, truncated if it is long."""
     text = key if key.isprintable() else ascii(key)[1:-1]
     return text if len(text) <= shown else f"{text[:shown]}… ({len(key)} characters)"

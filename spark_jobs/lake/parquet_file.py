@@ -1,6 +1,6 @@
-"""Parquet files in a store: written part by part in a scratch file, read part by part wherever they lie.
+"""Parquet files in a store: written in parts to a scratch file, read in parts from the store.
 
-Workers have a core each, so none reads with several threads.
+Each worker has one core, so files are read with one thread.
 """
 
 import hashlib
@@ -23,11 +23,12 @@ from spark_jobs.lake.file_store import begin_sync, translated
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 
-# A file in a scratch place on its way into a store: whatever is left of it there is removed.
-
 
 class ScratchFile(ABC):
-    """Its place is `_path`, in which nobody else writes. Use as a context manager."""
+    """A local file at the unique path `_path` until it is moved into the store; removed at the end.
+
+    Use as a context manager.
+    """
 
     def __init__(self, store: ObjectStore, suffix: str) -> None:
         self._store = store
@@ -41,24 +42,21 @@ class ScratchFile(ABC):
     ) -> None:
         try:
             self._close()
-        finally:  # where there is no space, closing fails once more
+        finally:  # closing fails, too, if the disk is full
             self._path.unlink(missing_ok=True)
 
     @property
     def _is_read_again(self) -> bool:
-        """Whether the store takes its bytes, to upload them, and not the file itself."""
+        """Whether the store uploads the bytes instead of moving the file."""
         return self._store.local_path(self._path.name) is None
 
     @abstractmethod
     def _close(self) -> None:
-        """Close it; closing twice is no fault."""
-
-
-# A file that knows the digest of what was written to it, so that nobody has to read it again.
+        """Closes the file; closing twice is allowed."""
 
 
 class HashedFile(io.RawIOBase):
-    """A new file at `path`, written from its beginning to its end."""
+    """A new file at `path`, written sequentially, with the digest of the written bytes."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
@@ -66,7 +64,7 @@ class HashedFile(io.RawIOBase):
 
     @property
     def sha256(self) -> str:
-        """Of everything so far."""
+        """The digest of all bytes so far."""
         return self._sha256.hexdigest()
 
     def writable(self) -> bool:
@@ -76,7 +74,7 @@ class HashedFile(io.RawIOBase):
         return self.size
 
     def write(self, data: Buffer) -> int:
-        """All of `data`; a disk takes less at once where it runs full, or of more than 2 GiB."""
+        """Writes all of `data`; one system call writes less if the disk is nearly full, and at most 2 GiB."""
         view = memoryview(data).cast("B")
         written = 0
         while written < len(view):
@@ -86,19 +84,19 @@ class HashedFile(io.RawIOBase):
         return written
 
     def close(self) -> None:
-        """Closing twice is no fault."""
+        """Closing twice is allowed."""
         self._file.close()
         super().close()
 
 
 ROWS_AT_A_TIME = 1 << 17
 BUFFER_BYTES = 1 << 18
-"""Collected before they are written: small row groups would be written page by page."""
-ANEW = "remove the folder of its step, and the step is done again"
+"""Bytes collected before they are written: small row groups would be written page by page."""
+RUN_STEP_AGAIN = "remove the folder of its step, and the step is done again"
 
 
 class ArrowWriter:
-    """Arrow's own writer, whose small writes are collected."""
+    """Arrow's Parquet writer with a buffer for small writes."""
 
     def __init__(self, file: HashedFile, schema: pa.Schema, options: Mapping[str, Any]) -> None:
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), BUFFER_BYTES)
@@ -113,12 +111,12 @@ class ArrowWriter:
 
 
 class ParquetOutput(ScratchFile):
-    """A file in the making: nothing is visible in the store before `finish`. Use as a context manager."""
+    """A Parquet file that becomes visible in the store with `finish`. Use as a context manager."""
 
     def __init__(
         self, store: ObjectStore, schema: pa.Schema, options: Mapping[str, Any] | None = None
     ) -> None:
-        """`options` are those of Arrow's Parquet writer; zstd unless they say otherwise."""
+        """`options` are those of Arrow's Parquet writer; zstd by default."""
         super().__init__(store, ".parquet")
         self._schema = schema
         self._options = {"compression": "zstd", "write_page_checksum": True, **(options or {})}
@@ -126,11 +124,11 @@ class ParquetOutput(ScratchFile):
 
     @property
     def size(self) -> int:
-        """Bytes written so far, except for the last ones, which are collected."""
+        """Bytes written so far, without those in the buffer."""
         return self._output[0].size if self._output is not None else 0
 
     def write(self, table: pa.Table) -> None:
-        """Append the rows of `table`, as a group of their own."""
+        """Appends the rows of `table` as a row group."""
         with self._opened() as (file, writer):
             before = file.size
             writer.write_table(table)
@@ -138,14 +136,14 @@ class ParquetOutput(ScratchFile):
                 begin_sync(self._path)
 
     def prune(self) -> None:
-        """Drop everything that was written so far."""
+        """Closes the file; the next `write` starts an empty one."""
         if self._output is not None:
             (file, writer), self._output = self._output, None
             with translated(str(self._path)), closing(file):
                 writer.close()
 
     def finish(self, folder: str, path: str) -> OutputFile:
-        """Put the file at `path` below the key `folder`; one without rows is a file too."""
+        """Moves the file to `path` below the key `folder`; also a file without rows."""
         with self._opened() as (file, _):
             pass
         self.prune()
@@ -157,7 +155,7 @@ class ParquetOutput(ScratchFile):
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[HashedFile, ArrowWriter]]:
-        """The file and its writer, for as long as it takes to write something."""
+        """The file and its writer, created at first use; errors are those of `lake.errors`."""
         with translated(str(self._path)):
             if self._output is None:
                 file = HashedFile(self._path)
@@ -166,7 +164,7 @@ class ParquetOutput(ScratchFile):
 
 
 def put_table(store: ObjectStore, folder: str, path: str, table: pa.Table) -> OutputFile:
-    """Write a small table at `path` below the key `folder`."""
+    """Writes a small table at `path` below the key `folder`."""
     with ParquetOutput(store, table.schema) as output:
         output.write(table)
         return output.finish(folder, path)
@@ -181,7 +179,7 @@ def read_table(store: ObjectStore, key: str) -> pa.Table:
 def iter_rows(
     store: ObjectStore, key: str, *, columns: list[str] | None = None, rows: int = ROWS_AT_A_TIME
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in order, at most `rows` at a time; memory is that and one row group."""
+    """The rows in order, at most `rows` at a time; memory is that of a part and one row group."""
     with _opened(store, key) as file:
         yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
@@ -194,7 +192,7 @@ def iter_row_range(
         groups, start = _groups_of(file, first, stop)
         for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False):
             if start >= stop:
-                return  # a group may continue behind the rows, and Arrow does not check a negative length
+                return  # the row group continues behind `stop`, and Arrow does not check a negative length
             part = batch.slice(max(first - start, 0), stop - max(first, start))
             start += batch.num_rows
             if part.num_rows:
@@ -202,7 +200,7 @@ def iter_row_range(
 
 
 def read_groups(store: ObjectStore, key: str, column: str, first: int, last: int) -> pa.Table:
-    """The row groups in which the number `column` may lie from `first` to `last`, by their statistics."""
+    """The row groups whose statistics allow a value of `column` from `first` to `last`."""
     with _opened(store, key) as file:
         return file.read_row_groups(_groups_within(file, column, first, last))
 
@@ -244,7 +242,7 @@ def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], 
 
 @contextmanager
 def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
-    """The file, whose pages are read only with the checksums that they were written with."""
+    """The file; the checksums of its pages are verified."""
     path = store.local_path(key)
     try:
         source = str(path) if path is not None else pa.PythonFile(StoredFile(store, key), mode="r")
@@ -253,11 +251,12 @@ def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{store.url_of(key)}: damaged, it cannot be read ({error}); {ANEW}") from error
+        problem = f"damaged, it cannot be read ({error}); {RUN_STEP_AGAIN}"
+        raise Damaged(f"{store.url_of(key)}: {problem}") from error
 
 
 class StoredFile(io.RawIOBase):
-    """An object as a file that can be read from any position; each read asks the store for just that."""
+    """An object as a file with random access; each read requests only its range from the store."""
 
     def __init__(self, store: ObjectStore, key: str) -> None:
         found = store.stat(key)

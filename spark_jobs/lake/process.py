@@ -15,9 +15,9 @@ OWNER_ONLY = 0o600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process on a machine: the start time tells it from a later one with the same number.
+    """A process on a machine; the start time distinguishes it from a later one with the same pid.
 
-    `realm` is one boot of one kernel and one namespace of process numbers; empty where that is not known.
+    `realm` is one boot of one kernel and one pid namespace; empty where that is not known.
     """
 
     host: str
@@ -26,7 +26,7 @@ class ProcessIdentity:
     started: str
 
     def is_dead_for_sure(self) -> bool:
-        """Whether the process has ended, as far as that can be told from here: only in the same realm."""
+        """Whether the process has ended; False if it cannot be determined, in another realm."""
         return self._is_near() and _start_of(self.pid) != self.started
 
     def lives_for_sure(self) -> bool:
@@ -48,7 +48,7 @@ def process(pid: int) -> ProcessIdentity:
 
 
 def start_apart(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> int:
-    """Starts a program that outlives this process and shares nothing with it; its number.
+    """Starts a program that outlives this process and shares nothing with it; returns its pid.
 
     It leads a process group of its own; what it prints goes to `log`, which only its owner can read.
     """

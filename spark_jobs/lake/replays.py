@@ -1,7 +1,7 @@
 """Decisions to replay quarantined rows: stored in the lake, inputs of the next run.
 
-A decision names the run whose quarantine it is from. It counts for the first run after that run's date, and
-only while that run is the current one of its date: a run in its place has judged everything anew itself.
+A decision names the run whose quarantine it is from. It applies to the first run after that run's date, and
+only while that run is the current one of its date: a run that replaces it has judged all batches itself.
 """
 
 import json
@@ -20,15 +20,15 @@ from spark_jobs.lake.object_store import ObjectStore
 
 ID_DIGITS = 16
 FOLDER = "replay"
-"""Where replayed objects stand, as their paths say; no source has it, the bytes are in the lake."""
+"""First part of the paths of replayed objects; no source has such a directory, the bytes are in the lake."""
 DATE_LENGTH = len("2024-05-01")
 
 
 class ReplayWay(StrEnum):
-    """How something comes in again.
+    """How a quarantined batch is replayed.
 
-    `arrive`: a batch that was never taken arrives anew, before everything else of the run. `decode`: a
-    batch that was taken keeps its offsets; records of it that were not published are decoded again.
+    `arrive`: a batch that was not accepted arrives again, before all other batches of the run. `decode`: a
+    batch that was accepted keeps its offsets; its records that were not published are decoded again.
     """
 
     ARRIVE = "arrive"
@@ -36,14 +36,14 @@ class ReplayWay(StrEnum):
 
 
 def decision_id(origin: str, place: tuple[str, str, int], offsets: Iterable[int]) -> str:
-    """The same choice has the same name, whoever makes it and why."""
+    """The name of a decision: equal choices have equal names, also with another reason."""
     return digest_of([origin, *place, *offsets])[:ID_DIGITS]
 
 
 def object_path(origin: str, partition: TopicPartition, place: tuple[str, str, int]) -> str:
-    """The path that the copied batch has from now on: it says where it comes from.
+    """The path of the copied batch, made from its origin.
 
-    `place` is source, path and position; the path's end keeps apart what else is called alike.
+    `place` is source, path and position; the digest at the end distinguishes files of the same name.
     """
     _, path, position = place
     name, digest = path.rpartition("/")[2], decision_id(origin, place, ())
@@ -56,7 +56,7 @@ def put_decision(lake: ObjectStore, replay: Replay) -> None:
 
 
 def read_decisions(lake: ObjectStore, without: Iterable[str] = ()) -> Iterator[Replay]:
-    """Every decision of the lake but those named."""
+    """Every decision of the lake except those in `without`."""
     left_out = {replay_key(each) for each in without}
     for found in lake.list(REPLAYS):
         if found.key not in left_out:
@@ -73,16 +73,16 @@ def origin_day(replay: Replay) -> date:
     return date.fromisoformat(replay.origin[:DATE_LENGTH])
 
 
-def stands(replay: Replay, chain: Chain) -> bool:
-    """Whether its run is still the current one of its date."""
+def has_current_origin(replay: Replay, chain: Chain) -> bool:
+    """Whether the run of its quarantine is still the current one of its date."""
     entry = chain.run_of(origin_day(replay))
     return entry is not None and entry.run_id == replay.origin
 
 
 def due_replays(lake: ObjectStore, chain: Chain, taken: Collection[str], day: date) -> tuple[Replay, ...]:
-    """What a run of `day` has to take up: decided, of an earlier date, and not among the `taken` ones."""
+    """The replays for a run of `day`: decided, of an earlier date, and not among the `taken` ones."""
     found = read_decisions(lake, without=taken)
-    due = (each for each in found if origin_day(each) < day and stands(each, chain))
+    due = (each for each in found if origin_day(each) < day and has_current_origin(each, chain))
     return tuple(sorted(due, key=_in_order))
 
 

@@ -1,8 +1,8 @@
-"""One run in the lake: its inputs, and for every step that is done the outputs with their digests.
+"""The folder of a run in the lake: its inputs, and for each finished step its outputs with their digests.
 
-A run's name follows from its inputs, so the same inputs find the same folder, and find there what is done.
-A step is done when its `_done.json` stands; what an interrupted step left behind is cleared before it starts
-again. Nothing in a run folder holds a clock's time: times are in the ledger.
+A run's name is derived from its inputs, so the same inputs lead to the same folder and its finished steps.
+A step is done when its `_done.json` exists; outputs of an interrupted attempt are deleted before the step
+starts again. No file of a run folder holds wall-clock time: times are in the ledger.
 """
 
 import hashlib
@@ -22,15 +22,17 @@ from spark_jobs.lake.object_store import ObjectStore
 DONE = "_done.json"
 INPUTS = "inputs.json"
 MANIFEST = "manifest.jsonl"
+MESSAGES = "messages.json"
+"""Remarks of a step for people: a JSON list of sentences in its folder."""
 DAY_MS = 86_400_000
 EXPIRED = "expired.json"
-"""Stands in the folder of a run whose large files were removed on purpose: it is done all the same."""
+"""Marks the folder of a run whose large files an expiry has removed; its steps still count as done."""
 ID_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInputs:
-    """What a run is a pure function of; the three digests name manifest, settings and state-in."""
+    """The inputs that determine a run; the three digests name manifest, settings and state-in."""
 
     day: date
     manifest: str
@@ -39,13 +41,13 @@ class RunInputs:
 
     @property
     def run_id(self) -> str:
-        """The date, then what names the inputs: `2024-05-01-3f9a0c12ab34cd56`."""
+        """The date and a digest of the inputs: `2024-05-01-3f9a0c12ab34cd56`."""
         return _run_id(self)
 
     @property
     def logical_time_ms(self) -> int:
-        """The run's "now", in ms since 1970: the end of its day in UTC, whenever it really runs."""
-        start = datetime.combine(self.day, time(), UTC)  # the day after the last that there is has no date
+        """The run's "now", in ms since 1970: the end of its date in UTC, independent of the wall clock."""
+        start = datetime.combine(self.day, time(), UTC)  # not from the next day: the last date has none
         return int(start.timestamp()) * 1000 + DAY_MS
 
 
@@ -53,7 +55,7 @@ class RunInputs:
 class OutputFile:
     """One file that a step wrote; `path` is relative to the step's folder.
 
-    `digest` is its SHA-256, but of a segment of the accepted log what `SegmentDigest` makes of its batches.
+    `digest` is its SHA-256; for a segment of the accepted log, the `SegmentDigest` of its batches.
     """
 
     path: str
@@ -65,7 +67,8 @@ class OutputFile:
 class StepDone:
     """A finished step: its outputs, its counts, and the digest of the state that it hands to the next run.
 
-    `after` is the digest of the step before it: a step whose predecessor was done anew is not done any more.
+    `after` is the digest of the previous step: if that one ran again with another result, this one is not
+    done any more.
     """
 
     step: Step
@@ -91,7 +94,7 @@ class RunFolder:
         return self.inputs.run_id
 
     def create(self) -> None:
-        """Writes down the inputs; the same run again finds them there."""
+        """Writes the inputs; a repeated call for the same run changes nothing."""
         if not self.lake.put_if_absent(run_key(self.run_id, INPUTS), canonical_json(_plain(self.inputs))):
             raise BrokenRun(f"{self.run_id}: its folder's inputs do not match its name")
 
@@ -105,11 +108,11 @@ class RunFolder:
         return OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest())
 
     def unmark(self, step: Step) -> None:
-        """`step` is not done any more; what it wrote stays, because snapshots of tables may name it."""
+        """Marks `step` as not done; its outputs are kept, because snapshots of tables may reference them."""
         self.lake.delete(self.key(step, DONE))
 
     def begin(self, step: Step) -> None:
-        """Clears what an interrupted attempt at `step` left behind, its mark first."""
+        """Deletes what an earlier attempt of `step` wrote, `_done.json` first."""
         self.unmark(step)
         for found in tuple(self.lake.list(self.key(step))):
             self.lake.delete(found.key)
@@ -122,7 +125,7 @@ class RunFolder:
         counts: Mapping[str, int] | None = None,
         state: str = "",
     ) -> StepDone:
-        """Marks `step` as done; digests come from the writers, nothing is read again here."""
+        """Marks `step` as done; the digests come from the writers, so no output is read again."""
         done = StepDone(
             step=step,
             after=self._digest_before(step),
@@ -134,27 +137,27 @@ class RunFolder:
         return done
 
     def settle(self, *steps: Step) -> None:
-        """Returns when what these steps wrote survives a power failure.
+        """Returns when the outputs of these steps survive a power failure.
 
-        Until then a file that one has cut short undoes its step: its size is another than the mark says.
+        Until then, a file that a power failure truncates makes its step count as not done: its size differs.
         """
         marked = [done for step in steps if (done := self.marked(step)) is not None]
         self.lake.settle(self.key(done.step, output.path) for done in marked for output in done.outputs)
 
     def done(self, step: Step) -> StepDone | None:
-        """The finished step, if it is finished, follows from its predecessor, and its outputs still stand.
+        """The step, if it is marked as done, follows from its predecessor, and all its outputs exist.
 
-        Those of an expired run need not: it was final long ago.
+        The outputs of an expired run may be missing.
         """
         return self._done_after(self._digest_before(step), step)
 
     @property
     def is_expired(self) -> bool:
-        """Whether its large files were removed on purpose."""
+        """Whether an expiry has removed its large files."""
         return self.lake.stat(run_key(self.run_id, EXPIRED)) is not None
 
     def expire(self) -> None:
-        """Says so, before the first of them goes."""
+        """Marks the run as expired, before the first of its files is removed."""
         self.lake.put(run_key(self.run_id, EXPIRED), canonical_json({"run_id": self.run_id}))
 
     def steps_done(self) -> tuple[StepDone, ...]:
@@ -171,10 +174,10 @@ class RunFolder:
         done = self.marked(step)
         if done is None or done.after != before:
             return None
-        return done if self._stands(done) or self.is_expired else None
+        return done if self._has_outputs(done) or self.is_expired else None
 
     def marked(self, step: Step) -> StepDone | None:
-        """The step as recorded when it was done, without checking its outputs; None without one."""
+        """The step according to its `_done.json`, without checking its outputs; None without one."""
         if self.lake.stat(self.key(step, DONE)) is None:
             return None
         with understood(self.lake.url_of(self.key(step, DONE)), "remove it, and the step is done again"):
@@ -185,7 +188,13 @@ class RunFolder:
         before = self.marked(STEPS[position - 1]) if position else None
         return before.digest if before else ""
 
-    def _stands(self, done: StepDone) -> bool:
+    def _has_outputs(self, done: StepDone) -> bool:
+        """Whether every output exists with the recorded size.
+
+        Sizes are enough: files appear atomically, and the inputs that the run id names determine both path
+        and bytes of an output, so a second attempt of a task can only replace a file by an equal one. A power
+        failure can truncate a file, which changes its size. `onceover check --deep` compares digests.
+        """
         prefix = self.key(done.step) + "/"
         sizes = {found.key.removeprefix(prefix): found.size for found in self.lake.list(prefix)}
         return all(sizes.get(output.path) == output.size for output in done.outputs)

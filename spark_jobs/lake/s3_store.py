@@ -35,9 +35,6 @@ from spark_jobs.lake.errors import ObjectChanged, ObjectMissing, StorageError, S
 from spark_jobs.lake.object_store import ObjectStat, checked, checked_prefix, printable
 from spark_jobs.lake.scratch_directory import scratch_directory
 
-# What S3's and botocore's errors mean for a store.
-
-
 NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
 
 BY_CODE: dict[str, tuple[type[StorageError], str]] = {
@@ -58,7 +55,7 @@ BY_STATUS: dict[int, tuple[type[StorageError], str]] = {
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Raises the store's own errors instead of botocore's, naming `where`."""
+    """Raises the errors of `lake.errors` instead of botocore's, naming `where`."""
     try:
         yield
     except NO_CREDENTIALS as error:
@@ -86,7 +83,7 @@ def _meaning(error: ClientError) -> tuple[type[StorageError], str]:
 
 
 def _as_ours(error: ClientError, where: str) -> StorageError:
-    """Code and status as the server gave them; its free text is left out, it can repeat request details."""
+    """The store's error with S3's code and status; S3's free text can repeat request details."""
     kind, advice = _meaning(error)
     return kind(f"{printable(where)}: {advice} ({error.response['Error']['Code']}, {status_of(error)})")
 
@@ -96,12 +93,12 @@ if TYPE_CHECKING:  # the stubs are a development dependency
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 BROKEN_BODY = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
-"""Breaks while a body is read come after the answer, so botocore's own retries do not see them."""
+"""Errors while a body is read occur after the response, so botocore does not retry them."""
 CONNECTIONS = 64
 FIRST_PAUSE_S = 0.1
 CONFLICT, PRECONDITION_FAILED, BEYOND_END = 409, 412, 416
 WHOLE_MD5 = re.compile(r"[0-9a-f]{32}")
-"""The ETag of an object that was uploaded in one part; with keys of KMS or of the client it is no MD5."""
+"""The ETag of an object that was uploaded in one part; with KMS or customer keys it is no MD5."""
 
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -207,7 +204,7 @@ class S3Store:
         return self._scratch
 
     def settle(self, keys: Iterable[str]) -> None:
-        """What a bucket has taken lasts."""
+        """Nothing to do: S3 acknowledges an object only when it is durable."""
 
     def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:  # noqa: ARG002 - likewise
         part = self._settings.part_bytes
@@ -268,7 +265,7 @@ class S3Store:
         )
 
     def _get(self, key: str, start: int, length: int, version: str) -> tuple[bytes, ObjectStat]:
-        """The bytes, and what the object is as a whole; asks again when the body breaks off."""
+        """The bytes, and the stat of the whole object; retries when the connection breaks during the body."""
         problem: Exception | None = None
         for pause in self._pauses():
             try:
@@ -303,7 +300,7 @@ class S3Store:
 
 
 def checksum_of(found: Mapping[str, Any]) -> str:
-    """The best digest of the whole object in the answer of HeadObject; digests of parts do not count."""
+    """The best digest of the whole object in a HeadObject response; digests of parts are ignored."""
     kept = {SHA256: found.get("ChecksumSHA256", ""), CRC64NVME: found.get("ChecksumCRC64NVME", "")}
     if found.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT":
         for algorithm, value in kept.items():
@@ -315,6 +312,6 @@ def checksum_of(found: Mapping[str, Any]) -> str:
 
 
 def _total_size(answer: "GetObjectOutputTypeDef") -> int:
-    """Of the whole object; a server that ignores ranges has sent all of it."""
+    """The size of the whole object; a server that ignores ranges has sent all of it."""
     content_range = answer.get("ContentRange", "")
     return int(content_range.rpartition("/")[2]) if content_range else answer["ContentLength"]

@@ -1,4 +1,4 @@
-"""A directory on this machine for files on their way into a remote store; dead processes leave none."""
+"""A local directory for files to be uploaded to a remote store; those of dead processes are removed."""
 
 import os
 import re

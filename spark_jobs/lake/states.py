@@ -1,14 +1,15 @@
-"""The state of a partition between runs, as canonical bytes: equal states are equal files.
+"""The state of a partition between runs, as a file of canonical bytes, and the table of state files.
 
-A file is named by its SHA-256 and never changes. All numbers are big-endian:
+Equal states are equal files. A file is named by its SHA-256 and never changes. All numbers are big-endian:
 
     magic "ONCE", version int16
     log_start_offset, end_offset, published_offset int64
     parked, gaps: 32 bytes each, the SHA-256 of a file of inherited rows and of one of gaps, zeros for none
     leader epochs, producers, open transactions: int32 each, how many rows of each follow, in this order
 
-Version 2 says of each transaction which offsets are missing inside. Version 3 has the topic id, 16 bytes,
-behind these numbers, and transactions as version 2. A state is written in the oldest version that fits it.
+Version 2 adds to each transaction the offsets that are missing inside it. Version 3 has the topic id, 16
+bytes, after these numbers, and transactions as in version 2. A state is written in the oldest version that
+can represent it.
 """
 
 import base64
@@ -47,7 +48,7 @@ _HEADING = Struct(">qqq32s32siii")
 _NOTHING = bytes(32)
 _TOPIC_ID_SIZE = 16
 MANY_PRODUCERS = 1 << 14
-"""A state of more is never in memory as bytes: it is written, and meanwhile hashed, part by part."""
+"""A state with more producers is never in memory as bytes: it is written and hashed in parts."""
 
 _EPOCH = np.dtype([("epoch", ">i4"), ("start_offset", ">i8")])
 _PRODUCER = np.dtype(
@@ -117,11 +118,11 @@ class PartitionState:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest; 0 before there is any."""
+        """The newest leader epoch; 0 without any."""
         return self.leader_epochs[-1].epoch if self.leader_epochs else 0
 
     def without_producers(self) -> "PartitionState":
-        """The same for those who have the producers elsewhere: a million of them are 150 MB."""
+        """The state without its producers: a million of them are 150 MB."""
         return replace(self, producers=_no_producers())
 
 
@@ -131,7 +132,7 @@ def write_state(state: PartitionState) -> bytes:
 
 
 def _pieces(state: PartitionState) -> Iterator[bytes]:
-    """The file of `state` in pieces of bounded size, but for what is open and who has led."""
+    """The file of `state` in pieces; producers in pieces of bounded size."""
     version = WITH_TOPIC_ID if state.topic_id else version_for(state.open_transactions)
     yield _PREAMBLE.pack(MAGIC, version)
     yield _HEADING.pack(
@@ -152,18 +153,20 @@ def _pieces(state: PartitionState) -> Iterator[bytes]:
 
 
 def version_for(transactions: Rows) -> int:
-    """The oldest version that can say all of `transactions`."""
+    """The oldest version that can represent `transactions`."""
     return WITH_GAPS if (transactions["gap_first_offset"] != NO_OFFSET).any() else VERSION
 
 
 def read_state(data: bytes, *, source: str = "<bytes>", with_producers: bool = True) -> PartitionState:
     """The state in `data`; `source` names it in messages."""
     if len(data) < _PREAMBLE.size:
-        raise BrokenState(f"{source}: {len(data)} bytes are no state file")
+        raise BrokenState(f"{source}: {len(data)} bytes are too short for a state file")
     magic, version = _PREAMBLE.unpack_from(data)
     if magic != MAGIC or version not in _TRANSACTIONS:
-        readable = ", ".join(map(str, _TRANSACTIONS))
-        raise BrokenState(f"{source}: state file {magic!r} of version {version}, this one reads {readable}")
+        readable = " or ".join(map(str, _TRANSACTIONS))
+        raise BrokenState(
+            f"{source}: found magic {magic!r}, version {version}; expected {MAGIC!r}, version {readable}"
+        )
     return _read_rows(data, version, source, with_producers=with_producers)
 
 
@@ -195,7 +198,7 @@ def _read_rows(data: bytes, version: int, source: str, *, with_producers: bool) 
 
 
 def put_state(lake: ObjectStore, state: PartitionState, *, lasting: bool = True) -> str:
-    """Keeps `state` in the lake; its digest is its name."""
+    """Stores `state` in the lake; returns the digest that names it."""
     if len(state.producers) <= MANY_PRODUCERS:
         return put_content(lake, write_state(state), lasting=lasting)
     path = lake.scratch() / secrets.token_hex(8)
@@ -211,18 +214,18 @@ def put_state(lake: ObjectStore, state: PartitionState, *, lasting: bool = True)
 
 
 def settle_states(lake: ObjectStore, digests: Iterable[str]) -> None:
-    """Returns when states that were put without being lasting survive a power failure."""
+    """Returns when states that were written with `lasting=False` survive a power failure."""
     lake.settle(state_key(digest) for digest in dict.fromkeys(digests))
 
 
 def get_state(lake: ObjectStore, digest: str, *, with_producers: bool = True) -> PartitionState:
-    """The state of that name, proved by its digest."""
+    """The state of that name; its digest is verified."""
     data, source = get_content(lake, digest), lake.url_of(state_key(digest))
     return read_state(data, source=source, with_producers=with_producers)
 
 
 def put_content(lake: ObjectStore, data: bytes, *, lasting: bool = True) -> str:
-    """Keeps `data` beside the states, named by its SHA-256; what was cut short is written anew."""
+    """Stores `data` among the states, named by its SHA-256; a truncated file is written again."""
     digest = hashlib.sha256(data).hexdigest()
     if not _is_there(lake, digest, len(data)):
         lake.put(state_key(digest), data, lasting=lasting)
@@ -235,7 +238,7 @@ def _is_there(lake: ObjectStore, digest: str, size: int) -> bool:
 
 
 def get_content(lake: ObjectStore, digest: str) -> bytes:
-    """The bytes of that name; raises `BrokenState` if they are others."""
+    """The bytes of that name; raises `BrokenState` if their SHA-256 differs."""
     data = lake.read(state_key(digest))
     found = hashlib.sha256(data).hexdigest()
     if found != digest:
@@ -260,21 +263,18 @@ def _unpacked(rows: Rows, kind: np.dtype[Any]) -> Rows:
 
 
 def without_gaps(rows: Rows, stored: Rows) -> Rows:
-    """`rows` as they are read from `stored` ones: a version that does not tell of gaps knows none."""
+    """`rows` as read from `stored` ones; without gaps if the stored version has no columns for them."""
     for name in _GAPS if _GAPS[0] not in (stored.dtype.names or ()) else ():
         rows[name] = NO_OFFSET
     return rows
 
 
 def _inherited(transactions: Rows) -> Rows:
-    """What a run finds open began before it, and has no marker yet."""
+    """Open transactions as a run inherits them: begun before the run, without a marker."""
     transactions["began_before"] = 1
     for name in ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp"):
         transactions[name] = NO_MARKER
     return transactions
-
-
-# The table of a step's state files, and where the next run finds it.
 
 
 STATE_STEPS = (Step.RESOLVE, Step.ADMIT)
@@ -302,7 +302,7 @@ def read_states(lake: ObjectStore, run_id: str, step: Step) -> dict[TopicPartiti
 
 
 def digest_of_states(states: States) -> str:
-    """What a step that hands on `states` reports as its state."""
+    """The state digest that a step with these `states` reports."""
     return digest_of([[*partition, digest] for partition, digest in sorted(states.items())])
 
 

@@ -1,4 +1,4 @@
-"""Which files a step made for which published table: written by steps, read by `publish`."""
+"""The listing of a step: which files it wrote for which published table; `publish` reads it."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ class TableEntry:
 def entries_of(
     namespace: str, table: str, files: Iterable[tuple[OutputFile, int]], *, topic: str | None = None
 ) -> list[TableEntry]:
-    """A table's files with their rows; without any, the table alone."""
+    """An entry for each file of a table; without files, one entry for the table."""
     found = [
         TableEntry(namespace=namespace, table=table, topic=topic, file=file.path, rows=rows, bytes=file.size)
         for file, rows in files

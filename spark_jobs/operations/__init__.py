@@ -1,1 +1,1 @@
-"""What is done to a lake beside its runs: backfill, replay, rollback, expire, check, repair, relocate."""
+"""Operations on a lake beside its runs: backfill, replay, rollback, expire, check, repair, relocate."""

@@ -4,9 +4,9 @@
     next_day(settings, request, after=None) -> date | None     the first day that has to run, after `after`
     run_backfill_day(settings, day, request, …) -> RunOutcome  that day as a whole
 
-A backfill keeps no record of how far it is: a day that is as it should be has nothing left to do. So it goes
-on where it stopped, whoever asks again. Step by step a day runs by `execute_run(…, backfill=request)`:
-`stage` first, which fixes its inputs anew, then the others with what was fixed.
+A backfill keeps no record of its progress: a day whose inputs have not changed is skipped. So an interrupted
+backfill continues when the same request is made again. `execute_run(…, backfill=request)` runs a day step
+by step: `stage` first, which fixes its inputs again, then the other steps with these inputs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,11 +43,9 @@ from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import Fetched, Taken, entry_of, new_content
 
-# What a backfill would do, as values: days, and the reasons why they run again.
-
 
 class Why(StrEnum):
-    """What makes a day run again."""
+    """Why a day runs again."""
 
     NO_RUN = "no run yet"
     NEW = "new"
@@ -77,7 +75,7 @@ SENTENCES: Mapping[Why, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason; `objects` are `source/path` of all that it is about."""
+    """One reason; `objects` are the `source/path` of the objects concerned."""
 
     why: Why
     sentence: str
@@ -108,7 +106,7 @@ class DayPlan:
         return any(each.why is not Why.IF_STATE for each in self.reasons)
 
     def to_plain(self) -> dict[str, Any]:
-        """Values that JSON has."""
+        """The plan in values that JSON can represent."""
         return {**asdict(self), "day": self.day.isoformat(), "changes": self.changes}
 
 
@@ -123,9 +121,6 @@ class BackfillPlan:
     def changes(self) -> bool:
         """Whether anything would run."""
         return any(day.changes for day in self.days)
-
-
-# How a day's objects differ from those of its run; bytes are read only where metadata does not decide.
 
 
 @dataclass(slots=True)
@@ -172,7 +167,7 @@ def _digest(settings: Settings, placed: Placed, known: Known) -> str:
 
 
 def _read(settings: Settings, placed: Placed, algorithm: str) -> str:
-    """Same size, new modification time: only its bytes show whether it has changed."""
+    """The digest of an object with a known size and a new modification time: only its bytes show a change."""
     total = new_hasher(algorithm)
     try:
         for piece in reader_of(placed.source).open(settings).chunks(placed.path, version=placed.stat.version):
@@ -185,10 +180,10 @@ def _read(settings: Settings, placed: Placed, algorithm: str) -> str:
 
 
 def object_reasons(
-    standing: Manifest, now: Iterable[ManifestEntry], known: Known, taken: Taken
+    current: Manifest, now: Iterable[ManifestEntry], known: Known, taken: Taken
 ) -> Iterator[Reason]:
-    """Why the day's objects make it run again."""
-    before = {(entry.source, entry.path): entry.content for entry in own_entries(standing)}
+    """How the day's objects differ from those in the manifest of its current run."""
+    before = {(entry.source, entry.path): entry.content for entry in own_entries(current)}
     after = {(entry.source, entry.path): entry.content for entry in now}
     found: dict[Why, list[str]] = {}
     for where in sorted(before.keys() | after.keys()):
@@ -196,7 +191,7 @@ def object_reasons(
         if had == has:
             continue
         if had is None:
-            why = Why.LATE if known.last_day.get(where, standing.day) > standing.day else Why.NEW
+            why = Why.LATE if known.last_day.get(where, current.day) > current.day else Why.NEW
         elif has is None:
             why = Why.MOVED if taken.has(*where, had) else Why.VANISHED
         else:
@@ -205,16 +200,13 @@ def object_reasons(
     return (reason(why, tuple(found[why])) for why in Why if why in found)
 
 
-# Which days a backfill would change, and why; only lists and compares, writes nothing.
-
-
 READERS = 8
 MOST_NEW_DAYS = 366
-"""More days without a run than this are hardly meant, and each is looked for at the sources."""
+"""A request for more days without a run is probably a mistake, and each of them lists the sources."""
 
 
 class Planner:
-    """Goes from day to day, and knows what earlier ones take and whether one of them changes."""
+    """Plans day by day, with the objects that earlier days take and whether one of them changes."""
 
     def __init__(
         self, settings: Settings, request: BackfillRequest, *, lake: ObjectStore, chain: Chain, after: date
@@ -237,7 +229,7 @@ class Planner:
         return BackfillPlan(request=self._request, days=tuple(shown))
 
     def _days(self) -> list[date]:
-        """Days with a run, and days without one that are asked for and are before some that have."""
+        """Days with a run, and requested days without one that are before the newest run."""
         newest = max(self._chain.current, default=date.min)
         last = min(self._request.last, newest)
         count = max((last - self._request.first).days + 1, 0)
@@ -254,20 +246,20 @@ class Planner:
         return self._request.covers(day) and day > self._after
 
     def _day(self, day: date, listing: Listing | None) -> DayPlan:
-        standing = self._manifests.get(day, Manifest(day=day))
+        current = self._manifests.get(day, Manifest(day=day))
         seen = listing.of(day) if listing is not None and self._is_listed(day) else None
         late = late_entries(self._lake, self._chain, day) if seen is not None else ()
-        inputs = day_inputs(self._settings, self._request, standing, self._taken, seen, late=late)
+        inputs = day_inputs(self._settings, self._request, current, self._taken, seen, late=late)
         now = entries_now(self._settings, inputs, self._known, self._taken)
-        replays = replays_of_day(self._lake, self._chain, self._request, standing, self._taken)
-        reasons = [*object_reasons(standing, now, self._known, self._taken)]
-        if {each.decision for each in replays} != {each.decision for each in standing.replays}:
+        replays = replays_of_day(self._lake, self._chain, self._request, current, self._taken)
+        reasons = [*object_reasons(current, now, self._known, self._taken)]
+        if {each.decision for each in replays} != {each.decision for each in current.replays}:
             reasons.append(reason(Why.REPLAYS))
         reasons = [*self._without_run(day, reasons), *self._circumstances(day, reasons)]
         plan = DayPlan(day=day, run_id=self._run_id(day), reasons=tuple(reasons), missed=len(inputs.missed))
         if plan.changes and plan.run_id:
             check_copies(self._lake, plan.run_id, inputs.kept)
-        self._taken.add(replace(standing, entries=now, replays=replays))
+        self._taken.add(replace(current, entries=now, replays=replays))
         self._changed = day if plan.changes else self._changed
         return plan
 
@@ -276,7 +268,7 @@ class Planner:
         return entry.run_id if entry else ""
 
     def _without_run(self, day: date, reasons: list[Reason]) -> list[Reason]:
-        """A day without a run gets one if it has something to take."""
+        """A day without a run gets one if it has new objects or replays."""
         return [reason(Why.NO_RUN), *reasons] if reasons and not self._run_id(day) else reasons
 
     def _circumstances(self, day: date, reasons: list[Reason]) -> Iterator[Reason]:
@@ -292,7 +284,7 @@ class Planner:
 
 
 def plan_backfill(settings: Settings, request: BackfillRequest, *, after: date = date.min) -> BackfillPlan:
-    """Which days would run again and why, as lake and sources are now; days up to `after` are left alone."""
+    """Which days would run again and why, by the current lake and sources; days up to `after` do not."""
     names = {source.name for source in settings.sources}
     for name in request.sources:
         if name not in names:
@@ -323,7 +315,7 @@ def run_backfill_day(
     progress: RunProgress,
     until: Step = Step.REPORT,
 ) -> RunOutcome:
-    """One day: its inputs fixed anew, then all its steps; final unless `until` is too early for that."""
+    """Fixes the inputs of one day again, then runs its steps; final unless `until` is before `admit`."""
     staged = execute_run(
         settings,
         day,
@@ -346,7 +338,7 @@ def run_backfill(
     progress: RunProgress,
     until: Step = Step.REPORT,
 ) -> Iterator[RunOutcome]:
-    """Day after day, until nothing is left; each is done when it is given."""
+    """Runs day after day until none is left; yields the outcome of each."""
     day = next_day(settings, request)
     while day is not None:
         yield run_backfill_day(settings, day, request, spark=spark, progress=progress, until=until)

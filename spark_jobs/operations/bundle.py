@@ -1,4 +1,4 @@
-"""Onceover's own packages in a zip: the same version gives the same bytes."""
+"""The packages of Onceover in a zip archive for Spark executors; the same version gives the same bytes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ READABLE = 0o644 << 16
 
 
 def write_bundle(path: Path) -> int:
-    """Writes the archive at `path`; how many files it has."""
+    """Writes the archive at `path`; returns the number of its files."""
     files = list(_files())
     unfinished = path.with_name(f"{path.name}.unfinished")
     with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:

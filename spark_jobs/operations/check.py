@@ -1,7 +1,7 @@
-"""A lake verified whole: where it is, its chain, its runs, the states and objects behind them, its tables.
+"""Verifies a whole lake: its location, its chain, its runs with their states and objects, its tables.
 
-By default everything is checked that needs no reading of data: marks, digests of what is small, sizes. A deep
-check reads every byte. Nothing is written, so a copy that must not be written to can be checked as well.
+By default the check reads no data: it compares `_done.json` files, sizes, and digests of small files. A deep
+check reads every byte. Nothing is written, so a copy of a lake, which is read-only, can be checked as well.
 """
 
 import hashlib
@@ -53,14 +53,11 @@ from spark_jobs.operations.expire import Cutoffs, cutoffs_of, inherited_by
 from spark_jobs.tables.publish import OWN_TABLES
 from spark_jobs.tables.states import FOLDS, STATES
 
-# What a check found, for a person who has to act on it.
-
-
 OnProgress = Callable[[str], None]
 
 
-class Severity(StrEnum):
-    """An error makes the lake's content wrong or incomplete; a note is something to know."""
+class FindingSeverity(StrEnum):
+    """An error means wrong or incomplete content; a note needs no action."""
 
     ERROR = "error"
     NOTE = "note"
@@ -81,21 +78,18 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`place` is an address, a run or a table; `remedy` says what to do, empty if nothing has to be done."""
+    """`place` is an address, a run or a table; `remedy` says what to do, empty if no action is needed."""
 
     part: Part
     place: str
     problem: str
     remedy: str = ""
-    severity: Severity = Severity.ERROR
-
-
-# Checks the folders of the chain's runs, their state files, and the objects that they read.
+    severity: FindingSeverity = FindingSeverity.ERROR
 
 
 RESTORE = "restore it from a backup of the lake"
 NAMED = 5
-"""Files of one kind that are named one by one; of more, only their number is given."""
+"""Files of one kind that are listed individually; the others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +136,7 @@ def check_run(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
 
 
 def check_contents(lake: CheckedLake, on_progress: Callable[[str], None]) -> Iterator[Finding]:
-    """Whether the content of states and staged objects matches their names; reads all of them."""
+    """Findings for states and staged objects whose content differs from their names; reads all of them."""
     named = [(Part.STATES, state_key(each)) for each in lake.states]
     named += [(Part.OBJECTS, object_key(each)) for each in lake.objects]
     for number, (part, key) in enumerate(named, start=1):
@@ -161,7 +155,7 @@ def content_digest(store: ObjectStore, key: str) -> str:
 
 
 def _check_steps(lake: CheckedLake, entry: ChainEntry, folder: RunFolder) -> Iterator[Finding]:
-    """The marks of its steps in order, each following from the one before, and what they list."""
+    """Each step's `_done.json`: whether it follows from the step before, and the outputs that it lists."""
     sizes, again = lake.sizes(entry.run_id), f"`onceover run --date {entry.day}` does the step again"
     marks: list[StepDone] = []
     for step in steps_until(entry.last_step):
@@ -182,7 +176,7 @@ def _check_steps(lake: CheckedLake, entry: ChainEntry, folder: RunFolder) -> Ite
         yield from _check_outputs(lake, folder, mark, sizes, remedy=again)
     states = combine_states({mark.step: mark.state for mark in marks})
     if (marks[-1].digest, states) != (entry.outputs, entry.state_out):
-        problem = "what its steps wrote is not what became final: digests differ from its chain entry"
+        problem = "the digests of its steps differ from its chain entry"
         place = lake.store.url_of(run_key(entry.run_id))
         yield Finding(part=Part.RUNS, place=place, problem=problem, remedy=RESTORE)
 
@@ -215,7 +209,7 @@ def _is_intact(store: ObjectStore, folder: RunFolder, step: Step, output: Output
 
 
 def _segment_digest(store: ObjectStore, key: str) -> str:
-    """Of a segment of an accepted log, whose batches have checksums of their own."""
+    """The digest of a segment of an accepted log, from the checksums of its batches."""
     path = store.local_path(key)
     if path is not None:
         return segment_digest(path)
@@ -229,19 +223,20 @@ def _segment_digest(store: ObjectStore, key: str) -> str:
 def _check_states(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
     """The state files of the run; of the newest run, also the files that they refer to."""
     try:
-        digests = set(_handed_on(lake.store, entry.run_id))
+        digests = set(_state_files(lake.store, entry.run_id))
         if entry is list(lake.chain.current.values())[-1]:
             digests |= set(inherited_by(lake.store, entry.run_id))
     except OnceoverError as error:
         yield Finding(part=Part.STATES, place=entry.run_id, problem=str(error), remedy=RESTORE)
         return
     for digest in sorted(digests - lake.states.keys())[:NAMED]:
-        problem = f"is missing; {entry.run_id} hands it on"
+        problem = f"is missing; it is part of the state of {entry.run_id}"
         place = lake.store.url_of(state_key(digest))
         yield Finding(part=Part.STATES, place=place, problem=problem, remedy=RESTORE)
 
 
-def _handed_on(store: ObjectStore, run_id: str) -> Iterator[str]:
+def _state_files(store: ObjectStore, run_id: str) -> Iterator[str]:
+    """Digests of the state files that the run hands to the next one."""
     for step in STATE_STEPS:
         if store.stat(step_key(run_id, step, STATES.file)) is not None:
             yield from read_states(store, run_id, step).values()
@@ -271,11 +266,7 @@ def _check_objects(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:
     yield Finding(part=Part.OBJECTS, place=address, problem=problem, remedy=RESTORE)
 
 
-# The published tables: what the chain lists is in them, and every file that they name is there.
-
-
 REPAIR = "`onceover repair --dry-run` lists what can be restored, `onceover repair` restores it"
-NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -288,7 +279,7 @@ class CheckedTables:
     sizes: Mapping[str, int] = field(repr=False)
 
     def findings(self, on_progress: OnProgress) -> Iterator[Finding]:
-        """Everything about the tables; nothing is written, not even where the catalog is gone."""
+        """All findings about the tables; nothing is written, also if the catalog is missing."""
         if not has_catalog(self.settings):
             problem = "the catalog file is missing"
             yield _error(self.lake.url, problem, REPAIR)
@@ -302,7 +293,7 @@ class CheckedTables:
         shares = published_shares(self.lake, self.chain)
         losses = {loss.table: loss for loss in find_losses(catalog, self.settings, shares, self.chain)}
         for loss in losses.values():
-            yield _error(str(loss.table), _lack(loss), REPAIR)
+            yield _error(str(loss.table), _describe_loss(loss), REPAIR)
         names = table_names(catalog, self.settings)
         for number, name in enumerate(names, start=1):
             on_progress(f"check: {number} of {len(names)} tables")
@@ -310,7 +301,7 @@ class CheckedTables:
                 table = find_table(catalog, tuple(name.split(".")))
                 if table is not None:
                     yield from self._check_table(name, table, shares, losses)
-            except Exception as error:  # noqa: BLE001 — readers of damaged metadata raise whatever they meet
+            except Exception as error:  # noqa: BLE001 — damaged metadata can raise any exception
                 yield _error(name, f"cannot be read ({type(error).__name__}: {error})", RESTORE)
 
     def _check_table(
@@ -318,7 +309,7 @@ class CheckedTables:
     ) -> Iterator[Finding]:
         topic, own = topic_of(table), name.rpartition(".")[2]
         if topic is None and own not in OWN_TABLES:
-            return  # a table of another application's in the same namespace
+            return  # a table of another application in the same namespace
         key = TableKey(None, own) if topic is None else TableKey(topic, "")
         yield from self._check_files(name, table)
         yield from self._check_content(name, table, shares.get(key, ()), is_whole=key not in losses)
@@ -373,7 +364,7 @@ def _run_in(address: str) -> str:
     return address.rpartition(f"/{RUNS}")[2].partition("/")[0]
 
 
-def _lack(loss: Loss) -> str:
+def _describe_loss(loss: Loss) -> str:
     runs = f"{len(loss.shares)} published runs with {loss.rows:,} rows"
     return f"is not in the catalog: {runs}" if loss.missing else f"lacks {runs}"
 
@@ -383,13 +374,13 @@ def _error(place: str, problem: str, remedy: str) -> Finding:
 
 
 def _note(place: str, problem: str) -> Finding:
-    return Finding(part=Part.TABLES, place=place, problem=problem, severity=Severity.NOTE)
+    return Finding(part=Part.TABLES, place=place, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def check(
     settings: Settings, *, deep: bool = False, on_progress: OnProgress = lambda _: None
 ) -> Iterator[Finding]:
-    """Everything that is wrong with the lake, or worth knowing, part by part."""
+    """All findings about the lake, part by part."""
     lake = open_lake(settings)
     chain, broken = read_entries(lake)
     if not chain.entries and read_identity(lake) is None and not broken:
@@ -405,7 +396,7 @@ def check(
         yield Finding(part=Part.CHAIN, place=lake.url, problem=problem, remedy=remedy)
     yield from _check_runs(settings, lake, chain, deep=deep, on_progress=on_progress)
     yield from _check_small_files(lake)
-    if not any(finding.severity is Severity.ERROR for finding in moved):
+    if not any(finding.severity is FindingSeverity.ERROR for finding in moved):
         sizes = {found.key: found.size for found in lake.list(RUNS)}
         yield from CheckedTables(settings, lake, chain, sizes).findings(on_progress)
 
@@ -413,8 +404,8 @@ def check(
 def _check_holder(lake: ObjectStore) -> Iterator[Finding]:
     holder = current_holder(lake)
     if holder is not None:
-        problem = f"{holder} works on the lake: what it has not finished may be among the findings"
-        yield Finding(part=Part.RUNS, place=lake.url, problem=problem, severity=Severity.NOTE)
+        problem = f"{holder} works on the lake: findings may be about its unfinished work"
+        yield Finding(part=Part.RUNS, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def _check_identity(settings: Settings, lake: ObjectStore, chain: Chain) -> Iterator[Finding]:
@@ -426,7 +417,7 @@ def _check_identity(settings: Settings, lake: ObjectStore, chain: Chain) -> Iter
         return
     if identity is None and chain.entries:
         problem = "has no lake.json, as made by an older version; the next run writes it"
-        yield Finding(part=Part.IDENTITY, place=lake.url, problem=problem, severity=Severity.NOTE)
+        yield Finding(part=Part.IDENTITY, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)
 
 
 def _check_runs(
@@ -442,7 +433,7 @@ def _check_runs(
 
 
 def _check_small_files(lake: ObjectStore) -> Iterator[Finding]:
-    """The ledger, decisions to replay, and what an expiry left."""
+    """The ledger, decisions to replay, and traces of an interrupted expiry."""
     for key in [found.key for found in lake.list(LEDGER)]:
         try:
             read_line(lake, key)
@@ -459,4 +450,4 @@ def _check_small_files(lake: ObjectStore) -> Iterator[Finding]:
         yield Finding(part=Part.REPLAYS, place=place, problem=problem, remedy=RESTORE)
     if any(True for _ in lake.list(EXPIRY)):
         problem = "an expiry was interrupted; `onceover expire` finishes it"
-        yield Finding(part=Part.TABLES, place=lake.url, problem=problem, severity=Severity.NOTE)
+        yield Finding(part=Part.TABLES, place=lake.url, problem=problem, severity=FindingSeverity.NOTE)

@@ -1,4 +1,8 @@
-"""Taking away what a lake can do without, so that it does not grow for ever; safe to repeat at any point."""
+"""Expiry: removes old data that the lake does not need any more, according to the retention settings.
+
+Ages are counted from the newest final run; no clock is read. Everything is planned first, so that the plan
+can be reviewed. An interrupted expiry can be repeated.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.accepted_log import LOG
 from spark_jobs.lake.chain import Chain, read_chain
 from spark_jobs.lake.errors import OutOfTurn
-from spark_jobs.lake.folds import FOLD_TABLE, get_held, read_folds
+from spark_jobs.lake.folds import get_held, read_folds
 from spark_jobs.lake.gap_file import get_gaps
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import find_table
@@ -34,7 +38,7 @@ from spark_jobs.lake.manifest import Manifest, read_manifest, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.replays import read_decisions
-from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, RunFolder, read_inputs
+from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, MESSAGES, RunFolder, read_inputs
 from spark_jobs.lake.states import STATE_STEPS, get_state, read_states
 from spark_jobs.lake.table_listing import read_listing
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, PLANNED_SEGMENTS, REACH
@@ -43,9 +47,6 @@ from spark_jobs.tables.materialise import QUARANTINE, TABLE_FILES, QuarantineKin
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import FOLDS, STATES, FoldKind
 
-# Cutoff dates, counted from the newest final run; no clock is read.
-
-
 DATE_LENGTH = len("2024-05-01")
 NEWEST_KEPT = 2
 """The newest run provides the state of the next one, and the one before it does after a rollback."""
@@ -53,9 +54,7 @@ NEWEST_KEPT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Last dates that may be removed, None where all is kept; runs in `needed` are kept whatever their
-    date.
-    """
+    """Last dates that may be removed, None to keep all; runs in `needed` are kept at any date."""
 
     runs: date | None = None
     snapshots: date | None = None
@@ -68,7 +67,7 @@ class Cutoffs:
 
 
 def day_of(run_id: str) -> date:
-    """A run's name begins with its date."""
+    """The date of a run: its run id begins with it."""
     return date.fromisoformat(run_id[:DATE_LENGTH])
 
 
@@ -86,17 +85,14 @@ def cutoffs_of(chain: Chain, retention: RetentionSettings) -> Cutoffs:
     return Cutoffs(runs=runs, snapshots=snapshots, staged=staged, needed=frozenset(needed))
 
 
-# Outputs of old runs that are no longer read.
-
-
 BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""
 VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
-"""Steps that a replay looks into."""
+"""Steps whose tables a replay reads."""
 KEPT_NAMES = frozenset(
     {
         DONE,
-        "messages.json",
+        MESSAGES,
         INDEX_FILES.file,
         STATES.file,
         ADMITTED_PARTITIONS.file,
@@ -113,43 +109,39 @@ KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")
 
 
 def removable_files(
-    lake: ObjectStore, run_id: str, *, speaks: bool, asked_for: bool, live: Collection[str]
+    lake: ObjectStore, run_id: str, *, is_current: bool, is_replayable: bool, live: Collection[str]
 ) -> Iterator[ObjectStat]:
     """Files of an old run; `live` ones are in tables.
 
-    A current run (`speaks`) keeps its small files, and its verdicts if its quarantine may still be replayed
-    (`asked_for`).
+    A run that `is_current` keeps its small files, and its verdicts if its quarantine `is_replayable`.
     """
     prefix = run_key(run_id) + "/"
     for found in lake.list(run_key(run_id)):
         path = found.key.removeprefix(prefix)
-        is_kept = _stays(path, asked_for=asked_for) if speaks else _names_inputs(path)
+        is_kept = _is_kept(path, is_replayable=is_replayable) if is_current else _names_inputs(path)
         if not is_kept and lake.url_of(found.key) not in live:
             yield found
 
 
-def _stays(path: str, *, asked_for: bool) -> bool:
+def _is_kept(path: str, *, is_replayable: bool) -> bool:
     step, _, below = path.partition("/")
     return (
         step not in BULK
         or below.rpartition("/")[2] in KEPT_NAMES
         or path.startswith(KEPT_BELOW)
-        or (asked_for and step in VERDICTS)
+        or (is_replayable and step in VERDICTS)
     )
 
 
 def _names_inputs(path: str) -> bool:
-    """Which objects the run had copied, so that those can go one day, too."""
+    """Whether the file names the objects that the run had copied, so that they can be removed later."""
     return path in {INPUTS, EXPIRED, f"{Step.STAGE}/{MANIFEST}"}
 
 
-# Copies of source objects that no run needs any more.
-
-
 def objects_of(manifest: Manifest) -> set[str]:
-    """What a run has copied to read it, by content: objects of sources, and batches that it replays.
+    """Digests of the copies that a run reads: objects of sources, and batches that it replays.
 
-    What it only inherits is kept as long as the run that took it needs it.
+    An object that it inherits is kept as long as the run that took it needs it.
     """
     copied = {entry.sha256 for entry in manifest.entries if not entry.referenced and not entry.inherited}
     return copied | {replay.sha256 for replay in manifest.replays}
@@ -163,7 +155,7 @@ def staged_objects(lake: ObjectStore, after: date) -> set[str]:
     return {sha256 for manifest in manifests for sha256 in objects_of(manifest)}
 
 
-def waiting_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
+def held_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
     """Objects with held or parked batches of these runs."""
     digests = {digest for run_id in run_ids for digest in inherited_by(lake, run_id)}
     return {
@@ -182,7 +174,7 @@ def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Ite
 
 
 def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
-    """Names of files of inherited rows that the run wrote or read."""
+    """Digests of the files of inherited rows that the run wrote or read."""
     for step in STATE_STEPS:
         if lake.stat(step_key(run_id, step, STATES.file)) is not None:
             for digest in set(read_states(lake, run_id, step).values()):
@@ -190,7 +182,7 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
                 yield from (file.digest for file in get_gaps(lake, state.gaps).held)
                 if state.parked:
                     yield state.parked
-    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.HELD_STATE:
                 yield from get_held(lake, digest).held
@@ -200,18 +192,15 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
             yield from held or ()
 
 
-# Quarantined rows that may still be replayed and whose bytes the table does not hold.
-
-
 COLUMNS = ["source", "path", "position", "kind", "offset", "bytes"]
 
 ObjectName = tuple[str, str]
 Chosen = Collection[tuple[tuple[str, str, int], int | None]]
-"""Places, with the offset of a record, that are decided already."""
+"""Batches by place, or records with their offset, that already have a decision."""
 
 
 def undecided_objects(lake: ObjectStore, run_id: str, chosen: Chosen) -> set[ObjectName]:
-    """Source and path of objects that a replay would read: of values that did not fit, of large batches."""
+    """Source and path of objects that a replay would read, since the quarantine does not hold the bytes."""
     folder = RunFolder(lake, read_inputs(lake, run_id))
     found: set[ObjectName] = set()
     for entry in read_listing(folder, Step.MATERIALISE):
@@ -229,21 +218,18 @@ def _is_open(row: dict[str, Any], chosen: Chosen) -> bool:
     return (is_unfit or was_taken or is_absent) and (place, row["offset"] if is_unfit else None) not in chosen
 
 
-# Everything that may be removed now, planned as a whole so that it can be reviewed first.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderExpiry:
-    """Files of one run to remove; a current run (`speaks`) stays listed."""
+    """Files of one run to remove; a run that `is_current` stays listed."""
 
     run_id: str
-    speaks: bool
+    is_current: bool
     files: tuple[ObjectStat, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryPlan:
-    """What goes from tables, from run folders, and of staged objects."""
+    """What will be removed from tables, run folders and staged objects."""
 
     tables: tuple[TableExpiry, ...] = ()
     folders: tuple[FolderExpiry, ...] = ()
@@ -251,13 +237,13 @@ class ExpiryPlan:
 
     @property
     def bytes(self) -> int:
-        """Of run folders and staged objects; lists of files in tables are small."""
+        """Bytes of run folders and staged objects; manifests of tables are small."""
         files = (file for folder in self.folders for file in folder.files)
         return sum(each.size for each in (*files, *self.objects))
 
 
 @dataclass(frozen=True)
-class Lake:
+class PlannedLake:
     """The lake's state for planning, read once."""
 
     store: ObjectStore
@@ -270,32 +256,36 @@ class Lake:
         listed = {found.key.removeprefix(LEDGER).removesuffix(".json") for found in self.store.list(LEDGER)}
         return sorted(listed | {entry.run_id for entry in self.chain.entries})
 
-    def speaks(self, run_id: str) -> bool:
+    def is_current(self, run_id: str) -> bool:
         return any(entry.run_id == run_id for entry in self.chain.current.values())
 
-    def asked_for(self, run_id: str) -> set[ObjectName]:
+    def replayable_objects(self, run_id: str) -> set[ObjectName]:
         """Objects that a replay of the run's quarantine would read."""
-        if not self.speaks(run_id):
+        if not self.is_current(run_id):
             return set()
         decisions = [each for each in read_decisions(self.store) if each.origin == run_id]
         chosen = {(each.place, offset) for each in decisions for offset in each.offsets or (None,)}
         return undecided_objects(self.store, run_id, chosen)
 
 
-def plan_folders(lake: Lake, live: Collection[str]) -> Iterator[FolderExpiry]:
+def plan_folders(lake: PlannedLake, live: Collection[str]) -> Iterator[FolderExpiry]:
     """Files of old runs."""
     for run_id in lake.run_ids():
         if lake.cutoffs.is_old(run_id, lake.cutoffs.runs):
-            speaks = lake.speaks(run_id)
+            is_current = lake.is_current(run_id)
             found = removable_files(
-                lake.store, run_id, speaks=speaks, asked_for=bool(lake.asked_for(run_id)), live=live
+                lake.store,
+                run_id,
+                is_current=is_current,
+                is_replayable=bool(lake.replayable_objects(run_id)),
+                live=live,
             )
             files = tuple(found)
             if files:
-                yield FolderExpiry(run_id=run_id, speaks=speaks, files=files)
+                yield FolderExpiry(run_id=run_id, is_current=is_current, files=files)
 
 
-def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
+def plan_objects(lake: PlannedLake) -> tuple[ObjectStat, ...]:
     """Copies that only old runs have read."""
     if lake.cutoffs.staged is None:
         return ()
@@ -305,9 +295,9 @@ def plan_objects(lake: Lake) -> tuple[ObjectStat, ...]:
     young = [run_id for run_id in manifests if not is_old[run_id]]
     needed = {sha for run_id in young for sha in objects_of(manifests[run_id])}
     needed |= staged_objects(lake.store, lake.cutoffs.staged)
-    needed |= waiting_objects(lake.store, young) | _undecided(lake)
+    needed |= held_objects(lake.store, young) | _undecided(lake)
     needed |= {
-        sha for run_id, each in manifests.items() if is_old[run_id] for sha in _asked(lake, run_id, each)
+        sha for run_id, each in manifests.items() if is_old[run_id] for sha in _replayable(lake, run_id, each)
     }
     return tuple(removable_objects(lake.store, old, needed))
 
@@ -317,16 +307,16 @@ def _manifest(store: ObjectStore, run_id: str) -> Manifest | None:
     return read_run_manifest(store, run_id) if store.stat(key) is not None else None
 
 
-def _asked(lake: Lake, run_id: str, manifest: Manifest) -> set[str]:
-    names = lake.asked_for(run_id)
+def _replayable(lake: PlannedLake, run_id: str, manifest: Manifest) -> set[str]:
+    names = lake.replayable_objects(run_id)
     if not names:
         return set()
     own = {entry.sha256 for entry in manifest.entries if (entry.source, entry.path) in names}
-    return own | waiting_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
+    return own | held_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
 
 
-def _undecided(lake: Lake) -> set[str]:
-    """Held and parked batches that the next run inherits."""
+def _undecided(lake: PlannedLake) -> set[str]:
+    """Copies of batches whose replay is decided and that no run has taken yet."""
     taken = {
         replay.decision
         for entry in lake.chain.current.values()
@@ -336,11 +326,11 @@ def _undecided(lake: Lake) -> set[str]:
 
 
 MOST_DAYS_AHEAD = 2
-"""Of a run's date before the day on which it was started; time zones explain one."""
+"""How far a run's date may be after the day on which it was started; time zones explain one day."""
 
 
 def plan_expiry(settings: Settings) -> ExpiryPlan:
-    """What would go now; nothing is changed. Raises `OutOfTurn` after a run of a date in the future."""
+    """What would be removed now; nothing is changed. Raises `OutOfTurn` after a run of a future date."""
     store = open_at_home(settings)
     chain = read_chain(store)
     _check_newest(store, chain)
@@ -356,7 +346,7 @@ def plan_expiry(settings: Settings) -> ExpiryPlan:
             for table, plan in zip(tables, plans, strict=True)
             for path in live_files(table, plan.snapshots)
         }
-    lake = Lake(store, settings, chain, cutoffs)
+    lake = PlannedLake(store, settings, chain, cutoffs)
     return ExpiryPlan(
         tables=tuple(plan for plan in plans if plan),
         folders=tuple(plan_folders(lake, live)),
@@ -365,7 +355,7 @@ def plan_expiry(settings: Settings) -> ExpiryPlan:
 
 
 def _check_newest(store: ObjectStore, chain: Chain) -> None:
-    """Dates count from the newest run: one of a mistyped date would make all others old."""
+    """Raises `OutOfTurn` if the newest run has a future date: a mistyped one would make all others old."""
     newest = list(chain.current.values())[-1:]
     for entry in newest:
         line = Ledger(store).read(entry.run_id)
@@ -381,7 +371,7 @@ def _check_newest(store: ObjectStore, chain: Chain) -> None:
 def expire(settings: Settings) -> ExpiryPlan:
     """Removes what the plan lists: first from the tables, then copies of objects, then run folders.
 
-    An interrupted expiry leaves no orphans: the next one continues.
+    An interrupted expiry leaves no unreferenced files: the next one continues.
     """
     with locked_lake(settings, purpose="expiry") as (store, lock):
         plan = plan_expiry(settings)
@@ -390,7 +380,7 @@ def expire(settings: Settings) -> ExpiryPlan:
         for found in plan.objects:
             store.delete(found.key)
         for folder in plan.folders:
-            if folder.speaks:
+            if folder.is_current:
                 RunFolder(store, read_inputs(store, folder.run_id)).expire()
             for file in folder.files:
                 store.delete(file.key)

@@ -1,4 +1,4 @@
-"""A copied or moved lake becomes a lake of its own, with a new id; the original is only read, if at all."""
+"""Relocation: turns a copied or moved lake into a lake of its own; the original is not changed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocation:
-    """What was done; `files` is 0 and `came_from` the lake's own location if it was at home already."""
+    """The result; `files` is 0 and `came_from` the lake's own location if there was nothing to rewrite."""
 
     identity: LakeIdentity
     came_from: str
@@ -80,7 +80,7 @@ def _check(settings: Settings, lake: ObjectStore, move: Move) -> None:
     if settings.catalog.kind is CatalogKind.SQLITE:
         outside = tables_elsewhere(lake, move)
     else:
-        outside = _entered_elsewhere(settings, lake)
+        outside = _registered_elsewhere(settings, lake)
     if warehouse is not None and not normal_location(warehouse).startswith(f"{lake.url}/"):
         outside = outside or [warehouse]
     if outside:
@@ -92,7 +92,8 @@ def _check(settings: Settings, lake: ObjectStore, move: Move) -> None:
         )
 
 
-def _entered_elsewhere(settings: Settings, lake: ObjectStore) -> list[str]:
+def _registered_elsewhere(settings: Settings, lake: ObjectStore) -> list[str]:
+    """Metadata files outside of the lake that the catalog names."""
     with open_catalog(settings) as catalog:
         found = [catalog.load_table(name).metadata_location for name in table_names(catalog, settings)]
     return sorted(each for each in found if not each.startswith(f"{lake.url}/"))

@@ -1,9 +1,9 @@
 """Restores what the catalog lost from the lake: from existing metadata files, or by publishing again.
 
-Each table that lacks published runs is repaired on its own. Where the lake has metadata of the table that is
-newer than the catalog's, the catalog gets that one again, with all snapshots and tags. What is still missing
-then is published again from the run folders, in the order of dates, as the runs themselves would do it. What
-an unfinished backfill has put into tables goes, too: they hold what the chain lists.
+Each table that lacks published runs is repaired on its own. Where the lake has newer metadata of the table
+than the catalog, that metadata is registered in the catalog again, with all snapshots and tags. Runs that are
+still missing then are published again from their run folders, in order of dates. Rows that an unfinished
+backfill has published are removed: afterwards tables hold what the chain lists.
 """
 
 import json
@@ -32,11 +32,8 @@ from spark_jobs.lake.identity import locked_lake, open_at_home, same_location
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 
-# Metadata files of tables that are still in the lake, though the catalog does not name them any more.
-
-
 MOST_TRIED = 8
-"""Of the newest metadata files: each commit that failed may have left one that was never entered."""
+"""Newest metadata files to try: each failed commit may have left one that was never registered."""
 NUMBERED = re.compile(r"(?P<directory>.*)/metadata/(?P<number>\d+)-[^/]*\.metadata\.json")
 
 TableName = tuple[str, ...]
@@ -44,28 +41,28 @@ Numbered = tuple[int, str]
 
 
 class FoundMetadata:
-    """The metadata files below the lake's warehouse, by the table that they are of."""
+    """The metadata files in the lake's warehouse, by table."""
 
     def __init__(self, settings: Settings, lake: ObjectStore) -> None:
         self._settings, self._lake = settings, lake
         self._properties = catalog_properties(settings, in_memory=True)
 
     def newest(
-        self, key: TableKey, standing: Table | None, *, is_whole: Callable[[Table], bool]
+        self, key: TableKey, registered: Table | None, *, is_whole: Callable[[Table], bool]
     ) -> Table | None:
         """The table by its newest metadata that `is_whole`, else by the newest that can be read.
 
-        Only what is newer than `standing`, the table as the catalog has it, and follows from it.
+        Only metadata that follows from `registered`, the table in the catalog, and is newer.
         """
         files = [file for numbered in self._by_table.get(key, ()) for file in numbered[:MOST_TRIED]]
         read = (self._read(file) for _, file in files)
-        found = [table for table in read if table is not None and _follows(table, standing)]
+        found = [table for table in read if table is not None and _follows(table, registered)]
         newest = sorted(found, key=_age, reverse=True)
         return next(filter(is_whole, newest), newest[0] if newest else None)
 
     @cached_property
     def _by_table(self) -> dict[TableKey, list[list[Numbered]]]:
-        """Of each table's directories the files, the highest number first."""
+        """The files of each table's directories, the highest number first."""
         found: dict[TableKey, list[list[Numbered]]] = defaultdict(list)
         catalog = self._settings.catalog
         for directory, files in self._directories(catalog.namespace).items():
@@ -77,7 +74,7 @@ class FoundMetadata:
         return found
 
     def _directories(self, namespace: str) -> dict[str, list[Numbered]]:
-        """By directory of a table in the namespace its metadata files, with their numbers."""
+        """Metadata files with their numbers, by the directory of their table in the namespace."""
         found: dict[str, list[Numbered]] = defaultdict(list)
         for place in (f"{WAREHOUSE}/{namespace}", f"{WAREHOUSE}/{namespace}.db"):
             for each in self._lake.list(place):
@@ -89,22 +86,22 @@ class FoundMetadata:
         try:
             topic: str | None = json.loads(self._lake.read(file))["properties"].get(TOPIC_PROPERTY)
         except (ValueError, KeyError, AttributeError):
-            return None  # cut short
+            return None  # truncated
         return topic
 
     def _read(self, file: str) -> Table | None:
-        """None for a file that was cut short, whose manifests are gone, or that is of another lake."""
+        """None for a file that is truncated, whose manifests are missing, or that is of another lake."""
         address = self._lake.url_of(file)
         try:
             table = StaticTable.from_metadata(address, self._properties)
             current_files(table)
-        except Exception:  # noqa: BLE001 — Iceberg's readers raise whatever the damaged bytes lead them to
+        except Exception:  # noqa: BLE001 — damaged bytes can raise any exception
             return None
         return table if same_location(table.location(), address.rpartition("/metadata/")[0]) else None
 
 
-def enter_table(catalog: Catalog, name: TableName, metadata: str) -> None:
-    """The catalog names this metadata from now on; no file is removed."""
+def register_table(catalog: Catalog, name: TableName, metadata: str) -> None:
+    """Registers this metadata in the catalog; no file is removed."""
     try:
         with suppress(NoSuchTableError):
             catalog.drop_table(name)
@@ -115,10 +112,10 @@ def enter_table(catalog: Catalog, name: TableName, metadata: str) -> None:
         ) from error
 
 
-def _follows(table: Table, standing: Table | None) -> bool:
-    if standing is None:
+def _follows(table: Table, registered: Table | None) -> bool:
+    if registered is None:
         return True
-    return table.metadata.table_uuid == standing.metadata.table_uuid and _age(table) > _age(standing)
+    return table.metadata.table_uuid == registered.metadata.table_uuid and _age(table) > _age(registered)
 
 
 def _age(table: Table) -> tuple[int, int]:
@@ -129,7 +126,7 @@ OnProgress = Callable[[str], None]
 
 
 class RepairKind(StrEnum):
-    """How a table gets back what it lacks."""
+    """How a table gets back the runs that it lacks."""
 
     ENTER = "enter"
     PUBLISH = "publish"
@@ -138,7 +135,7 @@ class RepairKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One thing to do to one table, or a share of a run that the lake has no files of any more."""
+    """One action on one table, or a run's share of the table whose files are missing from the lake."""
 
     kind: RepairKind
     table: TableKey
@@ -175,7 +172,7 @@ def repair(settings: Settings, on_progress: OnProgress = lambda _: None) -> list
                 on_progress(f"repair: {number} of {len(planned)}")
                 lock.check()
                 if each.kind is RepairKind.ENTER:
-                    enter_table(catalog, each.name, each.metadata)
+                    register_table(catalog, each.name, each.metadata)
                 elif each.kind is RepairKind.PUBLISH and each.share is not None:
                     folder = RunFolder(lake, read_inputs(lake, each.share.run_id))
                     publish_again(catalog, settings, folder, only=each.table)
@@ -187,9 +184,9 @@ def _planned(settings: Settings, lake: ObjectStore, chain: Chain, catalog: Catal
     metadata = FoundMetadata(settings, lake)
     for loss in find_losses(catalog, settings, shares, chain, strict=True):
         held, lost = shares[loss.table], loss.shares
-        standing = None if loss.missing else tables.find(loss.table)
-        found = metadata.newest(loss.table, standing, is_whole=_wholeness(held, chain))
-        name = _name(catalog, settings, loss.table, found, standing)
+        registered = None if loss.missing else tables.find(loss.table)
+        found = metadata.newest(loss.table, registered, is_whole=_wholeness(held, chain))
+        name = _name(catalog, settings, loss.table, found, registered)
         if found is not None and name:
             place = found.metadata_location
             yield Repair(kind=RepairKind.ENTER, table=loss.table, name=name, metadata=place)
@@ -201,11 +198,11 @@ def _planned(settings: Settings, lake: ObjectStore, chain: Chain, catalog: Catal
 
 
 def _name(
-    catalog: Catalog, settings: Settings, key: TableKey, found: Table | None, standing: Table | None
+    catalog: Catalog, settings: Settings, key: TableKey, found: Table | None, registered: Table | None
 ) -> TableName:
-    """What the catalog shall call the table: what it calls it, else like its directory; empty if taken."""
-    if standing is not None:
-        return standing.name()
+    """The table's name in the catalog, else the name of its directory; empty if that name is taken."""
+    if registered is not None:
+        return registered.name()
     if found is None:
         return ()
     namespace = settings.catalog.namespace if key.topic is None else settings.catalog.topics

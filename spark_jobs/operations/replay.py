@@ -1,5 +1,6 @@
-"""Records decisions on quarantined rows: copies the batches' bytes and stores the decisions for the next
-run.
+"""Replay of quarantined rows: which can be replayed and how, and the decisions that the next run reads.
+
+A decision copies the bytes of its batch into the lake, so that they outlive the source.
 """
 
 import hashlib
@@ -37,7 +38,14 @@ from spark_jobs.lake.layout import object_key, run_key, step_key
 from spark_jobs.lake.manifest import Manifest, ManifestEntry, Replay, StagedObjects, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
-from spark_jobs.lake.replays import ReplayWay, decision_id, object_path, put_decision, read_decisions, stands
+from spark_jobs.lake.replays import (
+    ReplayWay,
+    decision_id,
+    has_current_origin,
+    object_path,
+    put_decision,
+    read_decisions,
+)
 from spark_jobs.lake.run_folder import INPUTS, RunFolder, read_inputs
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.lake.table_listing import read_listing
@@ -46,30 +54,30 @@ from spark_jobs.tables.materialise import QUARANTINE, QuarantineKind
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import INHERITED_OBJECTS
 
-# Where the batches of a run's quarantine are to be found: their bytes, and the row that took them.
-
-
 NULLS = {"control_type": NO_CONTROL_TYPE, "coordinator_epoch": NO_COORDINATOR_EPOCH}
 """Values that represent null in inherited rows, where it is not -1."""
 
-BatchPlace = tuple[str, str, int]
+Row = dict[str, Any]
+"""A row of the table `quarantine`, or of `batches`."""
+Place = tuple[str, str, int]
+"""The location of a batch: source, path and position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TakenBatch:
-    """A batch that the run has taken: its object, its row, and whose transaction it is part of."""
+    """A batch that the run has accepted: its object, its row, and the transactional id of its transaction."""
 
     entry: ManifestEntry
     row: Rows
     transactional_id: str | None
 
 
-Found = tuple[BatchPlace, TakenBatch]
+Found = tuple[Place, TakenBatch]
 
 
 @dataclass(frozen=True)
 class Origins:
-    """The objects and taken batches of one run."""
+    """The objects and accepted batches of one run."""
 
     lake: ObjectStore
     settings: Settings
@@ -84,13 +92,11 @@ class Origins:
         return StagedObjects(self.settings).read_range(entry, position, size)
 
     def object_at(self, source: str, path: str) -> ManifestEntry | None:
-        """The object of that name, the run's own or an inherited one."""
+        """The object with that path, the run's own or an inherited one."""
         return self._objects.get((source, path))
 
-    def taken(
-        self, partition: TopicPartition, places: Collection[BatchPlace]
-    ) -> dict[BatchPlace, TakenBatch]:
-        """Those at `places` of the batches that the run has published records of, or tried to."""
+    def taken(self, partition: TopicPartition, places: Collection[Place]) -> dict[Place, TakenBatch]:
+        """The accepted batches at `places` whose records the run was to publish."""
         found = chain(
             self._taken_in_this_run(partition, places),
             self._taken_before(partition, places),
@@ -100,13 +106,13 @@ class Origins:
 
     @cached_property
     def _objects(self) -> dict[tuple[str, str], ManifestEntry]:
-        entries = (*self._waited_in, *self.manifest.batches)
+        entries = (*self._inherited_objects, *self.manifest.batches)
         return {(entry.source, entry.path): entry for entry in entries}
 
     @cached_property
-    def _waited_in(self) -> tuple[ManifestEntry, ...]:
+    def _inherited_objects(self) -> tuple[ManifestEntry, ...]:
         key = step_key(self.run_id, Step.REBUILD, INHERITED_OBJECTS.file)
-        return tuple(_waited_in(row) for row in read_table(self.lake, key).to_pylist())
+        return tuple(_inherited_entry(row) for row in read_table(self.lake, key).to_pylist())
 
     @cached_property
     def _partitions(self) -> dict[TopicPartition, dict[str, Any]]:
@@ -114,16 +120,14 @@ class Origins:
         return {TopicPartition(row["topic"], row["partition"]): row for row in table.to_pylist()}
 
     def _owners(self, partition: TopicPartition) -> dict[int, str | None]:
-        """Transactional ids by where transactions began."""
+        """Transactional ids by the first offsets of their transactions."""
         file = self._partitions[partition]["outcomes"]
         if not file:
             return {}
         columns = read_table(self.lake, step_key(self.run_id, Step.RESOLVE, file)).to_pydict()
         return dict(zip(columns["first_offset"], columns["transactional_id"], strict=True))
 
-    def _taken_in_this_run(
-        self, partition: TopicPartition, places: Collection[BatchPlace]
-    ) -> Iterator[Found]:
+    def _taken_in_this_run(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
         file, owners = self._partitions[partition]["batches"], self._owners(partition)
         named = {(source, path) for source, path, _ in places}
         orders = {entry.order: entry for name, entry in self._objects.items() if name in named}
@@ -139,15 +143,15 @@ class Origins:
                     owner = owners.get(row["txn_first_offset"])
                     yield _place(entry, row["position"]), _taken(entry, _inherited_row(row), owner)
 
-    def _taken_before(self, partition: TopicPartition, places: Collection[BatchPlace]) -> Iterator[Found]:
+    def _taken_before(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
         """Batches of earlier runs that this one published."""
         owners = self._owners(partition)
         for digest in self._partitions[partition]["held"]:
             for place, entry, row in _found_in(get_inherited(self.lake, digest), partition, places):
                 yield place, _taken(entry, row, owners.get(int(row["txn_first_offset"][0])))
 
-    def _taken_again(self, partition: TopicPartition, places: Collection[BatchPlace]) -> Iterator[Found]:
-        """Batches that this run itself has decoded once more."""
+    def _taken_again(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
+        """Batches that this run has replayed by decoding them again."""
         for replay in self.manifest.replays:
             if replay.inherited and (replay.topic, replay.partition) == partition:
                 for place, entry, row in _found_in(
@@ -156,7 +160,7 @@ class Origins:
                     yield place, _taken(entry, row, replay.transactional_id)
 
 
-def _place(entry: ManifestEntry, position: int) -> BatchPlace:
+def _place(entry: ManifestEntry, position: int) -> Place:
     return entry.source, entry.path, position
 
 
@@ -164,14 +168,14 @@ def _taken(entry: ManifestEntry, row: Rows, owner: str | None) -> TakenBatch:
     return TakenBatch(entry=entry, row=row, transactional_id=owner)
 
 
-def _waited_in(row: dict[str, Any]) -> ManifestEntry:
+def _inherited_entry(row: Row) -> ManifestEntry:
     order, topic, partition = row.pop("object_order"), row.pop("topic"), row.pop("partition")
     return manifest_entry(InheritedObject(**row), order=order, topic=topic, partition=partition)
 
 
 def _found_in(
-    inherited: InheritedRows, partition: TopicPartition, places: Collection[BatchPlace]
-) -> Iterator[tuple[BatchPlace, ManifestEntry, Rows]]:
+    inherited: InheritedRows, partition: TopicPartition, places: Collection[Place]
+) -> Iterator[tuple[Place, ManifestEntry, Rows]]:
     wanted = {position for *_, position in places}
     for number in np.flatnonzero(np.isin(inherited.rows["position"], list(wanted))).tolist():
         row = inherited.rows[number : number + 1]
@@ -182,7 +186,7 @@ def _found_in(
             yield place, entry, row
 
 
-def _inherited_row(row: dict[str, Any]) -> Rows:
+def _inherited_row(row: Row) -> Rows:
     """A row of the table `batches` as an inherited row."""
     inherited = np.zeros(1, dtype=INHERITED)
     for name in INHERITED.names or ():
@@ -191,16 +195,9 @@ def _inherited_row(row: dict[str, Any]) -> Rows:
     return inherited
 
 
-# The quarantined rows of a run, and the selection of some.
-
-
-Row = dict[str, Any]
-Place = tuple[str, str, int]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Rows of one run's quarantine; what is None does not matter."""
+    """A selection of rows of one run's quarantine; None matches every value."""
 
     run_id: str
     topic: str | None = None
@@ -216,7 +213,7 @@ class Selection:
 
 
 def quarantined(lake: ObjectStore, selection: Selection) -> Iterator[Row]:
-    """The chosen rows as the run wrote them, without the batches' bytes."""
+    """The selected rows as the run wrote them."""
     folder = RunFolder(lake, read_inputs(lake, selection.run_id))
     for entry in read_listing(folder, Step.MATERIALISE):
         if entry.table == QUARANTINE.name and entry.topic is None and entry.file is not None:
@@ -227,9 +224,6 @@ def quarantined(lake: ObjectStore, selection: Selection) -> Iterator[Row]:
 def place_of(row: Row) -> Place:
     """The batch's location: source, path and position."""
     return row["source"], row["path"], row["position"]
-
-
-# What can be replayed, in which way, and why not: one answer for every row of a quarantine.
 
 
 DECIDED = "its broker has decided on it: restore the log in the source, then backfill the date"
@@ -249,13 +243,13 @@ class Choice:
 
     @property
     def key(self) -> tuple[Place, int | None]:
-        """Names what is chosen: a batch, or one record of it."""
+        """Identifies the batch, or one record of it."""
         is_record = self.row["kind"] == QuarantineKind.UNFIT
         return place_of(self.row), self.row["offset"] if is_record else None
 
 
 Decided = Mapping[tuple[Place, int | None], str]
-"""What was chosen before → what became of the choice, as a sentence."""
+"""Earlier decisions by key, with a sentence about their state."""
 
 
 def choose(settings: Settings, origins: Origins, rows: Sequence[Row], decided: Decided) -> Iterator[Choice]:
@@ -271,7 +265,7 @@ def choose(settings: Settings, origins: Origins, rows: Sequence[Row], decided: D
 
 
 def _was_taken(row: Row) -> bool:
-    """Whether its batch has offsets: then it can only be decoded again."""
+    """Whether its batch was accepted and has offsets: then it can only be decoded again."""
     corrupt_later = row["kind"] == QuarantineKind.CORRUPT and row["offset"] is not None
     return corrupt_later or row["kind"] == QuarantineKind.UNFIT
 
@@ -287,7 +281,7 @@ def _choice(settings: Settings, origins: Origins, row: Row, taken: Mapping[Place
 def _refusal(settings: Settings, origins: Origins, row: Row, batch: TakenBatch | None) -> str:
     source = next((each for each in settings.sources if each.name == row["source"]), None)
     if row["kind"] == QuarantineKind.HELD:
-        return f"it comes by itself once {Verdict[row['verdict'].upper()].waits_for}"
+        return f"a later run takes it once {Verdict[row['verdict'].upper()].waits_for}"
     if source is None:
         return UNKNOWN_SOURCE
     if batch is not None:
@@ -305,15 +299,15 @@ def _unless_decided(choice: Choice, decided: Decided) -> Choice:
     return Choice(row=choice.row, refusal=decided[choice.key])
 
 
-HELD_STATE = "it was already chosen for the next run"
+DECIDED_BEFORE = "it was already chosen for the next run"
 
 
 class NotToReplay(OnceoverError):
-    """A run whose quarantine nobody can take anything of."""
+    """A run whose quarantine cannot be replayed."""
 
 
 def list_choices(settings: Settings, selection: Selection) -> list[Choice]:
-    """What the run has in quarantine, and what could be done about it."""
+    """The selected rows of the run's quarantine, with the way to replay each, or why it cannot be."""
     lake = open_lake(settings)
     chain = read_chain(lake)
     _check_run(lake, chain, selection.run_id)
@@ -323,7 +317,7 @@ def list_choices(settings: Settings, selection: Selection) -> list[Choice]:
 
 
 def decide(settings: Settings, selection: Selection, *, why: str) -> tuple[list[Choice], list[Replay]]:
-    """All choices, and the decisions that were made on those that can be replayed."""
+    """Stores a decision for each selected row that can be replayed; returns all choices and the decisions."""
     with locked_lake(settings, purpose=f"replay of {selection.run_id}") as (lake, _):
         choices = list_choices(settings, selection)
         origins = Origins(lake, settings, selection.run_id)
@@ -343,26 +337,26 @@ def _check_run(lake: ObjectStore, chain: Chain, run_id: str) -> None:
 
 
 def _decided(lake: ObjectStore, chain: Chain, run_id: str) -> Decided:
-    """What was chosen of the run before, and which run has taken it up."""
+    """Earlier decisions on the run's quarantine, and the runs that have replayed them."""
     taken_by = {
         replay.decision: entry.run_id
         for entry in chain.current.values()
         for replay in read_run_manifest(lake, entry.run_id).replays
     }
     return {
-        (replay.place, offset): _became(taken_by.get(replay.decision))
+        (replay.place, offset): _status_of(taken_by.get(replay.decision))
         for replay in read_decisions(lake)
-        if replay.origin == run_id and stands(replay, chain)
+        if replay.origin == run_id and has_current_origin(replay, chain)
         for offset in replay.offsets or (None,)
     }
 
 
-def _became(run_id: str | None) -> str:
-    return HELD_STATE if run_id is None else f"run {run_id} has taken it up"
+def _status_of(run_id: str | None) -> str:
+    return DECIDED_BEFORE if run_id is None else f"run {run_id} has replayed it"
 
 
 def _replays(origins: Origins, choices: Sequence[Choice], why: str) -> Iterator[Replay]:
-    """One for each batch, with all its chosen records."""
+    """One replay for each batch, with all its selected records."""
     in_order = sorted(choices, key=lambda each: (place_of(each.row), each.row["offset"] or 0))
     for _, same in groupby(in_order, key=lambda each: place_of(each.row)):
         together = list(same)
@@ -422,7 +416,7 @@ def _arrival(origins: Origins, row: Row) -> int:
 
 
 def _bytes(origins: Origins, row: Row) -> bytes:
-    """Of a batch that was too large to be kept in the table."""
+    """The bytes of a batch that was too large for the table."""
     entry = origins.object_at(row["source"], row["path"])
     if entry is None:
         raise NotToReplay(f"{row['source']}/{row['path']}: the run {origins.run_id} knows no such object")
@@ -438,7 +432,7 @@ def _put_object(lake: ObjectStore, data: bytes) -> str:
 
 
 def _inherit(origins: Origins, batch: TakenBatch, row: Row, sha256: str) -> str:
-    """The batch's row, for its copy in an object of its own."""
+    """Stores the batch's row, which now refers to the copy in an object of its own; returns its digest."""
     partition = TopicPartition(row["topic"], row["partition"])
     home = InheritedObject(
         source=row["source"],
@@ -449,6 +443,6 @@ def _inherit(origins: Origins, batch: TakenBatch, row: Row, sha256: str) -> str:
         version="",
         referenced=False,
     )
-    alone = batch.row.copy()
-    alone["object"], alone["position"] = 0, 0
-    return put_inherited(origins.lake, InheritedRows(objects=(home,), rows=alone))
+    copied = batch.row.copy()
+    copied["object"], copied["position"] = 0, 0
+    return put_inherited(origins.lake, InheritedRows(objects=(home,), rows=copied))

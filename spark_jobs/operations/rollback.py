@@ -1,4 +1,4 @@
-"""Taking a run back: out of the tables, and off its date; its folder stays, so it can run again."""
+"""Rollback: removes a run from the tables and from its date; its folder is kept, so it can run again."""
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
@@ -16,11 +16,12 @@ from spark_jobs.lake.run_folder import INPUTS, RunFolder, read_inputs
 
 
 def roll_back(settings: Settings, run_id: str) -> int:
-    """In how many tables the run was found; safe to repeat. Of final runs, only one of the newest date.
+    """Rolls a run back; returns the number of tables that held it. Can be repeated.
 
-    First the run stops being published, then it leaves the tables, then its date: who runs the date again,
-    even in between, publishes it anew. A run that never became final is marked in the ledger; what it had
-    replaced in tables is published again.
+    Of final runs, only the one of the newest date can be rolled back. First `publish` is marked as not done,
+    then the run is removed from the tables, then from its date: a run of the date at any point in between
+    publishes again. A run that never became final is marked in the ledger, and the run that it had replaced
+    in the tables is published again.
     """
     with locked_lake(settings, purpose=f"rollback of {run_id}") as (lake, lock):
         folder, chain = _folder(lake, run_id), read_chain(lake)
@@ -36,7 +37,7 @@ def roll_back(settings: Settings, run_id: str) -> int:
 
 
 def _has_published(folder: RunFolder) -> bool:
-    """Whether the run may be in tables: it came as far as to begin with it."""
+    """Whether the run may be in tables: it has started `publish`."""
     line = Ledger(folder.lake).read(folder.run_id)
     return line is None or any(step.step is Step.PUBLISH for step in line.steps)
 

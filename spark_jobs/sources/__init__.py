@@ -1,1 +1,1 @@
-"""Where batches come from: one module per kind of source behind one interface (`source.SourceReader`)."""
+"""Sources of batches: one module per kind behind one interface (`source.SourceReader`), and their objects."""

@@ -1,15 +1,15 @@
-"""What brokers and copying tools write beside segments: checkpoints (facts §1.10) and copy times.
+"""Files beside segments: checkpoints that brokers write (facts §1.10), and copy times of copying tools.
 
-A file `onceover-copy.json` beside the copied log directories says when they were copied:
+A file `onceover-copy.json` beside the copied log directories records when they were copied:
 
     {"format": 1, "copied": [
       {"path": "", "started_at": "2026-11-17T01:00:00Z", "finished_at": "2026-11-17T01:12:30Z"},
       {"path": "__transaction_state-",
        "started_at": "2026-11-17T01:12:31Z", "finished_at": "2026-11-17T01:12:40Z"}]}
 
-`path` is how paths begin, relative to the file's directory; the longest one that matches counts. The tool
-that copies writes it. Modification and upload times do not say when bytes were read at the broker: a copy of
-a copy is younger than what it shows, and `rsync -a` keeps the time of the broker's last write.
+`path` is a prefix of paths, relative to the file's directory; the longest match counts. The tool that copies
+writes the file. Modification and upload times do not tell when bytes were read at the broker: a copy of a
+copy has a later time, and `rsync -a` keeps the time of the broker's last write.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,9 +61,9 @@ def read_checkpoints(manifest: Manifest, staged: StagedObjects, name: str) -> Of
 
 
 def read_by_directory(manifest: Manifest, staged: StagedObjects, name: str) -> OffsetsByDirectory:
-    """The files of that name; one that cannot be read says nothing, as for a broker that starts.
+    """The offsets in the files of that name; an unreadable file is ignored, as a starting broker does.
 
-    Files have Kafka's names of topics; what they say is of the log that is in the same directory.
+    Files use Kafka's topic names, and refer to the logs in the same directory.
     """
     files = {
         (entry.source, entry.log_directory): _read(entry, staged)
@@ -81,7 +81,7 @@ def read_by_directory(manifest: Manifest, staged: StagedObjects, name: str) -> O
 
 
 def _later_logs(manifest: Manifest) -> dict[tuple[str, str, TopicPartition], TopicPartition]:
-    """By source, log directory and Kafka's name the partitions of topics that were created anew."""
+    """The partitions of recreated topics, by source, log directory and their name in Kafka."""
     found = {}
     for entry in manifest.entries:
         partition = TopicPartition(entry.topic, entry.partition)
@@ -100,10 +100,10 @@ def _read(entry: ManifestEntry, staged: StagedObjects) -> Offsets | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStarts:
-    """Where the copies of a partition's log begin, as their brokers wrote it down.
+    """Where the copies of a partition's log begin, according to the brokers' checkpoints.
 
-    Everything below `proven` was deleted. `missing_from`: a copy's log began there, but its segments begin
-    later; None if no copy says so.
+    All offsets below `proven` were deleted. `missing_from` is the start of a log whose copied segments begin
+    later; None if there is no such copy.
     """
 
     proven: int = 0
@@ -117,11 +117,11 @@ def read_log_starts(
     *,
     log_start_offset: int = 0,
 ) -> LogStarts:
-    """What `leader-epoch-checkpoint` tells; `log_start_offset` is what `log-start-offset-checkpoint` says.
+    """The log starts by `leader-epoch-checkpoint`; `log_start_offset` is from `log-start-offset-checkpoint`.
 
     `first_segments` are the base offsets of the first segments by source and directory. A broker that deletes
-    segments moves its oldest leader epoch to where its log begins then (facts §1.11). The other checkpoint
-    names a partition only while its log begins inside a segment. An oldest epoch behind the first segment
+    segments moves its oldest leader epoch to the new start of its log (facts §1.11). The other checkpoint
+    lists a partition only while its log begins inside a segment. An oldest epoch after the first segment
     proves nothing: brokers lose epochs in a crash.
     """
     proven, claimed = log_start_offset, list[int]()
@@ -163,7 +163,7 @@ CopyFile = tuple[ManifestEntry, CopyTimes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedPartitions:
-    """By partition when copying it began and ended, the latest of its copies; `problems` are sentences."""
+    """Latest start and end of copying by partition, in ms since 1970; `problems` are sentences."""
 
     started: dict[TopicPartition, int] = field(default_factory=dict)
     finished: dict[TopicPartition, int] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class CopiedPartitions:
 
 
 def copied_partitions(entries: Iterable[ManifestEntry], staged: StagedObjects) -> CopiedPartitions:
-    """What the files among `entries` say about the partitions among them."""
+    """The copy times in the files among `entries`, for the partitions among `entries`."""
     known = tuple(entries)
     files: list[CopyFile] = []
     problems: list[str] = []
@@ -206,7 +206,7 @@ def _milliseconds(time: datetime) -> int:
 def _times(
     entries: Iterable[ManifestEntry], files: Iterable[CopyFile]
 ) -> Iterator[tuple[TopicPartition, CopiedPath]]:
-    """Of every segment the longest path that its own begins with."""
+    """The partition of every segment, with the longest prefix that matches the segment's path."""
     rooted = [
         (file.source, f"{file.directory}/{each.path}" if file.directory else each.path, each)
         for file, times in files

@@ -1,6 +1,6 @@
 """`kind: broker-log`: a copy of a broker's log directory, `<root>/<date>/…/<topic>-<partition>/<file>`.
 
-A log directory holds much that is derived or about to be deleted (facts §1.1): that is not staged.
+Files of a log directory that are derived or about to be deleted (facts §1.1) are not staged.
 """
 
 from datetime import date

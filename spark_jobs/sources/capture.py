@@ -9,7 +9,7 @@ from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.sources.source import Placed, SourceReader, partition_directory
 
 HIDDEN = (".", "_")
-"""How names begin that writers of data sets use for themselves, such as `_SUCCESS` or `.part`."""
+"""Prefixes of names that writers of data sets use internally, such as `_SUCCESS` or `.part`."""
 
 
 class Capture(SourceReader):

@@ -1,13 +1,13 @@
-"""Segments that an earlier run took: a copy of a broker's log costs what is new in it.
+"""Segments that a run inherits from an earlier run: of a copy of a broker's log only new bytes are read.
 
-A segment is the same if its source, its place below the date's directory, its bytes and the segment behind it
-are the same, and its topic id does not differ. Then an earlier run has judged all its batches and its state
-has what later runs need of them: the entry is `inherited`, only listed. Where the segment has grown and an
-earlier version is a prefix of it, reading starts behind the whole batches of that version. What the bytes
-are is decided by their digest alone; a store's version only saves reading them.
+A segment is the same if its source, its path below the date's directory, its bytes and the next segment are
+the same, and its topic id does not differ. Then an earlier run has judged all its batches, and the state has
+what later runs need of them: the entry is `inherited` and only listed. If the segment has grown and an
+earlier version is a prefix of it, reading starts after the whole batches of that version. Bytes are compared
+by their digest; a store's version only saves reading them.
 
-The coordinators' logs are compacted and folded as a whole, so they are read whole. Segments beside a capture
-of their partition were not judged, so they are not inherited either.
+The coordinators' logs are compacted and folded as a whole, so they are always read. Segments of a partition
+that is also captured are not judged, so they are not inherited either.
 """
 
 from collections import defaultdict
@@ -35,12 +35,12 @@ Where = tuple[str, str]
 """Source and path of an object."""
 CHUNK_BYTES = 4 * 2**20
 NO_SEGMENT = -1
-"""Instead of the base offset of the next segment: the segment is the active one of its copy."""
+"""In place of the next segment's base offset: the segment is the active one of its copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Bytes of an object that are whole batches, and the offset behind them; nothing is known of zero."""
+    """The bytes of an object that are whole batches, and the offset after them; zeros if unknown."""
 
     position: int = 0
     next_offset: int = 0
@@ -71,7 +71,7 @@ class SegmentHistory:
                 self._taken[self._place(entry.source, entry.path)].append(known)
 
     def alike(self, placed: Placed) -> list[ManifestEntry]:
-        """Segments of this size that earlier runs had in this place: perhaps it is the same."""
+        """Segments of the same path and size that earlier runs had: candidates for the same content."""
         return [each.entry for each in self._known(placed) if each.entry.size == placed.stat.size]
 
     def newest_prefix(self, placed: Placed) -> ManifestEntry | None:
@@ -79,7 +79,7 @@ class SegmentHistory:
         return _newest_below(placed.stat.size, self._known(placed))
 
     def prefixes(self, entries: Iterable[ManifestEntry], staged: StagedObjects) -> dict[Where, str]:
-        """Digests of prefixes of staged segments, as large as the newest version that can be one."""
+        """Digests of the prefixes of staged segments that have the size of the newest earlier version."""
         found: dict[Where, str] = {}
         for entry in entries:
             is_judged = entry.role in SEGMENT_ROLES and entry.topic not in INTERNAL_TOPICS
@@ -113,7 +113,7 @@ class SegmentHistory:
         for each in known:
             is_same = each.entry.content == entry.content and each.following == following
             reach = self._reach(each)
-            # Where an active segment ends only its reach tells; a closed one ends where the next begins.
+            # The end of an active segment is known only by its reach; a closed one ends at the next segment.
             if is_same and entry.size and (following != NO_SEGMENT or reach.position):
                 return _with_inheritance(entry, each, reach, is_whole=True)
         reaches = ((each, self._reach(each)) for each in known)
@@ -129,7 +129,7 @@ class SegmentHistory:
         return source, split_date(path, self._layouts.get(source))[1]
 
     def _reach(self, segment: TakenSegment) -> Reach:
-        """As far as the run has read it itself, or else as far as that run has inherited it."""
+        """How far the run has read the segment, or how far it inherited the segment itself."""
         if segment.run_id not in self._reaches:
             self._reaches[segment.run_id] = read_reaches(self._lake, segment.run_id)
         entry = segment.entry
@@ -140,7 +140,7 @@ class SegmentHistory:
 
 
 def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:
-    """For each segment by its order the base offset of the next one in its copy, or `NO_SEGMENT`."""
+    """The base offset of the next segment in its copy, or `NO_SEGMENT`, by the order of each segment."""
     copies: dict[Where, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry.role in SEGMENT_ROLES:
@@ -154,7 +154,7 @@ def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:
 
 
 def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
-    """The segments whose batches get verdicts of the run that has this manifest."""
+    """The segments whose batches get verdicts in the run of this manifest."""
     captured = {
         (entry.topic, entry.partition) for entry in manifest.entries if entry.origin is AppendOrigin.CLIENT
     }
@@ -165,7 +165,7 @@ def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
 
 
 def _digests(entry: ManifestEntry, prefixes: Mapping[Where, str]) -> set[str]:
-    """Digests of the object and of what is known to be a prefix of it."""
+    """The digests of the object and of its known prefix."""
     return {entry.content, prefixes.get((entry.source, entry.path), entry.content)}
 
 
@@ -174,7 +174,7 @@ def _newest_below(size: int, known: list[TakenSegment]) -> ManifestEntry | None:
 
 
 def _digest_of_prefix(entry: ManifestEntry, newest: ManifestEntry, staged: StagedObjects) -> str:
-    """Of as many leading bytes as `newest` has, in its algorithm; empty if they cannot be read any more."""
+    """The digest of as many leading bytes as `newest` has; empty if they cannot be read any more."""
     algorithm = algorithm_of(newest.content)
     total = new_hasher(algorithm)
     try:

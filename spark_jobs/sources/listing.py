@@ -1,4 +1,4 @@
-"""What the sources have: every source listed, each object placed, each date compared."""
+"""Lists the objects of all sources, and compares a listing with a fixed manifest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Unrecognised:
     examples: tuple[str, ...]
 
     def bare(self, taken: Taken) -> BareSource:
-        """As the manifest holds it."""
+        """The source as a line of the manifest."""
         name = self.reader.source.name
         is_known = any(source == name for source, _ in taken.contents)
         return BareSource(bare=name, objects=self.objects, is_known=is_known, detail=_describe(self))
@@ -32,9 +32,9 @@ class Unrecognised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What was found: objects that a run may take, and objects set aside.
+    """Objects that a run may take, and objects set aside.
 
-    `unrecognised` are sources without a single object of a partition, whatever its date.
+    `unrecognised` are sources without an object of a partition at any date.
     """
 
     placed: tuple[Placed, ...]
@@ -42,12 +42,12 @@ class Listing:
     unrecognised: tuple[Unrecognised, ...] = ()
 
     def of(self, day: date) -> "Listing":
-        """What a run of that date may take, if the listing reached as far back as its sources do."""
+        """What a run of that date may take; the listing has to include its lookback days."""
         return replace(self, placed=tuple(each for each in self.placed if _is_in_reach(each, day)))
 
 
 def list_sources(settings: Settings, day: date, *, first: date | None = None) -> Listing:
-    """Every object of a date up to `day`, from all sources; from `first` on, whatever a run may take."""
+    """The objects of all sources that runs of the dates from `first` to `day` may take."""
     readers = map(reader_of, settings.sources)
     found = [_list_source(settings, reader, first or day, day) for reader in readers]
     return Listing(
@@ -79,7 +79,7 @@ def _list_source(settings: Settings, reader: SourceReader, first: date, day: dat
 
 
 def _first_paths(known: Sequence[str], path: str) -> list[str]:
-    """The first few paths by name, whatever order a store lists them in."""
+    """The first few paths by name, independent of the order of the listing."""
     return sorted((*known, path))[:MOST_EXAMPLES]
 
 
@@ -104,7 +104,7 @@ def _is_in_reach(placed: Placed, day: date) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """How the sources differ from a fixed manifest: counts of objects, by what a listing shows.
+    """How a listing of the sources differs from a fixed manifest, in numbers of objects.
 
     `changed` objects have another size, modification time or ETag; their bytes may still be the same.
     """
@@ -118,8 +118,8 @@ class Drift:
 
 
 def drift_of(manifest: Manifest, placed: Iterable[Placed], taken: Taken) -> Drift:
-    """What a new listing would change about `manifest`; no object is read."""
-    # Only a replayed batch has no version: it does not come from a source.
+    """How the listed objects differ from `manifest`; no object is read."""
+    # A replayed batch has no version: it does not come from a source.
     fixed = {(entry.source, entry.path): entry.version for entry in manifest.entries if entry.version}
     listed = {each.where: each for each in placed}
     candidates = not_taken((each for where, each in listed.items() if where not in fixed), taken)

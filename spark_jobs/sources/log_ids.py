@@ -1,8 +1,8 @@
-"""Which log a partition's directory belongs to: `partition.metadata` has the topic id (facts §1.10).
+"""Topic ids and cluster ids of copied logs, from `partition.metadata` and `meta.properties` (facts §1.10).
 
-A topic that was deleted and created anew has another id, and a log that begins at offset 0 again. It is
-never merged with the old one: a run stops, or gives it a name of its own, and with it states and a table of
-its own. Where no id is known, a directory is taken for the log that is known.
+A topic that was deleted and recreated has another id, and a log that begins at offset 0 again. It is never
+merged with the old log: a run stops, or gives the new log a name, states and a table of its own. A directory
+without a known id belongs to the known log.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -30,8 +30,6 @@ from spark_jobs.lake.manifest import (
 from spark_jobs.sources.taken import KnownLog, Taken, as_manifest, is_updated_in_place
 from spark_jobs.tables.table_names import readable_name
 
-# Which cluster a copied log directory belongs to: `meta.properties` has the cluster id (facts §1.10).
-
 
 def with_cluster_ids(manifest: Manifest, settings: Settings, taken: Taken) -> Manifest:
     """Every `meta.properties` with its cluster id; raises `OtherCluster` where a source has two."""
@@ -48,7 +46,7 @@ def with_cluster_ids(manifest: Manifest, settings: Settings, taken: Taken) -> Ma
 
 
 def _check(entries: Iterable[ManifestEntry]) -> None:
-    """Raises `OtherCluster` at the first id that is not the first one of its source."""
+    """Raises `OtherCluster` if a source has two cluster ids."""
     first: dict[str, ManifestEntry] = {}
     for entry in entries:
         if entry.cluster_id and first.setdefault(entry.source, entry).cluster_id != entry.cluster_id:
@@ -60,7 +58,7 @@ def _sentence(one: ManifestEntry, other: ManifestEntry) -> str:
         f"source {other.source}: expected {_shown_cluster(one)}, found {_shown_cluster(other)}. "
         "One source is one cluster: "
         "offsets and transactions of two clusters cannot be distinguished. Nothing was written. Correct the "
-        "source's root if it is wrong; use another lake for another cluster, or for one that was set up anew."
+        "source's root if it is wrong; use another lake for another cluster, or one that was set up again."
     )
 
 
@@ -86,10 +84,10 @@ MOST_NAMES = 3
 def with_logs(
     manifest: Manifest, settings: Settings, taken: Taken, accepted: Manifest | None = None
 ) -> Manifest:
-    """Every entry with its topic id and under the name of its log.
+    """Every entry with its topic id and the name of its log as topic.
 
-    `accepted` is what a final run of the day has taken: what it took for a new log is one. Raises
-    `TopicRecreated` where a log must not be taken, `OtherCluster` where a copy is of another cluster.
+    `accepted` is the manifest of a final run of the day: a new log in it was accepted before. Raises
+    `TopicRecreated` if a log must not be used, `OtherCluster` if a copy is of another cluster.
     """
     found = with_cluster_ids(manifest, settings, taken)
     found = with_topic_ids(found, settings, taken.by_version.values())
@@ -104,7 +102,7 @@ def with_logs(
 
 
 def _named(entry: ManifestEntry, names: Mapping[Directory, str]) -> ManifestEntry:
-    """An entry without a directory that is named keeps its topic: a capture, or a file of no partition."""
+    """The entry with the name of its log; a capture, or a file of no partition, keeps its topic."""
     return replace(entry, topic=names.get(_directory(entry), entry.topic)) if _is_of_log(entry) else entry
 
 
@@ -131,7 +129,7 @@ class _Topic:
         self._accepted = {entry.topic_id for entry in accepted.entries} if accepted is not None else set()
 
     def names(self, directories: Ids) -> dict[Directory, str]:
-        """By directory the name of its log."""
+        """The name of the log of each directory."""
         known = self._taken.logs.get(self._topic, {}) or self._unread_logs()
         new = list(
             dict.fromkeys(each for _, each in sorted(directories.items()) if each and each not in known)
@@ -145,7 +143,7 @@ class _Topic:
         return {where: logs[self._id_of(where, directories, logs)] for where in directories}
 
     def _unread_logs(self) -> Logs:
-        """The log of earlier runs that did not look at topic ids, by the newest file that they copied."""
+        """The log of earlier versions' runs, which did not read topic ids, by the newest file they copied."""
         files = [
             entry
             for entry in self._taken.by_version.values()
@@ -156,7 +154,7 @@ class _Topic:
         return {newest: KnownLog(name=self._topic)} if newest else {}
 
     def _id_of(self, where: Directory, directories: Ids, logs: Mapping[str, str]) -> str:
-        """A directory without an id is of the log that is beside it, or of the only one that there is."""
+        """The topic id of a directory; without one, that of its neighbours or of the only known log."""
         if directories[where]:
             return directories[where]
         beside = {each for other, each in directories.items() if each and _parent(other) == _parent(where)}
@@ -164,7 +162,7 @@ class _Topic:
         if len(candidates) == 1:
             return candidates.pop()
         raise TopicRecreated(
-            f"{_shown(where)}: no readable partition.metadata, and the topic {self._topic} was created anew: "
+            f"{_shown(where)}: no readable partition.metadata, and the topic {self._topic} was recreated: "
             f"which of its logs this is cannot be known (topic ids {', '.join(sorted(logs))}). Copy the "
             "directory again with its partition.metadata, and run again."
         )
@@ -209,7 +207,7 @@ class _Topic:
     def _recreated(self, new: str, known: Logs, places: Mapping[str, str]) -> str:
         old, log = list(known.items())[-1]
         return (
-            f"{self._topic}: the topic was deleted and created anew. {_since(log.since)} its topic id was "
+            f"{self._topic}: the topic was deleted and recreated. {_since(log.since)} its topic id was "
             f"{old}, now it is {new} in {places[new]}."
         )
 
@@ -218,7 +216,7 @@ class _Topic:
         had += [f"{each} in {places[each]}" for each in new[1:]]
         return (
             f"{self._topic}: expected the topic id {' or '.join(had)}, found {new[0]} in {places[new[0]]}. "
-            "Another id of this topic means another cluster, or one that was set up anew. Transactions and "
+            "Another id of this topic means another cluster, or one that was set up again. Transactions and "
             "producer ids of two clusters cannot be distinguished. Nothing was written. Use another lake for "
             "the other cluster, or correct the source's root if it is wrong."
         )
@@ -227,8 +225,8 @@ class _Topic:
         found = ", ".join(f"{each} in {places[each]}" for each in new[:MOST_NAMES])
         return (
             f"{self._topic}: copies have {len(new)} topic ids that no earlier run knows: {found}. The topic "
-            "was deleted and created anew between these copies; which log is older cannot be known. Nothing "
-            "was written. Stage the copies of the older log alone first, or leave the topic out with "
+            "was deleted and recreated between these copies; which log is older cannot be known. Nothing "
+            "was written. Stage only the copies of the older log first, or leave the topic out with "
             f"topics: {{exclude: [{self._topic}]}} of a source."
         )
 
@@ -249,14 +247,14 @@ def _check_left_over(manifest: Manifest, settings: Settings, taken: Taken) -> No
     if found:
         names = ", ".join(f"{entry.source}/{entry.path}" for entry in found[:MOST_NAMES])
         raise TopicRecreated(
-            f"{topic_of(found[0].topic)}: the topic was deleted and created anew, but its copy still has "
+            f"{topic_of(found[0].topic)}: the topic was deleted and recreated, but its copy still has "
             f"{len(found)} segments of the deleted log: {names}. Nothing was written. Copy without the files "
             "that the broker has deleted (rsync --delete), and run again."
         )
 
 
 def _is_left_over(entry: ManifestEntry, last: ManifestEntry | None, staged: StagedObjects) -> bool:
-    """Whether it is what earlier runs have taken under another topic id, as it was or grown since."""
+    """Whether earlier runs have taken the segment, or a prefix of it, under another topic id."""
     if last is None or entry.role not in SEGMENT_ROLES or not entry.size or not last.size:
         return False
     if not (entry.topic_id and last.topic_id) or entry.topic_id == last.topic_id:
@@ -265,7 +263,7 @@ def _is_left_over(entry: ManifestEntry, last: ManifestEntry | None, staged: Stag
 
 
 def _begins_alike(entry: ManifestEntry, last: ManifestEntry, staged: StagedObjects) -> bool:
-    """The header of the first batch has its checksum, so that no other batch has the same."""
+    """Whether the first batch headers are equal; the checksum in them identifies the batch."""
     try:
         one, other = (staged.read_range(each, 0, HEADER_SIZE) for each in (entry, last))
     except (ObjectMissing, ObjectChanged):

@@ -1,4 +1,4 @@
-"""The partitions that a run has objects of: whose offsets they have, and which copies are judged."""
+"""The partitions of a run: their copies, and which of them are judged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from spark_jobs.sources.broker_files import read_checkpoints
 from spark_jobs.sources.registry import reader_of
 
 PRECEDENCE = (AppendOrigin.CLIENT, AppendOrigin.REPLICATION)
-"""Which copies of a partition are judged: what clients sent, if any is staged."""
+"""Which copies of a partition are judged: captures of clients' batches take precedence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def run_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) ->
 
 
 def has_holes_by_design(topic: str, settings: Settings) -> bool:
-    """Compacted topics have them (facts §8.2), so that only damage shows that something is missing."""
+    """Whether the topic is compacted, so that missing offsets are no sign of a loss (facts §8.2)."""
     return topic in INTERNAL_TOPICS or settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
 
 

@@ -1,8 +1,8 @@
-"""The interface of a source kind: everything that a run has to ask about a source, and no kind's answer.
+"""The interface of a source kind.
 
-A kind is one module with a `SourceReader`, listed in `registry`. It lists what its source has, says of each
-object what it is for, and whose offsets its batches have. Everything behind the manifest works on entries:
-their `role` says what an object is, their `origin` who gave its batches their offsets.
+A kind is one module with a `SourceReader`, listed in `registry`. It lists the objects of its source, and
+determines the role and partition of each and who assigned the offsets. All later code works on manifest
+entries: their `role` is the purpose of an object, their `origin` who assigned its batches' offsets.
 """
 
 import re
@@ -28,7 +28,7 @@ REDPANDA_SEGMENT = re.compile(r"(?:^|/)[^/]+/\d+_\d+/\d+-\d+-v\d+\.log$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """An object that belongs to the source: what it is for, of which partition and which date."""
+    """An object of the source with its role, partition and date."""
 
     source: Source
     stat: ObjectStat
@@ -55,8 +55,8 @@ class Placed:
 class SourceReader(ABC):
     """One configured source as its kind reads it.
 
-    `origin` says who gave the batches their offsets: those of a `CLIENT` get theirs from the run, as from a
-    leader; those of `REPLICATION` have the broker's, and copies of one partition are copies of one log.
+    `origin` tells who assigns offsets: batches of a `CLIENT` get theirs from the run, as from a leader;
+    batches of `REPLICATION` have the broker's, and copies of one partition are copies of one log.
     """
 
     source: Source
@@ -68,11 +68,11 @@ class SourceReader(ABC):
         return False
 
     def open(self, settings: Settings) -> ObjectStore:
-        """Where the bytes of listed objects are read."""
+        """The store that holds the listed objects."""
         return open_source(settings, self.source)
 
     def objects(self, settings: Settings, first: date, last: date) -> Iterator[ObjectStat]:
-        """Every object that a run of a date from `first` to `last` may take, and maybe others."""
+        """At least every object that a run of a date from `first` to `last` may take."""
         store, dates, lookback = self.open(settings), self.source.dates, self.source.lookback_days
         if dates is None or lookback is None:
             yield from store.list()
@@ -81,7 +81,7 @@ class SourceReader(ABC):
             yield from store.list((last - timedelta(days=back)).strftime(dates))
 
     def place(self, stat: ObjectStat) -> Placed | StageProblem | None:
-        """What a listed object is, why it must be set aside, or None if no run needs it."""
+        """The role of a listed object, why it is set aside, or None if no run needs it."""
         if stat.problem:
             return self.set_aside(stat, SetAside.NOT_A_FILE, stat.problem)
         if problem := key_problem(stat.key):
@@ -99,7 +99,7 @@ class SourceReader(ABC):
         """`place` for an object with a legal key; `parts` is its path below the date's directory."""
 
     def why_unrecognised(self, examples: Sequence[str]) -> str:
-        """The likeliest mistake if no object is of a partition, by the paths of some objects."""
+        """The most likely mistake if no object is of a partition, by the paths of some objects."""
         return _likeliest_mistake(self.source, examples)
 
     def set_aside(self, stat: ObjectStat, reason: SetAside, why: str) -> StageProblem:

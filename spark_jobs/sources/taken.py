@@ -1,8 +1,8 @@
-"""What earlier runs have taken, and the manifest of what is new: each object belongs to exactly one run.
+"""The objects that earlier runs have taken, and the manifest of new ones: each object belongs to one run.
 
 A run of date D takes every object of a date up to D that no current run of an earlier date has taken. So an
-object that arrives late for D-1 comes in with D, and a backfill of D takes what D had and what came late. An
-object is known by source, path and content: replaced by other bytes under its old name, it is a new one.
+object that arrives late for D-1 is taken by the run of D, and a backfill of D takes the objects of D and late
+ones. An object is identified by source, path and content: other bytes at the same path are a new object.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ READERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLog:
-    """A log of a topic that earlier runs have taken: what it is called, and since which run date."""
+    """A log of a topic that earlier runs have taken: its name, and the run date of the first one."""
 
     name: str
     since: date | None = None
@@ -32,10 +32,10 @@ class KnownLog:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Objects of earlier runs, by version to skip without reading, by content to recognise after it.
+    """Objects of earlier runs: by version, to skip them without reading, and by content.
 
-    `decisions` are the replays that they have taken up, `logs` by topic and topic id the logs that they know,
-    oldest first. `runs` are their run ids and manifests, as given.
+    `decisions` are the replays of these runs, `logs` their logs by topic and topic id, oldest first. `runs`
+    are their run ids and manifests in the order of `add`.
     """
 
     by_version: dict[tuple[str, str, str], ManifestEntry] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Taken:
         return (source, path) in self.contents and not self.has(source, path, digest)
 
     def add(self, manifest: Manifest, run_id: str = "") -> None:
-        """The run of that id has taken what `manifest` holds."""
+        """Adds the objects, replays and logs in the manifest of a run."""
         self.runs.append((run_id, manifest))
         self.decisions.update(replay.decision for replay in manifest.replays)
         for entry in manifest.entries:
@@ -69,7 +69,7 @@ class Taken:
 
 
 def taken_by(manifests: Iterable[Manifest]) -> Taken:
-    """What these manifests hold, taken together."""
+    """The objects of all these manifests."""
     taken = Taken()
     for manifest in manifests:
         taken.add(manifest)
@@ -77,7 +77,7 @@ def taken_by(manifests: Iterable[Manifest]) -> Taken:
 
 
 def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
-    """What these final runs have taken."""
+    """The objects that these final runs have taken."""
     taken = Taken()
     with ThreadPoolExecutor(READERS) as readers:
         manifests = readers.map(lambda run: read_run_manifest(lake, run.run_id), runs)
@@ -88,7 +88,7 @@ def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """An object whose content is known; `is_here` if its bytes can be read, copied or where they are.
+    """An object whose content is known; `is_here` if its bytes can be read, in the lake or at the source.
 
     `digest` is one of `lake.checksums`. `other` is a second one, where earlier runs know the object by
     another algorithm. `prefix` is the digest of as many leading bytes as were asked for.
@@ -112,7 +112,7 @@ def is_updated_in_place(source: Source) -> bool:
 
 
 def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
-    """Those that no earlier run has taken in this version."""
+    """The objects that no earlier run has taken in this version."""
     return tuple(
         each
         for each in placed
@@ -122,7 +122,7 @@ def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
 
 
 def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]:
-    """Those that no earlier run has taken with these bytes, now that the bytes are known."""
+    """The objects that no earlier run has taken with this content."""
     return tuple(
         each
         for each in fetched

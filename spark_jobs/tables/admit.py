@@ -1,4 +1,4 @@
-"""Tables of `admit`: the verdict on every batch, missing offsets, and what each partition saw."""
+"""Tables of `admit`: the verdict on every batch, missing offsets, planned segments, counts by partition."""
 
 from enum import StrEnum
 from typing import Any
@@ -50,7 +50,7 @@ BATCHES_OPTIONS: dict[str, Any] = {
     ),
     "write_statistics": ["offset"],
 }
-"""How files of this table are written: as those of `index`; who looks for offsets finds their row groups."""
+"""Writer options of this table: those of `index`, and statistics to find row groups by offset."""
 
 BATCHES_WRITTEN = with_labels(BATCHES.schema, LABEL_COLUMNS)
 
@@ -64,7 +64,7 @@ GROUP_MEANINGS = {
 }
 
 KIND_OF = {AppendOrigin.CLIENT: "capture", AppendOrigin.REPLICATION: "broker-log"}
-"""The column `kind` by what assigned the offsets of the partition: the run, or brokers."""
+"""The value of the column `kind` by who assigned the partition's offsets: the run, or brokers."""
 
 ADMITTED_PARTITIONS = Contract(
     name="admitted_partitions",
@@ -132,18 +132,18 @@ PARTITION_TRANSACTIONS = Contract(
 
 
 class GapStatus(StrEnum):
-    """What became of a gap."""
+    """The status of a gap in the offsets of a partition."""
 
     OPEN = "open"
-    """The partition is published up to it; what is behind it is held."""
+    """The partition is published up to the gap; batches after it are held."""
     FILLED = "filled"
-    """A later copy brought the offsets: they were taken."""
+    """A later copy had the offsets: they were taken."""
     PUBLISHED_PAST = "published_past"
     """The partition was published without the offsets, as configured for the topic."""
     DELETED = "deleted"
-    """The broker's log began behind the offsets before any copy had them: retention or DeleteRecords."""
+    """The broker deleted the offsets before any copy had them: by retention or DeleteRecords."""
     LATE = "late"
-    """A later copy brought offsets that an earlier run had passed: a backfill of its date takes them."""
+    """A later copy has offsets that an earlier run had passed: a backfill of its date takes them."""
     TRUNCATED = "truncated"
     """The log ends before the offsets now."""
 

@@ -1,4 +1,4 @@
-"""What a table promises: columns with types and meaning, its key, the form in which it is published."""
+"""The contract of a table: columns with types and meaning, its key, its files, and its published form."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS = -62_135_596_800_000, 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `meaning` is a sentence for the person who queries it, with the unit where there is one.
+    """One column; `meaning` is its documentation for users, with the unit where there is one.
 
     A column that `is_time` holds ms since 1970, -1 for none; published tables have it as a timestamp.
     """
@@ -29,7 +29,7 @@ class Column:
 
 
 def one_of(values: Iterable[str]) -> str:
-    """The meaning of a column that holds one of these."""
+    """The meaning of a column that holds one of these values."""
     *first, last = values
     return f"{', '.join(first)} or {last}"
 
@@ -39,13 +39,13 @@ LABEL = pa.dictionary(pa.int32(), pa.string())
 
 
 def with_labels(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """A table as it is handed to a writer, each text of these columns once; readers find plain strings."""
+    """The schema for a writer, with these text columns dictionary-encoded; readers get plain strings."""
     return pa.schema([field.with_type(LABEL) if field.name in names else field for field in schema])
 
 
 @dataclass(frozen=True)
 class Contract:
-    """One table: each step that writes it ends with one `cast` to it.
+    """One table; a step that writes it ends with one `cast` to it.
 
     `file` is its file below the folder of its step, or the pattern of its files; empty if a run has none.
     """
@@ -58,7 +58,7 @@ class Contract:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema; the meanings travel as field metadata."""
+        """The Arrow schema, with the meanings as field metadata."""
         return pa.schema(
             [
                 pa.field(column.name, column.type, column.nullable, {"comment": column.meaning})
@@ -67,7 +67,7 @@ class Contract:
         )
 
     def file_of(self, **values: object) -> str:
-        """One of the table's files: `values` are those that the pattern names."""
+        """The name of one of the table's files; `values` are those of the pattern's fields."""
         return self.file.format(**values)
 
     def cast(self, table: pa.Table) -> pa.Table:
@@ -86,13 +86,13 @@ _WIDER: dict[pa.DataType, pa.DataType] = {
     pa.int16(): pa.int32(),
     pa.uint32(): pa.int64(),
 }
-"""Iceberg has no integer below 32 bits and none without a sign."""
+"""Iceberg has no integers below 32 bits and no unsigned ones."""
 _NONE, _MICROSECONDS = pa.scalar(-1, pa.int64()), pa.scalar(1000, pa.int64())
 _FIRST, _LAST = (pa.scalar(bound, pa.int64()) for bound in (FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS))
 
 
 def published(contract: Contract) -> Contract:
-    """The form in which readers get the table of `contract`."""
+    """The published form of `contract`: Iceberg's types and the column `run_date`."""
     columns = (*map(_published, contract.columns), RUN_DATE)
     return replace(contract, columns=columns, key=(RUN_DATE.name, *contract.key))
 
@@ -104,7 +104,7 @@ def _published(column: Column) -> Column:
 
 
 def as_published(columns: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a published table's `schema`, times as timestamps: null where they are none."""
+    """The columns of a published table's `schema`, times as timestamps or null."""
     found = [
         _timestamps(columns.column(field.name)) if field.type == TIMESTAMP else columns.column(field.name)
         for field in schema
@@ -113,7 +113,7 @@ def as_published(columns: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _timestamps(milliseconds: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
-    """Of ms since 1970; null for -1, and for a time outside the years 1 to 9999."""
+    """Timestamps from ms since 1970; null for -1, and for a time outside the years 1 to 9999."""
     is_time = pc.and_(
         pc.and_(pc.greater_equal(milliseconds, _FIRST), pc.less_equal(milliseconds, _LAST)),
         pc.not_equal(milliseconds, _NONE),

@@ -1,6 +1,6 @@
-"""Tables of `index`: one row per batch that staged objects hold, as its 61-byte header says (facts §1.3).
+"""Tables of `index`: one row per batch of the staged objects, from its 61-byte header (facts §1.3).
 
-Only for captures of compacted topics it also says something of the records (facts §2.11).
+For captures of compacted topics it also counts records without a key (facts §2.11).
 """
 
 from typing import Any
@@ -45,10 +45,10 @@ PARQUET_OPTIONS: dict[str, Any] = {
     "write_statistics": False,
     "store_schema": False,
 }
-"""How files with header columns are written: ascending values as differences, the others as they are.
+"""Writer options of files with header columns: delta encoding for ascending values, plain for the others.
 
-They are written once and read once or twice, so time counts more than size: against the writer's defaults it
-is a quarter of the time, against dictionaries and zstd half of it, for a tenth more bytes.
+These files are written once and read once or twice, so time matters more than size: they take a quarter of
+the time of the writer's defaults, half of that of dictionaries with zstd, and a tenth more bytes.
 """
 
 INDEX = Contract(

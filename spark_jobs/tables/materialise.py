@@ -1,4 +1,4 @@
-"""Tables of `materialise`: topics' records, batches as readers get them, producers, quarantine."""
+"""Tables of `materialise`: records of topics, published batches, producers, quarantine, file listing."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -45,7 +45,7 @@ RECORD_KEY = ("partition", "offset")
 
 
 def records_contract(topic: str, name: str, of_values: tuple[Column, ...] = ()) -> Contract:
-    """The table `name` of `topic`; `of_values` are columns that its values are declared to hold."""
+    """The contract of the table `name` of `topic`; `of_values` are the columns of its declared fields."""
     return Contract(
         name=name,
         meaning=f"Committed records of the topic {topic}, each exactly once.",
@@ -93,7 +93,7 @@ PRODUCERS = Contract(
 
 
 class QuarantineKind(StrEnum):
-    """Why something is in quarantine."""
+    """Why a batch or record is in quarantine."""
 
     REJECTED = "rejected"
     CORRUPT = "corrupt"
@@ -148,7 +148,7 @@ UNREADABLE = Contract(
 
 
 RECORDS_FOLDER, REPLAYED_FOLDER = "records/", "replayed/"
-"""Folders of files of topics' tables: the run's own records, and replayed ones."""
+"""Folders for files of topics' tables: the run's own records, and replayed ones."""
 
 TABLE_FILES = Contract(
     name="table_files",

@@ -1,4 +1,4 @@
-"""Tables of `publish`: the row of each published run, and every table of Onceover's own as readers get it."""
+"""Tables of `publish`: the row of each published run, and the published form of Onceover's own tables."""
 
 import pyarrow as pa
 
@@ -49,4 +49,4 @@ OWN_TABLES: dict[str, Contract] = {
         RUNS,
     )
 }
-"""By name; `runs` is published last."""
+"""Onceover's own tables by name; `runs` is published last."""

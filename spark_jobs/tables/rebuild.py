@@ -1,4 +1,4 @@
-"""Tables of `rebuild`: where each partition's state came from, and what the coordinator's log says."""
+"""Tables of `rebuild`: the origin of each partition's state, and timelines and markers of the coordinator."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from spark_jobs.tables.contract import Column, Contract
 
 
 class StateOrigin(StrEnum):
-    """What a partition's state was made of."""
+    """The source of a partition's state."""
 
     CHAIN = "chain"
     SNAPSHOT = "snapshot"

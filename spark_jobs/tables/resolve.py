@@ -1,4 +1,4 @@
-"""Tables of `resolve`: one outcome per transaction, and which offsets the run publishes."""
+"""Tables of `resolve`: one outcome per transaction, and the offsets that the run publishes."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Tables that hand state on, within a run and to the next: producers, folds, objects with held batches."""
+"""Tables of state within a run and for the next run: partition states, folds, inherited objects."""
 
 from enum import StrEnum
 
@@ -20,10 +20,10 @@ STATES = Contract(
 
 
 class FoldKind(StrEnum):
-    """What a file holds."""
+    """The content of a folded file."""
 
     HELD_STATE = "held_state"
-    """Of a partition: how far it is published, transactions that are not settled, batches held back."""
+    """Of a partition: its published offset, undecided transactions, held batches."""
     TIMELINES = "timelines"
     """Of a partition of `__transaction_state`: the state of every transactional id."""
     GROUP_OFFSETS = "group_offsets"

@@ -1,8 +1,8 @@
-"""Names that are made of topics' names: a folder in a run's folder, and the table in a catalog.
+"""Names derived from topic names: the folder in a run folder, and the table in a catalog.
 
-Kafka tells `Orders` from `orders` and `a-b` from `a_b`; most catalogs fold case, and dots separate their
-namespaces. A folder's name depends on the topic alone. A table's name is readable, and only a topic whose
-readable name is taken gets a digest behind it; which one that is, the catalog remembers.
+Kafka distinguishes `Orders` from `orders` and `a-b` from `a_b`; most catalogs ignore case, and dots separate
+their namespaces. A folder's name depends only on the topic. A table's name is readable; if it is taken, a
+digest is appended. The catalog stores the topic of each table.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from itertools import count
 
 PLAIN = re.compile(r"[a-z][a-z0-9_]{0,99}")
 DIGESTED = re.compile(r".*__[0-9a-f]{16}")
-"""A plain name of this form could be what another topic's name was made into, so it is not kept either."""
+"""A plain name of this form could equal the derived name of another topic, so it gets a digest, too."""
 READABLE_CHARACTERS = 100
 _DIGITS = (8, 16, 64)
-"""Of a digest: more of them where fewer make a name that is taken, too."""
+"""Digits of a digest to try, more if the shorter name is taken."""
 
 
 def folder_name(topic: str) -> str:

@@ -118,7 +118,7 @@ def test_a_file_that_was_changed_in_the_lake_is_not_handed_out(
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     result = _call(place, tmp_path / "out")
     assert result.exit_code == 1
-    assert "is not what its run wrote" in result.stderr
+    assert "its digest differs from the one that its run recorded" in result.stderr
 
 
 def test_kafkas_own_dump_tool_reads_every_file(runs: tuple[Place, AdmittedRun], tmp_path: Path) -> None:

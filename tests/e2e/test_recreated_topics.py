@@ -149,7 +149,7 @@ def test_a_run_stops_where_a_topic_was_created_anew_and_nothing_is_mixed(kafka: 
     with pytest.raises(TopicRecreated) as raised:
         kafka.run(2)
     for words in (
-        "orders: the topic was deleted and created anew",
+        "orders: the topic was deleted and recreated",
         f"Since the run of 2024-05-01 its topic id was {OLD}, now it is {NEW} in kafka/one/orders-0",
         "topics: {orders: {on_recreate: new_table}}",
         "topics: {exclude: [orders]}",
@@ -332,7 +332,7 @@ def test_another_coordinator_log_is_another_cluster(kafka: Kafka) -> None:
     kafka.run(1)
     kafka.ids["__transaction_state"] = NEW
     kafka.copy()
-    with pytest.raises(TopicRecreated, match="means another cluster, or one that was set up anew"):
+    with pytest.raises(TopicRecreated, match="means another cluster, or one that was set up again"):
         kafka.run(2, CONFIG + "topics: {'*': {on_recreate: new_table}}\n")
 
 

@@ -20,7 +20,7 @@ from tests.in_process import InProcess
 from tests.pipeline.materialise.truth import DATA, as_truth, in_order
 
 BEFORE = date(2026, 11, 10)
-"""Lies before the recordings, so that no transaction that they leave open has timed out."""
+"""Before the recordings, so that no transaction that they leave open has timed out."""
 CONFIG = """
 lake: lake
 sources: [{name: broker, kind: broker-log, root: source}]
@@ -72,7 +72,7 @@ def result_of(
     *,
     change: Callable[[Path], object] = lambda source: None,
 ) -> RunResult:
-    """The run of `recording` with these bits changed and whatever `change` does, as far as its records."""
+    """The run of `recording` with these bits flipped and after `change`, up to `materialise`."""
     shutil.copytree(DATA / recording / "data", place / "source")
     change(place / "source")
     for flip in flips:

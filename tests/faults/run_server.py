@@ -1,7 +1,7 @@
 """Runs runs of the sample in processes of their own, as often as asked, each with one fault.
 
 Every line of the input is a request, every line of the output its answer, both JSON. Processes are forked
-from this one, which has run both runs once: starting Python and its libraries anew takes most of the time.
+from this one, which has run both runs once: starting Python and its libraries takes most of the time.
 To try every moment of a run, one run of it leaves a copy of its lake before each change ("left"): that is
 all that a process killed there would have left, so the killed half of each trial is done once for all.
 """

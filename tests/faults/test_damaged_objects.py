@@ -1,4 +1,4 @@
-"""Bytes that changed on their way, objects that are torn, swapped, twice there or huge: told, not guessed."""
+"""Flipped bits, and objects that are truncated, swapped, duplicated or huge, are reported, never guessed."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_a_damaged_abort_marker_does_not_leave_its_records_to_the_producers_next
 
 
 def test_every_bit_of_a_batchs_header_is_reported_or_judged_as_a_broker_would(tmp_path: Path) -> None:
-    """One run per bit would take long: each of these bits stands for a field."""
+    """One bit for each field: one run per bit would take too long."""
     path = segments(RECORDING)[0]
     for byte in (0, 7, 11, 12, 16, 17, 22, 26, 50, 52, 56, 60) if EVERY else (7, 16, 50):
         place = tmp_path / str(byte)

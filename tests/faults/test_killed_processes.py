@@ -36,7 +36,7 @@ TRIES = 4
 class DeadlySpark(Spark):
     """A session whose workers die at the first task of every job that they have not died of yet.
 
-    Whatever others would do `in_driver`, workers do, too.
+    Work that usually runs `in_driver` runs in workers, too.
     """
 
     alive: Spark = field(default_factory=Spark)

@@ -1,4 +1,4 @@
-"""A file past the cache holds what was put into it, whatever the sizes, and tells when the disk is full."""
+"""A file that bypasses the page cache holds the written bytes at all sizes, and reports a full disk."""
 
 import errno
 import os

@@ -128,7 +128,7 @@ def test_a_run_that_was_taken_for_dead_finds_out(lake: FileStore) -> None:
     with (
         lake_lock(lake, purpose="next run", lease_s=SHORT_LEASE_S),
         pytest.raises(
-            LockLost, match=r"foreign run .* was taken for dead; next run .* works on the lake now"
+            LockLost, match=r"the lease of foreign run .* expired; next run .* holds the lock of the lake now"
         ),
     ):
         sleeper.check()

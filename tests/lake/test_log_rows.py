@@ -29,7 +29,7 @@ BITS = (0, 2, 7, 30, 31, 40, 62, 63)
 
 @pytest.fixture(autouse=True)
 def _a_chunk_per_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rows would come together, and nothing would be told by the chunk behind."""
+    """Small chunks, so that a misplaced batch and the batch that reveals it are in different chunks."""
     monkeypatch.setattr(index_rows, "FEWEST_ROWS", 1)
 
 
@@ -118,7 +118,7 @@ def test_every_bit_of_a_base_offset_is_found_in_a_log_without_holes(tmp_path: Pa
     table = index_of(files)
     for row, bit in flips(table):
         damaged = with_flip(table, row, bit)
-        # The batch that tells comes in another chunk.
+        # The batch that reveals it is in another chunk.
         copy = copy_of(
             tmp_path, damaged, files, cuts=sorted({row, row + 1} - {0, table.num_rows}), is_compacted=False
         )

@@ -11,6 +11,7 @@ from spark_jobs.lake.manifest import (
     Manifest,
     ManifestEntry,
     ObjectRole,
+    Replay,
     SetAside,
     StageProblem,
     read_manifest,
@@ -65,6 +66,28 @@ def test_what_is_written_is_read(manifest: Manifest) -> None:
 def test_a_name_that_is_not_utf8_survives() -> None:
     odd = Manifest(day=DAY, problems=(replace(PROBLEM, path="bad\udcff"),))
     assert read_manifest(odd.to_bytes(), source="test") == odd
+
+
+@pytest.mark.parametrize("inherited", ["", "ab" * 32])
+def test_a_replay_is_read_back_with_and_without_an_inherited_row(inherited: str) -> None:
+    replay = Replay(
+        decision="3f9a0c12ab34cd56",
+        way="decode" if inherited else "arrive",
+        kind="corrupt",
+        origin="2024-04-30-3f9a0c12ab34cd56",
+        topic="orders",
+        partition=3,
+        source="gateway",
+        path="dt=2024-04-30/orders-3/0001.bin",
+        position=0,
+        arrival=0,
+        size=42,
+        sha256="cd" * 32,
+        inherited=inherited,
+        why="the producer was repaired",
+    )
+    manifest = replace(MANIFEST, replays=(replay,))
+    assert read_manifest(manifest.to_bytes(), source="test") == manifest
 
 
 DECISIVE = [

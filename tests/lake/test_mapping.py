@@ -1,4 +1,4 @@
-"""A range that is mapped is all there; one that cannot be is read, and nobody's process ends for it."""
+"""A mapped range is complete; a range that cannot be mapped is read, and no process is killed by a signal."""
 
 import os
 from pathlib import Path

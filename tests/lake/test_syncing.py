@@ -1,4 +1,4 @@
-"""What is written without waiting is whole all the same, and settles when it is asked to."""
+"""A file that is written without `fsync` is complete, and `settle` makes it durable."""
 
 from pathlib import Path
 

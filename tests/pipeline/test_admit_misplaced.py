@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.run import MESSAGES
+from spark_jobs.lake.run_folder import MESSAGES
 from tests.pipeline.admitted import AdmittedRun, admit
 from tests.pipeline.batches import batch, marker
 from tests.pipeline.runs import CAPTURE, place_at

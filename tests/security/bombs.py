@@ -32,7 +32,7 @@ def sealed(payload: bytes, codec: Codec, *, pid: int, records: int = 1) -> bytes
 
 
 def gzip_bomb(size: int) -> bytes:
-    """Zeros: one byte stands for a thousand."""
+    """Zeros: one byte expands to a thousand."""
     member = gzip.compress(bytes(64 * MIB), compresslevel=9)
     return member * (size // (64 * MIB))
 
@@ -54,7 +54,7 @@ def snappy_bomb(size: int) -> bytes:
 
 
 def lz4_bomb(size: int) -> bytes:
-    """A frame of blocks of 4 MiB: one byte stands for 255."""
+    """A frame of blocks of 4 MiB: one byte expands to 255."""
     descriptor = bytes.fromhex("6070")
     block = bytes(cramjam.lz4.compress_block(bytes(4 * MIB), store_size=False))
     blocks = (_WORD.pack(len(block)) + block) * (size // (4 * MIB))

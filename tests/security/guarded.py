@@ -1,4 +1,4 @@
-"""Memory between two pages that nobody may touch: a kernel that goes one byte too far dies there."""
+"""Memory between two protected pages: a kernel that accesses one byte too far is killed by a signal."""
 
 import ctypes
 import mmap
@@ -31,7 +31,7 @@ def guarded(data: bytes) -> npt.NDArray[np.uint8]:
 
 
 class GuardedNumpy:
-    """Stands for numpy in a module that allocates what kernels write to."""
+    """Replaces numpy in a module that allocates the output of kernels."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)

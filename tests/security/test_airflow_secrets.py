@@ -1,4 +1,4 @@
-"""Runs through Airflow with real credentials, one of which fails: afterwards they stand nowhere.
+"""Runs through Airflow with real credentials, one of which fails: no log or file contains them afterwards.
 
 The lake is on S3, the catalog in Postgres behind a password, Spark's connection carries a key of its own.
 What is searched: Airflow's database and home, task logs, lineage, the lake, and all the while scratch files

@@ -1,4 +1,4 @@
-"""The warm driver obeys its owner alone, and nobody's nonsense ends it or keeps others waiting."""
+"""The warm driver accepts requests only from its owner; invalid requests neither stop nor block it."""
 
 import os
 import socket
@@ -62,7 +62,7 @@ def test_nobody_but_the_owner_comes_near(asked: StepRequest) -> None:
     assert place.directory.stat().st_uid == os.getuid()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can try as somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_cannot_connect(asked: StepRequest) -> None:
     door = str(_place(asked).socket)
     child = os.fork()

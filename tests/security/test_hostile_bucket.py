@@ -47,7 +47,7 @@ class _Server(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
 
 @pytest.fixture

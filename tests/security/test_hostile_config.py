@@ -11,14 +11,14 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-"""Nine lines that stand for a billion values."""
+"""Nine lines that expand to a billion values."""
 HOSTILE = {
     "aliases of aliases": (f"{LAUGHS}lake: *i{REST}", "lake: found [[["),
     "itself": (f"lake: &a [*a]{REST}", "lake: found [[[["),
-    "very deep": ("lake: " + "[" * 5000 + "]" * 5000 + REST, "hundreds deep"),
+    "very deep": ("lake: " + "[" * 5000 + "]" * 5000 + REST, "hundreds of levels deep"),
     "very long": (f"lake: {'x' * MOST_CHARACTERS}{REST}", "allowed: up to"),
     "a number of 5000 digits": (f"lake: {'9' * 5000}{REST}", "a number that is too long"),
-    "no date": (f"lake: 2024-99-99{REST}", "a date that is none"),
+    "no date": (f"lake: 2024-99-99{REST}", "an invalid date"),
     "code": (f"lake: !!python/object/apply:os.system ['id']{REST}", "could not determine a constructor"),
     "another object": (f"lake: !!python/name:os.system{REST}", "could not determine a constructor"),
     "a path out of a bucket": (f"lake: s3://bucket/../other{REST}", "a path, or s3://bucket/prefix"),

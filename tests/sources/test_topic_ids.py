@@ -199,7 +199,7 @@ def test_another_id_of_a_captured_topic_is_refused(tmp_path: Path) -> None:
 
 
 def without_ids(place: Place, number: int) -> None:
-    """The manifest of that day as a version wrote it that did not look at topic ids."""
+    """The manifest of that day as written by a version that did not read topic ids."""
     entry = read_chain(place.lake).run_of(day(number))
     assert entry is not None
     key = step_key(entry.run_id, Step.STAGE, MANIFEST)

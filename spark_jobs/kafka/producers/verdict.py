@@ -50,7 +50,7 @@ class Definition:
 
     `reason` is the sentence of a row in `batches`; names in braces are values of the batch, as
     `pipeline/admit/partition.py` lists them. It is empty for an accepted batch. `waits_for` ends the sentence
-    "it comes by itself once …"; a held batch is in quarantine if its verdict has one.
+    "a later run takes it once …"; a held batch is in quarantine if its verdict has one.
     """
 
     group: VerdictGroup

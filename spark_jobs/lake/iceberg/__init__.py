@@ -1,1 +1,1 @@
-"""Iceberg through pyiceberg: schemas, commits that can be repeated, what tables hold."""
+"""Iceberg through pyiceberg: schemas, idempotent commits, expiry, relocation, and checks of the catalog."""

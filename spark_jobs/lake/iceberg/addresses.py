@@ -1,4 +1,4 @@
-"""Where the absolute addresses in a lake's tables lead: a lake without identity is known by them."""
+"""The original location of a lake without identity, from the absolute addresses in its tables' metadata."""
 
 import json
 
@@ -14,7 +14,7 @@ METADATA_ENDING = ".metadata.json"
 
 
 def recorded_home(settings: Settings, lake: ObjectStore) -> str:
-    """The location that a published lake was made at, as its tables' metadata has it."""
+    """The location where a published lake was created, according to its tables' metadata."""
     return _home_in_lake(lake) or _home_in_catalog(settings) or lake.url
 
 

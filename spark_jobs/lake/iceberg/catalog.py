@@ -1,4 +1,4 @@
-"""The way to the catalog that the settings name."""
+"""Opens the Iceberg catalog that the settings name."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ _TYPES = {CatalogKind.SQLITE: "sql"}
 
 @contextmanager
 def open_catalog(settings: Settings, *, read_only: bool = False) -> Iterator[Catalog]:
-    """The catalog, with both namespaces in it; closed in the end.
+    """The catalog, with both namespaces created; closed at the end.
 
-    To only read, a SQLite catalog that is not there is an empty one, and no file is made.
+    With `read_only`, a missing SQLite catalog is an empty one, and no file is created.
     """
     catalog = _reached(settings, in_memory=read_only and not has_catalog(settings))
     try:
@@ -46,7 +46,7 @@ def _reached(settings: Settings, *, in_memory: bool) -> Catalog:
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0]
         kind = settings.catalog.kind
-        raise PublishFailed(f"the {kind} catalog does not answer as one: {first_line}") from error
+        raise PublishFailed(f"cannot connect to the {kind} catalog: {first_line}") from error
     return catalog
 
 

@@ -1,7 +1,7 @@
 """Idempotent commits: bring a table to what a run publishes, from any state.
 
-Each commit is one snapshot with the run's tag on it, or nothing. Whether a run's files are in a table is read
-from the table itself, so it does not matter where an earlier attempt ended, nor whether its answer arrived.
+Each commit is one snapshot with the run's tag, or nothing. Whether a run's files are in a table is read from
+the table itself, so a commit can be repeated after an interruption or a lost response.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +33,9 @@ from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.lake.errors import RESTORE, Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.lake.iceberg.schema import TableChange, begin_change
-from spark_jobs.lake.iceberg.target import RunStamp, TableTarget
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RunStamp, TableTarget
 from spark_jobs.tables.contract import RUN_DATE
 from spark_jobs.tables.publish import RUNS
-
-# The files that a table holds of one run date, as its manifests name them.
 
 
 def dated_files(table: Table, day: date, snapshot_id: int | None = None) -> Iterator[DataFile]:
@@ -48,7 +46,7 @@ def dated_files(table: Table, day: date, snapshot_id: int | None = None) -> Iter
 
 
 def is_divided_by_date(table: Table) -> bool:
-    """Whether each file's partition is its run date, also of those that were added long ago."""
+    """Whether all partition specs of the table, also earlier ones, partition by run date only."""
     divisions = [spec.fields for spec in table.specs().values()]
     return all(
         [field.name for field in fields] == [RUN_DATE.name]
@@ -58,7 +56,7 @@ def is_divided_by_date(table: Table) -> bool:
 
 
 def scanned_files(table: Table, day: date, snapshot_id: int | None = None) -> Iterator[DataFile]:
-    """The same of a table that is divided in any way."""
+    """The same for a table with any partition specs."""
     of_date = EqualTo(term=Reference(RUN_DATE.name), value=DateLiteral(date_to_days(day)))
     scan = table.scan(row_filter=of_date, snapshot_id=snapshot_id)
     return (task.file for task in scan.plan_files())
@@ -74,7 +72,7 @@ def _named(table: Table, days: int, snapshot_id: int | None) -> Iterator[DataFil
 
 
 def _may_name(manifest: ManifestFile, days: int) -> bool:
-    """False if all its files are of earlier dates or of later ones."""
+    """False if the manifest's bounds exclude the date."""
     bounds = manifest.partitions[0] if manifest.partitions else None
     if bounds is None or bounds.lower_bound is None or bounds.upper_bound is None:
         return True
@@ -82,15 +80,12 @@ def _may_name(manifest: ManifestFile, days: int) -> bool:
 
 
 def _days(bound: bytes) -> int:
-    """Iceberg's date: days since 1970 in four bytes, the lowest first."""
+    """Iceberg's date: days since 1970 in four bytes, little-endian."""
     return int.from_bytes(bound, "little", signed=True)
 
 
-# Data files as manifests describe them; what is the same for all files of a table is found out once.
-
-
 THREADS = 8
-"""Footers that are read at a time: from afar each is a wait."""
+"""Footers that are read concurrently: reading one from S3 is mostly latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +101,7 @@ class Footers:
 
     def describe_all(self, paths: Sequence[str]) -> Iterator[DataFile]:
         """A file's entry for each path, in order."""
-        if len(paths) == 1:  # threads that wait for each other take longer than a file
+        if len(paths) == 1:  # a thread pool would cost more than the file
             yield self.describe(paths[0])
             return
         with ThreadPoolExecutor(THREADS) as threads:
@@ -150,9 +145,6 @@ def footers_of(io: FileIO, table: TableMetadata) -> Footers:
     return Footers(io, table, plan, parquet_path_to_id_mapping(schema))
 
 
-# Snapshots that take files away.
-
-
 class _ThreadSafeOverwrite(_OverwriteFiles):
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
         build = super()._build_manifest_evaluator
@@ -164,7 +156,7 @@ class _ThreadSafeOverwrite(_OverwriteFiles):
 
 
 def overwriting(update: UpdateSnapshot) -> _OverwriteFiles:
-    """What `update.overwrite()` gives, safe for several manifests."""
+    """`update.overwrite()`, made safe for several manifests, which pyiceberg evaluates in threads."""
     snapshot = update.overwrite()
     snapshot.__class__ = _ThreadSafeOverwrite
     return snapshot
@@ -172,7 +164,7 @@ def overwriting(update: UpdateSnapshot) -> _OverwriteFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What has to be added to a table, by address, and what removed, until it holds what is wanted."""
+    """The files to add to a table, by address, and to remove from it."""
 
     added: tuple[str, ...] = ()
     removed: tuple[IcebergFile, ...] = ()
@@ -183,7 +175,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A table that holds what the run wants; `snapshot_id` is the one that its tag names."""
+    """A table with the files of the run; `snapshot_id` is the one that the run's tag names."""
 
     table: tuple[str, str]
     snapshot_id: int
@@ -194,13 +186,13 @@ class Published:
 def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Published:
     """Brings the table to hold exactly the target's files of the run's date, tagged by the run id.
 
-    Raises `PublishFailed` if the catalog did not do it, which can be tried again.
+    Raises `PublishFailed`, which is transient, if the catalog did not commit.
     """
     return publish_into(catalog, target, find_table(catalog, target.name), stamp)
 
 
 def publish_into(catalog: Catalog, target: TableTarget, table: Table | None, stamp: RunStamp) -> Published:
-    """The same for a table that was just loaded; None makes a new one."""
+    """The same for a table that was just loaded; None creates a new one."""
     change = change_to(table, target, stamp.day)
     if table is None or change or stamp.run_id not in table.refs():
         table = _commit(catalog, table, target, stamp, change)
@@ -216,14 +208,14 @@ def find_table(catalog: Catalog, name: tuple[str, ...]) -> Table | None:
     except NoSuchTableError:
         return None
     except Exception as error:
-        raise PublishFailed(f"{'.'.join(name)}: the catalog does not show the table: {error}") from error
+        raise PublishFailed(f"{'.'.join(name)}: the catalog cannot load the table: {error}") from error
 
 
 def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[str, IcebergFile]:
     """The table's files of a run date by address, as of a snapshot or now."""
     try:
         return {file.file_path: file for file in dated_files(table, day, snapshot_id)}
-    except Exception as error:  # Iceberg's reader of Avro raises whatever the damaged bytes lead it to
+    except Exception as error:  # damaged Avro bytes can raise any exception in pyiceberg
         name = ".".join(table.name())
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise PublishFailed(f"{name}: its manifests cannot be read now: {error}") from error
@@ -234,17 +226,17 @@ def files_of(table: Table, day: date, snapshot_id: int | None = None) -> dict[st
 
 
 def change_to(table: Table | None, target: TableTarget, day: date) -> Change:
-    """From what the table holds of `day` to what it should; one that is not there yet holds nothing."""
-    standing = files_of(table, day) if table is not None else {}
+    """The change from the table's files of `day` to those of the target; None is an empty table."""
+    found = files_of(table, day) if table is not None else {}
     wanted = {file.location for file in target.files}
     return Change(
-        added=tuple(sorted(wanted - standing.keys())),
-        removed=tuple(standing[path] for path in sorted(standing.keys() - wanted)),
+        added=tuple(sorted(wanted - found.keys())),
+        removed=tuple(found[path] for path in sorted(found.keys() - wanted)),
     )
 
 
 def check_published(table: Table, target: TableTarget, stamp: RunStamp) -> None:
-    """Reads the table back as the run's tag shows it."""
+    """Raises `PublishedDiffers` unless the snapshot of the run's tag has exactly the target's files."""
     ref = table.refs().get(stamp.run_id)
     found = files_of(table, stamp.day, ref.snapshot_id) if ref else {}
     rows = {path: file.record_count for path, file in found.items()}
@@ -258,7 +250,7 @@ def check_published(table: Table, target: TableTarget, stamp: RunStamp) -> None:
 def _commit(
     catalog: Catalog, table: Table | None, target: TableTarget, stamp: RunStamp, change: Change
 ) -> Table:
-    """The table after the change, as the catalog answered; where its answer is lost, as it shows it now."""
+    """Commits the change; returns the table as the catalog answered or, if the response is lost, as it is."""
     summary = {**stamp.summary(), **target.summary()}
     try:
         begun = begin_change(catalog, table, target)
@@ -270,7 +262,7 @@ def _commit(
         return catalog.load_table(target.name) if isinstance(made, StagedTable) else made
     except PublishedDiffers:
         raise
-    except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
+    except Exception as error:  # a catalog can raise any exception: the table shows whether it committed
         now = find_table(catalog, target.name)
         if now is None or stamp.run_id not in now.refs() or change_to(now, target, stamp.day):
             name = ".".join(target.name)
@@ -279,9 +271,9 @@ def _commit(
 
 
 def _described(begun: TableChange, paths: Sequence[str], day: date) -> tuple[IcebergFile, ...]:
-    """The files as manifests describe them; their statistics must say that all of them is of `day`.
+    """The files as manifest entries; their statistics must prove that all rows are of `day`.
 
-    Where they say nothing, Iceberg takes the date for null, and readers of the date would miss the rows.
+    Without statistics Iceberg would record a null date, and queries by date would miss the rows.
     """
     if not paths:
         return ()
@@ -300,7 +292,7 @@ def _add_snapshot(
     removed: Sequence[IcebergFile],
     summary: dict[str, str],
 ) -> int:
-    """One snapshot: an append where nothing goes, so that readers of changes can follow it."""
+    """Adds one snapshot: an append if no file is removed, so that incremental readers can follow it."""
     update = transaction.update_snapshot(snapshot_properties=summary)
     with overwriting(update) if removed else update.merge_append() as snapshot:
         for file in removed:
@@ -308,9 +300,6 @@ def _add_snapshot(
         for file in added:
             snapshot.append_data_file(file)
         return snapshot.snapshot_id
-
-
-# Takes a published run out of the tables again: its files and its tag, in one commit per table.
 
 
 TableName = tuple[str, ...]
@@ -347,14 +336,14 @@ def _withdraw(catalog: Catalog, table: Table, name: TableName, run_id: str, day:
     try:
         with table.transaction() as transaction:
             if files:
-                update = transaction.update_snapshot(snapshot_properties={"onceover.rollback": run_id})
+                update = transaction.update_snapshot(snapshot_properties={ROLLBACK_PROPERTY: run_id})
                 with overwriting(update) as snapshot:
                     for file in files:
                         snapshot.delete_data_file(file)
             if run_id in table.refs():
                 with ManageSnapshots(transaction) as refs:
                     refs.remove_tag(run_id)
-    except Exception as error:  # whatever a catalog raises: what counts is what the table says afterwards
+    except Exception as error:  # a catalog can raise any exception: the table shows whether it committed
         now = find_table(catalog, name)
         if now is None or _holds(now, run_id, day):
             raise PublishFailed(f"{'.'.join(name)}: run {run_id} was not rolled back: {error}") from error

@@ -1,4 +1,8 @@
-"""Old tags and snapshots of a table to remove, and the files that only they reference."""
+"""Expiry of a table's old tags and snapshots, and of the manifests that only they reference.
+
+Manifests to delete are recorded in the lake before the commit that removes their last reference, so that an
+interrupted expiry can continue.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -16,18 +20,17 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.lake.errors import PublishFailed
 from spark_jobs.lake.iceberg.commits import find_table
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RUN_ID_PROPERTY
 from spark_jobs.lake.layout import EXPIRY, expiry_key
 from spark_jobs.lake.object_store import ObjectStore
 
-RUN_ID, ROLLBACK = "onceover.run-id", "onceover.rollback"
-
 IsOld = Callable[[str], bool]
-"""Whether the cut of this run may go."""
+"""Whether the tag and the snapshots of this run may be removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExpiry:
-    """What goes from one table: `files` are lists of files that only the snapshots name."""
+    """What to remove from one table: `files` are manifests and manifest lists that only `snapshots` use."""
 
     name: tuple[str, ...]
     tags: tuple[str, ...] = ()
@@ -39,7 +42,7 @@ class TableExpiry:
 
 
 def plan_table(table: Table, is_old: IsOld) -> TableExpiry:
-    """Old runs' tags, then old snapshots that no other tag or branch names. Tags of people stay."""
+    """Tags of old runs, and old snapshots that no other tag or branch names. Tags of users are kept."""
     refs = table.refs()
     runs = {run_of(snapshot) for snapshot in table.snapshots()}
     tags = {
@@ -49,40 +52,40 @@ def plan_table(table: Table, is_old: IsOld) -> TableExpiry:
     }
     needed = {ref.snapshot_id for name, ref in refs.items() if name not in tags}
     old = [each for each in table.snapshots() if each.snapshot_id not in needed and _is_old(each, is_old)]
-    going = {each.snapshot_id for each in old}
-    kept = [each for each in table.snapshots() if each.snapshot_id not in going]
+    removed = {each.snapshot_id for each in old}
+    kept = [each for each in table.snapshots() if each.snapshot_id not in removed]
     files = set(_lists_of(table, old)) - set(_lists_of(table, kept))
     return TableExpiry(
         name=table.name(),
         tags=tuple(sorted(tags)),
-        snapshots=tuple(sorted(going)),
+        snapshots=tuple(sorted(removed)),
         files=tuple(sorted(files)),
     )
 
 
 def run_of(snapshot: Snapshot) -> str:
-    """The run that made the snapshot, empty if it is not Onceover's."""
-    said = snapshot.summary.additional_properties if snapshot.summary else {}
-    return said.get(RUN_ID) or said.get(ROLLBACK, "")
+    """The run that committed the snapshot; empty if another application did."""
+    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    return properties.get(RUN_ID_PROPERTY) or properties.get(ROLLBACK_PROPERTY, "")
 
 
 def live_files(table: Table, without: Iterable[int] = ()) -> set[str]:
-    """Data files that some snapshot shows, leaving those out that go."""
-    going = set(without)
-    kept = [each for each in table.snapshots() if each.snapshot_id not in going]
+    """Data files that some snapshot references, except the snapshots in `without`."""
+    removed = set(without)
+    kept = [each for each in table.snapshots() if each.snapshot_id not in removed]
     manifests = {each.manifest_path: each for snapshot in kept for each in snapshot.manifests(table.io)}
     return {path for manifest in manifests.values() for path in _data_files(table, manifest)}
 
 
 def current_files(table: Table) -> set[str]:
-    """Data files that the table shows now."""
+    """Data files of the current snapshot."""
     snapshot = table.metadata.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot is not None else []
     return {path for manifest in manifests for path in _data_files(table, manifest)}
 
 
 def named_files(table: Table) -> Iterator[DataFile]:
-    """Every data file that some snapshot shows, each once, as manifests describe it."""
+    """Every data file that some snapshot references, each once, as its manifest entry."""
     manifests = {
         each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)
     }
@@ -95,9 +98,9 @@ def named_files(table: Table) -> Iterator[DataFile]:
 
 
 def expire_table(catalog: Catalog, plan: TableExpiry) -> None:
-    """Tags and snapshots leave in one commit; the files that only they named go after it.
+    """Removes tags and snapshots in one commit; `delete_files` removes their files afterwards.
 
-    Raises `PublishFailed` if the catalog did not do it, which can be tried again.
+    Raises `PublishFailed`, which is transient, if the catalog did not commit.
     """
     table = find_table(catalog, plan.name)
     if table is None:
@@ -110,22 +113,22 @@ def expire_table(catalog: Catalog, plan: TableExpiry) -> None:
             if plan.snapshots:
                 with ExpireSnapshots(transaction) as expiry:
                     expiry.by_ids(list(plan.snapshots))
-    except Exception as error:  # whatever a catalog raises: the next attempt looks at the table anew
-        raise PublishFailed(f"{'.'.join(plan.name)}: its old cuts are still there: {error}") from error
+    except Exception as error:  # a catalog can raise any exception: the next attempt reads the table again
+        raise PublishFailed(f"{'.'.join(plan.name)}: its old snapshots were not removed: {error}") from error
 
 
 def delete_files(table: Table, files: Iterable[str]) -> int:
-    """Removes lists of files that no snapshot names any more; returns how many."""
+    """Removes those of `files` that no snapshot references any more; returns how many."""
     named = set(_lists_of(table, table.snapshots()))
     unnamed = sorted(set(files) - named)
     for file in unnamed:
-        with suppress(FileNotFoundError):  # an earlier attempt came that far
+        with suppress(FileNotFoundError):  # an earlier attempt deleted it
             table.io.delete(file)
     return len(unnamed)
 
 
 def tables_of(catalog: Catalog, settings: Settings) -> Iterator[Table]:
-    """All tables of topics, then our own."""
+    """All tables of topics, then Onceover's own."""
     for namespace in (settings.catalog.topics, settings.catalog.namespace):
         for name in sorted(catalog.list_tables(namespace)):
             table = find_table(catalog, name)
@@ -139,7 +142,7 @@ def _is_old(snapshot: Snapshot, is_old: IsOld) -> bool:
 
 
 def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-    """The manifest list and the manifests of each."""
+    """The manifest list and the manifests of each snapshot."""
     for snapshot in snapshots:
         yield snapshot.manifest_list
         yield from (manifest.manifest_path for manifest in snapshot.manifests(table.io))
@@ -150,24 +153,21 @@ def _data_files(table: Table, manifest: ManifestFile) -> Iterator[str]:
         yield entry.data_file.file_path
 
 
-# Files that are about to lose their last referencing snapshot, recorded until they are deleted.
-
-
 TableName = tuple[str, ...]
 
 
 def put_unnamed(store: ObjectStore, plan: TableExpiry) -> None:
-    """Adds the plan's files to those of earlier attempts."""
+    """Records the plan's files, in addition to those of earlier attempts."""
     files = {*plan.files, *read_unnamed(store).get(plan.name, ())}
     store.put(expiry_key(".".join(plan.name)), canonical_json({"name": plan.name, "files": sorted(files)}))
 
 
 def read_unnamed(store: ObjectStore) -> dict[TableName, tuple[str, ...]]:
-    """Files by table."""
+    """The recorded files by table."""
     found = [json.loads(store.read(each.key)) for each in store.list(EXPIRY)]
     return {tuple(each["name"]): tuple(each["files"]) for each in found}
 
 
 def prune_unreferenced(store: ObjectStore, name: TableName) -> None:
-    """They are gone."""
+    """Removes the record of a table's files, after they were deleted."""
     store.delete(expiry_key(".".join(name)))

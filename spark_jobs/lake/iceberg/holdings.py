@@ -1,9 +1,9 @@
-"""Whether the catalog's tables hold what the chain lists as published.
+"""What the catalog's tables hold: compared with the runs that the chain lists as published, or by table.
 
-Only metadata is compared: a table's current number of rows, its tags and snapshots. Where these do not add
-up, the files are compared. What a table holds of a run is lost if the files are not in the table and it has
-no trace of the run: no tag and no snapshot. With a trace the table did hold it and was changed on purpose
-since: by a backfill, a rollback, or another engine.
+Only metadata is compared: a table's current row count, its tags and snapshots. Where these do not match, the
+files are compared. A run's share of a table is lost if its files are not in the table and the table has no
+trace of the run: no tag and no snapshot. With a trace the table did hold the share, and a backfill, a
+rollback or another engine removed it.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import files_of, find_table
 from spark_jobs.lake.iceberg.expiry import current_files, run_of
 from spark_jobs.lake.iceberg.run_targets import TableKey, data_files, listed_tables, run_file
-from spark_jobs.lake.iceberg.target import TableTarget
+from spark_jobs.lake.iceberg.target import RUN_DATE_PROPERTY, TableTarget
 from spark_jobs.lake.iceberg.topic_tables import TopicTables, topic_contract, topic_of
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -30,13 +30,13 @@ from spark_jobs.lake.run_folder import DONE, RunFolder, read_inputs
 from spark_jobs.tables.publish import OWN_TABLES, RUNS
 
 READERS = 16
-RUN_DATE = "onceover.run-date"
+
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a table holds of one published run."""
+    """The files and rows of one published run in one table."""
 
     run_id: str
     day: date
@@ -46,7 +46,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What a table lacks; `missing` if the catalog does not list the table."""
+    """The shares that a table lacks; `missing` if the catalog does not list the table."""
 
     table: TableKey
     missing: bool
@@ -64,11 +64,11 @@ class Loss:
 
 
 Shares = Mapping[TableKey, tuple[Share, ...]]
-"""By table what it holds of each run, by ascending date."""
+"""The shares of each table by ascending date."""
 
 
 def published_shares(lake: ObjectStore, chain: Chain) -> Shares:
-    """What tables should hold by the chain: the rows of every current run."""
+    """What tables should hold according to the chain: the shares of every current run."""
     runs = [entry for entry in chain.current.values() if entry.is_published]
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda entry: _shares_of(lake, entry), runs))
@@ -81,7 +81,7 @@ def published_shares(lake: ObjectStore, chain: Chain) -> Shares:
 def check_holdings(
     catalog: Catalog, settings: Settings, lake: ObjectStore, chain: Chain, *, but: date | None = None
 ) -> None:
-    """Raises `CatalogDiffers` if a published run is lost; what tables hold of the date `but` is left out."""
+    """Raises `CatalogDiffers` if a published run is lost; the date `but` is not checked."""
     shares = published_shares(lake, chain)
     losses = list(find_losses(catalog, settings, shares, chain, but=but))
     if losses:
@@ -95,7 +95,7 @@ def check_holdings(
 
 
 def check_catalog(settings: Settings, lake: ObjectStore, chain: Chain) -> None:
-    """The same for who has no catalog open; a lake that published nothing needs none."""
+    """The same with a catalog opened here; a lake without published runs needs none."""
     if any(entry.is_published for entry in chain.current.values()):
         with open_catalog(settings, read_only=True) as catalog:
             check_holdings(catalog, settings, lake, chain)
@@ -110,7 +110,7 @@ def find_losses(
     but: date | None = None,
     strict: bool = False,
 ) -> Iterator[Loss]:
-    """Every table that lacks something; see `lost_shares`."""
+    """A loss for every table that lacks shares; see `lost_shares`."""
     tables = Tables(catalog, settings)
     for key, held in sorted(shares.items(), key=lambda item: item[0].order):
         expected = tuple(share for share in held if share.day != but)
@@ -137,9 +137,9 @@ class Tables:
 def lost_shares(
     table: Table | None, shares: tuple[Share, ...], chain: Chain, *, strict: bool = False
 ) -> tuple[Share, ...]:
-    """Those that the table lost; where there is no table, all of them.
+    """The shares that the table lost; without a table, all of them.
 
-    A `strict` answer has also those that a backfill or rollback took out and did not finish.
+    With `strict`, also those that an unfinished backfill or rollback removed.
     """
     if table is None or not shares:
         return shares
@@ -166,7 +166,7 @@ def traces_of(table: Table) -> set[str]:
 
 def _shares_of(lake: ObjectStore, entry: ChainEntry) -> Iterable[tuple[TableKey, Share]]:
     if lake.stat(step_key(entry.run_id, Step.PUBLISH, DONE)) is None:
-        return []  # a rollback or a backfill has begun to take it back
+        return []  # a rollback or a backfill has begun to remove it
     folder = RunFolder(lake, read_inputs(lake, entry.run_id))
     tables = {name: list(data_files(folder, entries)) for name, entries in listed_tables(folder).items()}
     tables[TableKey(None, RUNS.name)] = [run_file(folder)]
@@ -186,25 +186,22 @@ def _shares_of(lake: ObjectStore, entry: ChainEntry) -> Iterable[tuple[TableKey,
 
 def _total_rows(table: Table) -> int:
     snapshot = table.metadata.current_snapshot()
-    said = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    return int(said.get("total-records", 0))
+    properties = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return int(properties.get("total-records", 0))
 
 
 def _dates_of(table: Table) -> dict[str, str]:
-    """By run the date that its snapshots are of."""
+    """The run date in the snapshots of each run."""
     return {
-        run_of(each): each.summary.additional_properties[RUN_DATE]
+        run_of(each): each.summary.additional_properties[RUN_DATE_PROPERTY]
         for each in table.snapshots()
-        if each.summary is not None and RUN_DATE in each.summary.additional_properties
+        if each.summary is not None and RUN_DATE_PROPERTY in each.summary.additional_properties
     }
-
-
-# What a run has published, from the tables' own metadata.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTable:
-    """A table as one run left it; `location` is an address: `s3://…` or `file://…`."""
+    """A table as one run published it; `location` is an address: `s3://…` or `file://…`."""
 
     snapshot_id: int
     location: str
@@ -218,7 +215,7 @@ def published_tables(settings: Settings, run_id: str) -> dict[str, PublishedTabl
 
 
 def table_names(catalog: Catalog, settings: Settings) -> list[str]:
-    """All tables of topics, then our own."""
+    """All tables of topics, then Onceover's own."""
     namespaces = (settings.catalog.topics, settings.catalog.namespace)
     return [".".join(table) for each in namespaces for table in sorted(catalog.list_tables(each))]
 
@@ -231,7 +228,7 @@ def _tagged(table: Table, run_id: str) -> PublishedTable | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTable:
-    """The table of a topic; `metadata` is the file that describes it now."""
+    """The table of a topic; `metadata` is its current metadata file."""
 
     topic: str
     name: str
@@ -261,13 +258,10 @@ def rows_of(table: Table) -> int:
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0
-    said = snapshot.summary.additional_properties if snapshot.summary else {}
-    if "total-records" in said:
-        return int(said["total-records"])
+    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    if "total-records" in properties:
+        return int(properties["total-records"])
     return sum(task.file.record_count for task in table.scan().plan_files())
-
-
-# Tables that hold rows of a date which another run has published, and of which this one knows nothing.
 
 
 TableName = tuple[str, ...]
@@ -276,7 +270,10 @@ TableName = tuple[str, ...]
 def leftover_targets(
     catalog: Catalog, settings: Settings, day: date, topics: Collection[str], own: Collection[TableName]
 ) -> Iterator[TableTarget]:
-    """Targets without files for tables that hold rows of `day`, but for those of `topics` and `own` ones."""
+    """Targets without files for tables in which only an earlier run has published rows of `day`.
+
+    Tables of `topics` and `own` tables are left out: this run publishes them.
+    """
     for namespace in (settings.catalog.topics, settings.catalog.namespace):
         for name in sorted(catalog.list_tables(namespace)):
             table = None if name in own else find_table(catalog, name)

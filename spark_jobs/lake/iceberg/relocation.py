@@ -1,7 +1,8 @@
-"""The absolute addresses of a copied lake, rewritten to where the copy is.
+"""Rewrites the absolute addresses in the metadata of a copied lake: JSON, Avro manifests, SQLite catalog.
 
-Each file is replaced as a whole, so a copy made of hard links leaves the original's files alone. What has
-been rewritten already stays as it is: a relocation that was interrupted is repeated from its beginning.
+Each file is replaced as a whole, so the original is not changed even if the copy consists of hard links.
+Rewritten addresses are not changed again: an interrupted relocation can be repeated. Avro files are changed
+record by record; schema, codec and sync marker stay the same.
 """
 
 import gzip
@@ -22,9 +23,6 @@ from spark_jobs.lake.iceberg.catalog import CATALOG_FILE
 from spark_jobs.lake.layout import EXPIRY, RUNS
 from spark_jobs.lake.object_store import ObjectStore
 
-# Avro object container files, changed record by record; everything that is not changed stays as it is.
-
-
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 SCHEMA, CODEC = "avro.schema", "avro.codec"
@@ -35,7 +33,7 @@ Names = dict[str, Any]
 
 
 def rewrite_records(data: bytes, change: Callable[[Record], Record]) -> bytes:
-    """The same file with each record changed; raises `ValueError` for bytes that are no such file."""
+    """The same Avro file with each record changed; raises `ValueError` for other bytes."""
     source = BytesIO(data)
     if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("not an Avro object container file")
@@ -70,7 +68,7 @@ def read_records(data: bytes) -> list[Record]:
 
 
 def _decode(schema: Any, source: BytesIO, names: Names) -> Any:
-    """The value as Python has it; of a union its branch and its value; numbers with a point as bytes."""
+    """The value in Python; a union as branch and value; floating-point numbers as bytes."""
     if isinstance(schema, list):
         branch = _read_long(source)
         return branch, _decode(schema[branch], source, names)
@@ -86,7 +84,7 @@ def _decode(schema: Any, source: BytesIO, names: Names) -> Any:
 
 
 def _encode(schema: Any, value: Any, out: BytesIO, names: Names) -> None:
-    """What `_decode` gave, in bytes."""
+    """Writes a value from `_decode` as bytes."""
     if isinstance(schema, list):
         branch, value = value
         out.write(_long(branch))
@@ -208,7 +206,7 @@ DATA = 0
 """Content of a data file; others are files of deleted rows, which hold addresses themselves."""
 CATALOG_KEY = CATALOG_FILE.as_posix()
 METADATA = "metadata.json"
-"""In the names of metadata files, which may continue with how they are compressed."""
+"""Part of the names of metadata files, which may have a suffix for the compression."""
 LOCATIONS = ("metadata_location", "previous_metadata_location")
 
 OnProgress = Callable[[str], None]
@@ -217,7 +215,7 @@ Rewrite = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Addresses below one of `old` get the same place below `new`; all others stay."""
+    """Replaces a prefix in `old` of an address by `new`; other addresses stay the same."""
 
     old: tuple[str, ...]
     new: str
@@ -242,13 +240,13 @@ class Move:
 
 
 def with_spellings(lake: ObjectStore, move: Move) -> Move:
-    """The move with every spelling of the old location that tables use: a link may have led to it."""
+    """The move with every spelling of the old location in tables: it may have been a symbolic link."""
     found = {home for home in _table_homes(lake) if home != move.new}
     return replace(move, old=tuple(sorted({*move.old, *found}, key=len, reverse=True)))
 
 
 def relocate_files(lake: ObjectStore, move: Move, on_progress: OnProgress) -> int:
-    """Rewrites manifests, then the lists of them, then metadata and other JSON; how many files changed."""
+    """Rewrites manifests, then manifest lists, then JSON files; returns how many files changed."""
     keys = _metadata_keys(lake)
     avro = [key for key in keys if key.endswith(".avro")]
     plain = [*(key for key in keys if METADATA in key), *(found.key for found in lake.list(EXPIRY))]
@@ -267,7 +265,7 @@ def relocate_files(lake: ObjectStore, move: Move, on_progress: OnProgress) -> in
 
 
 def relocate_sqlite(lake: ObjectStore, move: Move) -> int:
-    """Rewrites the catalog file of the lake; how many tables it lists."""
+    """Rewrites the SQLite catalog of the lake; returns how many tables it lists."""
     file = lake.local_path(CATALOG_KEY)
     if file is None or not file.exists():
         return 0
@@ -281,7 +279,7 @@ def relocate_sqlite(lake: ObjectStore, move: Move) -> int:
 
 
 def tables_elsewhere(lake: ObjectStore, move: Move) -> list[str]:
-    """Addresses in the lake's SQLite catalog that lead neither to the old place nor to the new one."""
+    """Addresses in the lake's SQLite catalog that are neither in the old location nor in the new one."""
     file = lake.local_path(CATALOG_KEY)
     if file is None or not file.exists():
         return []
@@ -305,7 +303,7 @@ def _table_homes(lake: ObjectStore) -> Iterator[str]:
 
 
 def _metadata_keys(lake: ObjectStore) -> list[str]:
-    """Files of tables' metadata, wherever in the lake the warehouse is; run folders hold none."""
+    """Metadata files of tables anywhere in the lake, except in run folders."""
     return [each.key for each in lake.list() if "/metadata/" in each.key and not each.key.startswith(RUNS)]
 
 
@@ -320,12 +318,12 @@ def _replaced(lake: ObjectStore, key: str, rewrite: Rewrite) -> bool:
 
 
 def _content(data: bytes) -> Any:
-    """What tells a changed file from the same one encoded anew."""
+    """The decoded content, to compare files independent of their encoding."""
     return read_records(data) if data.startswith(MAGIC) else _read_json(data, "")
 
 
 def _moved_entry(record: Record, move: Move) -> Record:
-    """An entry of a manifest; others stay."""
+    """A manifest entry with its address rewritten; other records stay the same."""
     if "data_file" not in record:
         return record
     file = record["data_file"]
@@ -338,7 +336,7 @@ def _moved_entry(record: Record, move: Move) -> Record:
 
 
 def _moved_manifest(record: Record, lake: ObjectStore, move: Move) -> Record:
-    """An entry of a manifest list, with the size that the manifest has now; others stay."""
+    """A manifest list entry with address and current size of its manifest; other records stay the same."""
     if "manifest_path" not in record:
         return record
     path = move.address(record["manifest_path"])
@@ -359,7 +357,7 @@ def _read_json(data: bytes, source: str) -> Any:
 
 @contextmanager
 def understood_database(file: Path) -> Iterator[None]:
-    """What SQLite cannot make of the file is its damage."""
+    """Raises `Damaged` for an error of SQLite."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -368,7 +366,7 @@ def understood_database(file: Path) -> Iterator[None]:
 
 
 def _copied(file: Path, directory: Path) -> Path:
-    """The database with the journal of a commit that was interrupted, where SQLite can undo it."""
+    """A copy of the database and its journal, so that SQLite can roll back an interrupted commit."""
     for each in (file, *_beside(file)):
         shutil.copyfile(each, directory / each.name)
     return directory / file.name

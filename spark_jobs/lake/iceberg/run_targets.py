@@ -1,4 +1,4 @@
-"""What one run wants each table to hold, read from its folder: for `publish`, and for a repair."""
+"""The targets of a run: the files that each table should hold of it, read from its folder."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.table_names import readable_name
 
 LISTED_BY = (Step.MATERIALISE, Step.AUDIT)
-"""The steps that make files for tables."""
+"""The steps that write files of published tables."""
 
 
 class TableKey(NamedTuple):
-    """Which table is meant, whatever the catalog calls it: that of a topic, or one of Onceover's own."""
+    """Identifies a table independent of its name in the catalog: by topic, or as one of Onceover's own."""
 
     topic: str | None
     own: str
@@ -40,7 +40,7 @@ class TableKey(NamedTuple):
 
 
 def finished_before(folder: RunFolder, step: Step) -> list[StepDone]:
-    """The steps that this one builds upon."""
+    """The finished steps before `step`."""
     return [done for done in folder.steps_done() if STEPS.index(done.step) < STEPS.index(step)]
 
 
@@ -58,7 +58,7 @@ def stamp_of(folder: RunFolder, done: list[StepDone]) -> RunStamp:
 
 
 def listed_tables(folder: RunFolder) -> dict[TableKey, list[tuple[Step, TableEntry]]]:
-    """What the run's steps made for all tables but `runs`."""
+    """The files that the run's steps wrote for all tables except `runs`."""
     listed: dict[TableKey, list[tuple[Step, TableEntry]]] = defaultdict(list)
     for step in LISTED_BY:
         for entry in read_listing(folder, step):
@@ -68,9 +68,9 @@ def listed_tables(folder: RunFolder) -> dict[TableKey, list[tuple[Step, TableEnt
 
 
 def table_targets(settings: Settings, folder: RunFolder) -> Iterator[TableTarget]:
-    """All tables but `runs`; those of topics are named as they are published.
+    """The targets of all tables except `runs`.
 
-    Of new topics that would share a name, the first in this order gets it: one that needs no change.
+    Of new topics with the same readable name, the first in this order gets it: one that needs no change.
     """
     next_offsets = read_next_offsets(folder)
     for key, entries in listed_tables(folder).items():
@@ -89,7 +89,7 @@ def table_targets(settings: Settings, folder: RunFolder) -> Iterator[TableTarget
 
 
 def data_files(folder: RunFolder, entries: list[tuple[Step, TableEntry]]) -> Iterator[DataFile]:
-    """The files by their address."""
+    """The files with their addresses."""
     for step, entry in entries:
         if entry.file is not None:
             yield DataFile(location=folder.lake.url_of(folder.key(step, entry.file)), rows=entry.rows)
@@ -108,7 +108,7 @@ def run_file(folder: RunFolder) -> DataFile:
 
 
 def read_next_offsets(folder: RunFolder) -> dict[str, dict[int, int]]:
-    """For every topic and partition where the next run's records begin."""
+    """The first offset of the next run's records, by topic and partition."""
     table = read_table(folder.lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file))
     columns = (table.column(name).to_pylist() for name in ("topic", "partition", "end_offset"))
     offsets: dict[str, dict[int, int]] = defaultdict(dict)
@@ -120,7 +120,7 @@ def read_next_offsets(folder: RunFolder) -> dict[str, dict[int, int]]:
 def publish_again(
     catalog: Catalog, settings: Settings, folder: RunFolder, *, only: TableKey | None = None
 ) -> None:
-    """Brings tables to hold what a published run wants, all of them or only one; nothing where they do."""
+    """Publishes the targets of a published run again, all or `only` one; does nothing where they match."""
     stamp = stamp_of(folder, finished_before(folder, Step.PUBLISH))
     topics = TopicTables(catalog, settings.catalog.topics)
     for target in (*table_targets(settings, folder), run_target(settings, folder)):

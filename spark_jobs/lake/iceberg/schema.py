@@ -1,4 +1,4 @@
-"""A table's contract in Iceberg's terms: the same columns, with ids, and their meanings as documentation."""
+"""A table's contract as an Iceberg schema, and how tables are created with it or evolve to it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ FIRST_PARTITION_FIELD = 1000
 
 @lru_cache
 def iceberg_schema(contract: Contract) -> Schema:
-    """The schema of a published table; ids count the columns first, then what is nested in them."""
+    """The schema of a published table; field ids number the columns first, then nested fields."""
     ids = count(len(contract.columns) + 1)
     return Schema(
         *(
@@ -69,7 +69,7 @@ def iceberg_schema(contract: Contract) -> Schema:
 
 
 def division(schema: Schema) -> PartitionSpec:
-    """Tables are divided by run date: a run replaces its date whole, and readers skip other dates."""
+    """Tables are partitioned by run date: a run replaces its whole date, and readers skip other dates."""
     source = schema.find_field(RUN_DATE.name).field_id
     field = PartitionField(source, FIRST_PARTITION_FIELD, IdentityTransform(), RUN_DATE.name)
     return PartitionSpec(field)
@@ -96,11 +96,8 @@ def _fields(kind: "pa.StructType", ids: "count[int]") -> Iterator[NestedField]:
         yield NestedField(next(ids), field.name, _type(field.type, ids), required=not field.nullable)
 
 
-# A transaction that works out the table's metadata once per change, not once per question.
-
-
 class RememberingTransaction(Transaction):
-    """pyiceberg asks for the metadata some twenty times per commit, and copies all snapshots each time."""
+    """Caches the metadata: pyiceberg computes it about twenty times per commit and copies all snapshots."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -108,14 +105,11 @@ class RememberingTransaction(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table as it would be with the updates so far."""
+        """The table's metadata with the updates so far."""
         table, updates = self._table.metadata, self._updates
         if self._known is None or self._known[0] is not table or self._known[1] is not updates:
             self._known = (table, updates, update_table_metadata(table, updates))
         return self._known[2]
-
-
-# How a table comes to the columns of its contract: it is begun with them, or gets those that are new.
 
 
 NEW_LAKE = (
@@ -135,9 +129,9 @@ class TableChange:
 
 
 def begin_change(catalog: Catalog, table: Table | None, target: TableTarget) -> TableChange:
-    """A transaction in which the table has all columns of its contract; where there is none, it makes one.
+    """A transaction in which the table has all columns of its contract; None creates the table.
 
-    A REST server may be one that makes tables only ahead of their first commit.
+    Some REST servers cannot create a table in a transaction, so there it is created before.
     """
     if table is None and isinstance(catalog, MetastoreCatalog):
         creation = catalog.create_table_transaction(**_new_table(target))
@@ -154,7 +148,7 @@ def _new_table(target: TableTarget) -> dict[str, Any]:
     schema = iceberg_schema(target.contract)
     properties = {
         TableProperties.DEFAULT_NAME_MAPPING: name_mapping(schema),
-        TableProperties.COMMIT_NUM_RETRIES: "0",  # we look at the table ourselves before we try again
+        TableProperties.COMMIT_NUM_RETRIES: "0",  # `commits` reads the table before it tries again
         **target.properties(),
     }
     return {
@@ -166,15 +160,15 @@ def _new_table(target: TableTarget) -> dict[str, Any]:
 
 
 def _evolve(transaction: Transaction, target: TableTarget) -> None:
-    """New columns of the contract are added; those that it no longer has stay, empty from now on.
+    """Adds new columns of the contract; columns that it no longer has are kept, null in new rows.
 
-    A column that may be null from now on becomes optional.
+    A column that is nullable now becomes optional.
     """
-    standing, wanted = transaction.table_metadata.schema(), iceberg_schema(target.contract)
-    _check_types(standing, wanted, target)
-    required = {field.name for field in standing.fields if field.required}
+    current, wanted = transaction.table_metadata.schema(), iceberg_schema(target.contract)
+    _check_types(current, wanted, target)
+    required = {field.name for field in current.fields if field.required}
     relaxed = [field.name for field in wanted.fields if field.optional and field.name in required]
-    if not relaxed and not set(wanted.column_names) - set(standing.column_names):
+    if not relaxed and not set(wanted.column_names) - set(current.column_names):
         return
     with transaction.update_schema() as update:
         update.union_by_name(wanted)
@@ -182,9 +176,9 @@ def _evolve(transaction: Transaction, target: TableTarget) -> None:
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
-def _check_types(standing: Schema, wanted: Schema, target: TableTarget) -> None:
-    """Files of earlier runs keep their types, so a column cannot become something else."""
-    types = {field.name: field.field_type for field in standing.fields}
+def _check_types(current: Schema, wanted: Schema, target: TableTarget) -> None:
+    """Raises `PublishedDiffers` if a column changes its type: files of earlier runs keep theirs."""
+    types = {field.name: field.field_type for field in current.fields}
     for field in wanted.fields:
         old = types.get(field.name, field.field_type)
         if str(old) != str(field.field_type) and field.field_type.is_primitive:

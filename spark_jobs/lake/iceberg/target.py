@@ -1,4 +1,4 @@
-"""What a run wants a table to hold."""
+"""The target of a table: the files that it should hold of a run, and the properties of the commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,11 @@ from datetime import date
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.tables.contract import Contract
 
+RUN_ID_PROPERTY, RUN_DATE_PROPERTY = "onceover.run-id", "onceover.run-date"
+ROLLBACK_PROPERTY = "onceover.rollback"
+"""Snapshot properties: the run and its date, or the run that the snapshot removes."""
 TOPIC_PROPERTY = "onceover.topic"
-"""Of a table: the topic whose records it holds."""
+"""Table property: the topic whose records the table holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +28,8 @@ class RunStamp:
     def summary(self) -> dict[str, str]:
         """Keys and values of a snapshot's summary."""
         return {
-            "onceover.run-id": self.run_id,
-            "onceover.run-date": self.day.isoformat(),
+            RUN_ID_PROPERTY: self.run_id,
+            RUN_DATE_PROPERTY: self.day.isoformat(),
             "onceover.manifest": self.manifest,
             "onceover.config": self.config,
             "onceover.state-in": self.state_in,
@@ -44,9 +47,9 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget:
-    """All that a table holds of the run's date: these files and no others.
+    """The files that a table should hold of the run's date, and no others.
 
-    `next_offsets` are, by partition, where the next run's records begin; only topics have them.
+    `next_offsets` are the first offsets of the next run's records by partition; only topics have them.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Which table holds which topic: the catalog remembers it, as a property of the table."""
+"""The tables of topics: their names, which a table property assigns to topics, and their columns."""
 
 from dataclasses import replace
 from itertools import islice
@@ -15,7 +15,7 @@ from spark_jobs.tables.materialise import records_contract
 from spark_jobs.tables.table_names import folder_name, name_candidates
 
 _LIKELY = 4
-"""Names at which a topic's table is looked for before all others: the readable one, three with digests."""
+"""Names to try first for a topic's table: the readable one, and three with digests."""
 
 
 class TopicTables:
@@ -25,7 +25,7 @@ class TopicTables:
         self._catalog, self._namespace = catalog, namespace
         self._names = {name[-1] for name in catalog.list_tables(namespace)}
         self._topics: dict[str, str | None] = {}
-        """By table that was loaded, its topic; None for a table that holds something else."""
+        """The topic of each loaded table; None for a table without a topic."""
 
     def place(self, target: TableTarget) -> tuple[TableTarget, Table | None]:
         """The target under the name of its topic's table, and the table; for a new one, under a free name."""
@@ -52,18 +52,15 @@ class TopicTables:
 
 
 def topic_of(table: Table | None) -> str | None:
-    """The topic whose records the table holds, None if it holds something else."""
+    """The topic whose records the table holds; None for a table without a topic."""
     return None if table is None else table.properties.get(TOPIC_PROPERTY)
 
 
 def publish_target(catalog: Catalog, topics: TopicTables, target: TableTarget, stamp: RunStamp) -> Published:
-    """Brings a table to hold what a run wants: a topic's under the name that the topic has."""
+    """Publishes a target; the table of a topic under the name that it has in the catalog."""
     if target.topic is None:
         return publish_table(catalog, target, stamp)
     return publish_into(catalog, *topics.place(target), stamp)
-
-
-# The table of a topic as the settings declare it: every table's columns, and those of its JSON values.
 
 
 VALUE_TYPES: dict[ValueType, pa.DataType] = {
@@ -75,7 +72,7 @@ VALUE_TYPES: dict[ValueType, pa.DataType] = {
 
 
 def topic_contract(settings: Settings, topic: str, name: str) -> Contract:
-    """What the table of `topic`, which is called `name`, promises."""
+    """The contract of the table of `topic` with this name: the common columns and its declared fields."""
     fields = settings.topic(topic).fields
     columns = (
         Column(name, VALUE_TYPES[kind], f"field {name} of the value", True) for name, kind in fields.items()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_jobs.kernels.copies import GAP
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.lake.gap_file import HeldFile, KnownGap, PartitionGaps, put_held
+from spark_jobs.lake.gap_file import HeldFile, KnownGap, PartitionGaps, put_held_rows
 from spark_jobs.lake.index_rows import values
 from spark_jobs.lake.inherited_rows import (
     STRETCH_OFFSETS,
@@ -166,7 +166,7 @@ class HeldBatches:
         return tuple(self._files)
 
     def _flush(self) -> None:
-        self._files += put_held(self._lake, self._pending)
+        self._files += put_held_rows(self._lake, self._pending)
         self._pending = []
 
 

@@ -38,7 +38,7 @@ def die_after_commits(count: int) -> None:
 
 
 def die_at_tables(config: Path) -> int:
-    """How many processes it took but one; they need not load everything anew."""
+    """Returns how many processes died; they are forked, so that libraries are loaded once."""
     for step in steps_until(Step.PUBLISH):
         import_module(f"spark_jobs.pipeline.{step}.step")
     place, died = Place(config.parent, load_settings(config)), 0

@@ -89,7 +89,7 @@ LEFT_OUT = {"run_id", "manifest", "state_in", "state_out", "object_order", "part
 
 
 def tables(place: Place, left_out: Iterable[str] = LEFT_OUT) -> dict[str, list[str]]:
-    """The rows of every published table as text, without what tells runs and epochs apart."""
+    """The rows of every published table as text, without run ids and epochs."""
     without = set(left_out)
     with open_catalog(place.settings) as catalog:
         names = [name for namespace in catalog.list_namespaces() for name in catalog.list_tables(namespace)]

@@ -276,7 +276,7 @@ def test_with_patience_a_batch_that_comes_late_to_its_own_day_lets_others_in_the
     place.arrive("dt=2024-05-02/orders-0/b", batch(1))
     assert backfill(place, 2) == [day(2), day(3)]
     assert [speaking(place, number).state().end_offset for number in (2, 3)] == [3, 4]
-    assert _epochs(place, 3) == [(0, 0)]  # nobody had been given these offsets before
+    assert _epochs(place, 3) == [(0, 0)]  # these offsets were not assigned before
 
 
 def test_a_changed_configuration_rewrites_only_what_comes_out_otherwise(lake: Place) -> None:
@@ -305,7 +305,7 @@ def test_a_run_that_was_taken_back_and_is_the_same_is_the_same_run(tmp_path: Pat
 def test_a_day_whose_run_has_expired_is_rewritten_from_where_it_differs_as_before(lake: Place) -> None:
     before = truncations(lake.lake, chain_of(lake), day(2))
     for run_id in _ids(lake):
-        removable = removable_files(lake.lake, run_id, speaks=True, asked_for=False, live=())
+        removable = removable_files(lake.lake, run_id, is_current=True, is_replayable=False, live=())
         for file in tuple(removable):
             lake.lake.delete(file.key)
     assert truncations(lake.lake, chain_of(lake), day(2)) == before

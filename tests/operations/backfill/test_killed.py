@@ -58,7 +58,7 @@ def _kept(place: Place) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake for every death, in which a backfill died and was repeated; and one that nobody disturbed."""
+    """A lake for each point at which a backfill was killed and repeated, and one without a kill."""
     directory = tmp_path_factory.mktemp("deaths")
     original = _lake(directory / "original", Step.ADMIT, 3).directory
     names = ["undisturbed", *(f"lake-{number}" for number in range(len(DEATHS)))]

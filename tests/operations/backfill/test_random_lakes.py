@@ -1,4 +1,4 @@
-"""Whatever came late or was replaced: after a backfill all is as if it had been right from the start."""
+"""After a backfill of late or replaced objects, tables are the same as if the objects had arrived in time."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Old things go, and nothing that anybody needs: the next run, tables, explanations, waiting batches."""
+"""Old data is removed, but nothing that the next run, tables, explanations or held batches need."""
 
 from datetime import date
 from pathlib import Path
@@ -101,10 +101,10 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(shop: Shop) -> None:
     settings, before = _settings(shop), _files(_settings(shop))
     plan = plan_expiry(settings)
     assert plan.bytes > 0
-    speaking = {each.run_id for each in plan.folders if each.speaks}
+    speaking = {each.run_id for each in plan.folders if each.is_current}
     runs = _runs(settings)
     assert speaking == {runs[day(number)] for number in (1, 2, 3)}
-    assert [each for each in plan.folders if not each.speaks]
+    assert [each for each in plan.folders if not each.is_current]
     said = CliRunner().invoke(app, ["expire", "--dry-run", "--config", str(shop.directory / "onceover.yaml")])
     assert f"{plan.bytes:,} bytes would go" in said.output
     assert _files(settings) == before

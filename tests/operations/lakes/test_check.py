@@ -1,4 +1,4 @@
-"""A good lake has no findings, whatever was done to it; each damage is found, named, and has a remedy."""
+"""A lake without damage has no findings after any operation; each kind of damage is found, with a remedy."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.iceberg.catalog import CATALOG_FILE, open_catalog
 from spark_jobs.lake.layout import LAKE_FILE
 from spark_jobs.operations.backfill import run_backfill
-from spark_jobs.operations.check import Finding, Part, Severity, check
+from spark_jobs.operations.check import Finding, FindingSeverity, Part, check
 from spark_jobs.operations.expire import expire
 from spark_jobs.operations.relocate import relocate
 from spark_jobs.operations.repair import repair
@@ -50,7 +50,7 @@ def shop(original: Shop, tmp_path: Path) -> Shop:
 
 
 def _errors(settings: Settings, *, deep: bool = False) -> list[Finding]:
-    return [each for each in check(settings, deep=deep) if each.severity is Severity.ERROR]
+    return [each for each in check(settings, deep=deep) if each.severity is FindingSeverity.ERROR]
 
 
 def test_a_good_lake_is_clean_and_not_changed(original: Shop) -> None:
@@ -147,7 +147,7 @@ DAMAGES: dict[str, tuple[Part, str, Callable[[Settings], object]]] = {
     ),
     "a state is gone": (
         Part.STATES,
-        "hands it on",
+        "it is part of the state of",
         lambda settings: shutil.rmtree(Path(settings.lake) / "state"),
     ),
     "a staged object is gone": (
@@ -169,7 +169,7 @@ DAMAGES: dict[str, tuple[Part, str, Callable[[Settings], object]]] = {
     ),
     "metadata is damaged": (
         Part.TABLES,
-        "does not show the table",
+        "cannot load the table",
         lambda settings: max(Path(settings.lake).glob("tables/topics/plain/metadata/*.json")).write_text("{"),
     ),
     "a line of the ledger is damaged": (

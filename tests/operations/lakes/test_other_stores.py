@@ -11,7 +11,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.lake.errors import CatalogDiffers, CatalogUnfit, LakeMoved
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.stores import open_lake
-from spark_jobs.operations.check import Severity, check
+from spark_jobs.operations.check import FindingSeverity, check
 from spark_jobs.operations.relocate import relocate
 from spark_jobs.operations.repair import RepairKind, plan_repair, repair
 from tests.catalog_servers import running_postgres, running_rest_catalog
@@ -34,7 +34,7 @@ def _on_s3(shop: Shop, server: S3Server, bucket: str, lake: str) -> Settings:
 
 
 def _errors(settings: Settings, *, deep: bool = False) -> list[str]:
-    return [str(each) for each in check(settings, deep=deep) if each.severity is Severity.ERROR]
+    return [str(each) for each in check(settings, deep=deep) if each.severity is FindingSeverity.ERROR]
 
 
 def test_a_lake_on_s3_is_copied_relocated_checked_and_repaired(tmp_path: Path, s3_server: S3Server) -> None:

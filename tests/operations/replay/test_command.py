@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("great_expectations")
 
 @pytest.fixture(scope="module")
 def example_run(tmp_path_factory: pytest.TempPathFactory, great_expectations: object) -> tuple[Path, str]:
-    """A configuration, and a run with a refused and a waiting batch in quarantine."""
+    """A configuration, and a run with a rejected and a held batch in quarantine."""
     shop = Shop(tmp_path_factory.mktemp("shop"))
     shop.arrive(1, batch(0), batch(5), batch(0, pid=2, txn=True), topic="t")
     return shop.directory / "onceover.yaml", run(shop.settings(), 1).run_id
@@ -36,7 +36,7 @@ def test_a_list_says_what_can_be_replayed_and_why_not(example_run: tuple[Path, s
     refused, held_state = (line for line in result.stdout.splitlines() if "t-0" in line)
     assert "out_of_order" in refused
     assert refused.endswith("arrive ") or "arrive" in refused.split()
-    assert "no: it comes by itself once its transaction" in held_state
+    assert "no: a later run takes it once its transaction" in held_state
     assert "1 of 2 can be replayed" in result.output
 
 

@@ -65,7 +65,7 @@ def test_replaying_twice_adds_nothing_twice(shop: Shop) -> None:
     assert choices[0].refusal == "it was already chosen for the next run"
     second = run(fixed, 2).run_id
     choices, replays = decide(fixed, selection, why="and again")
-    assert (replays, choices[0].refusal) == ([], f"run {second} has taken it up")
+    assert (replays, choices[0].refusal) == ([], f"run {second} has replayed it")
     run(fixed, 3)
     assert [row["offset"] for row in rows_of(fixed, "orders")] == [0, 2, 1]
 
@@ -160,7 +160,7 @@ def test_what_waits_comes_by_itself(shop: Shop) -> None:
     choices, replays = decide(settings, Selection(run_id=origin), why="impatience")
     assert replays == []
     assert {each.refusal for each in choices} == {
-        "it comes by itself once its transaction, or one before it, is decided"
+        "a later run takes it once its transaction, or one before it, is decided"
     }
 
 

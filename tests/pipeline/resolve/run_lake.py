@@ -29,9 +29,10 @@ from spark_jobs.lake.inherited_rows import get_inherited
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
+from spark_jobs.lake.run_folder import MESSAGES
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.progress import RunProgress
-from spark_jobs.run import MESSAGES, execute_run
+from spark_jobs.run import execute_run
 from tests.in_process import InProcess
 
 FIRST_DAY = date(2024, 5, 1)
