@@ -22,10 +22,8 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.lake.states import VERSION, WITH_GAPS, get_content, put_content, version_for, without_gaps
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import FOLDS, FoldKind
-
-FOLD_TABLE = "folds.parquet"
-PARTITIONS = "partitions.parquet"
 
 Row = Mapping[str, Any]
 """A row of the table `resolved_partitions`."""
@@ -42,7 +40,7 @@ def put_folds(folder: RunFolder, folds: Folds) -> OutputFile:
         for (kind, partition), digest in sorted(folds.items())
     ]
     table = FOLDS.cast(pa.Table.from_pylist(rows, schema=FOLDS.schema))
-    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLD_TABLE, table)
+    return put_table(folder.lake, folder.key(Step.RESOLVE), FOLDS.file, table)
 
 
 def digest_of_folds(folds: Folds) -> str:
@@ -91,7 +89,7 @@ def _has_resolved(entry: ChainEntry) -> bool:
 
 def read_folds(lake: ObjectStore, run_id: str) -> dict[FoldName, str]:
     """What `resolve` of a run left for the next."""
-    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLD_TABLE)).to_pydict()
+    columns = read_table(lake, step_key(run_id, Step.RESOLVE, FOLDS.file)).to_pydict()
     partitions = map(TopicPartition, columns["topic"], columns["partition"])
     names = zip(map(FoldKind, columns["kind"]), partitions, strict=True)
     return dict(zip(names, columns["digest"], strict=True))
@@ -110,7 +108,7 @@ def resolved_before(lake: ObjectStore, chain: Chain, state_in: str) -> dict[Topi
     run_id = run_before(lake, chain, state_in)
     if not run_id:
         return {}
-    rows = read_table(lake, step_key(run_id, Step.RESOLVE, PARTITIONS)).to_pylist()
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)).to_pylist()
     return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
 
 

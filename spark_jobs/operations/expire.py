@@ -10,7 +10,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.accepted_log import LOG
 from spark_jobs.lake.chain import Chain, read_chain
 from spark_jobs.lake.errors import OutOfTurn
-from spark_jobs.lake.folds import FOLD_TABLE, get_held, read_folds
+from spark_jobs.lake.folds import get_held, read_folds
 from spark_jobs.lake.gap_file import get_gaps
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import find_table
@@ -190,7 +190,7 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
                 yield from (file.digest for file in get_gaps(lake, state.gaps).held)
                 if state.parked:
                     yield state.parked
-    if lake.stat(step_key(run_id, Step.RESOLVE, FOLD_TABLE)) is not None:
+    if lake.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         for (kind, _), digest in read_folds(lake, run_id).items():
             if kind is FoldKind.HELD_STATE:
                 yield from get_held(lake, digest).held

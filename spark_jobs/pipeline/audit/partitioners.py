@@ -1,7 +1,7 @@
 """Which partitioner has placed the keys of a topic, and with how many partitions.
 
 A copy may lack partitions, and a partition without records is never seen. So the highest number that was seen
-says only how many there are at least: a partitioner fits if some count puts nearly every key where it was
+is only a lower bound of their number: a partitioner fits if some count puts nearly every key where it was
 found. Where none fits all keys, each producer's are looked at. What fits is established for the runs to come.
 """
 
@@ -84,7 +84,7 @@ class Judged:
 
 
 def misplaced(keys: KeyHashes, fits: Fits) -> Flags:
-    """Keys that are elsewhere than what is established for their producers says."""
+    """Keys that are not where the established partitioner of their producers puts them."""
     found = np.zeros(keys.size, dtype=np.bool_)
     for producer_id, fit in fits.items():
         own = _of(keys, producer_id)
@@ -162,7 +162,7 @@ def _fit(keys: KeyHashes, least: int, allowed: float) -> Fit | None:
 
 
 def _grown(keys: KeyHashes, producer_id: int, fit: Fit, least: int, allowed: float) -> Fit:
-    """The fit with the count of a topic that has got more partitions: keys lie by the old or the new one."""
+    """The fit with the count of a topic that got more partitions: keys are placed by the old or new one."""
     own = keys.take(_of(keys, producer_id))
     moved = own.take(fit.misplaces(own))
     if fit.partitioner is Partitioner.NONE or not moved.size:

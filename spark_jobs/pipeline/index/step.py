@@ -1,4 +1,8 @@
-"""`index`: staged objects → a row per batch, in files that workers write; the driver sees no rows."""
+"""`index`: staged objects → a row per batch, in files that workers write; the driver sees no rows.
+
+Read on in: `job` (what a task receives and returns), `worker` (what a Spark task does), `walk` (batch by
+batch through an object).
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
-from spark_jobs.pipeline.index.piece import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.walk import WalkLimits
 from spark_jobs.pipeline.index.worker import IndexTask, index_bins
 from spark_jobs.tables.index import INDEX_FILES

@@ -20,13 +20,12 @@ from spark_jobs.kernels.scan import find_intact
 from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, join_rows
 
-# Which bytes to ask for at once: neighbouring batches of one object come with one read.
-
+# The plan of reads: neighbouring batches of one object share a read.
 
 WINDOW_BYTES = 16 * 2**20
 """Most bytes of one read, unless a single batch is larger."""
 GAP_BYTES = 256 * 2**10
-"""Bytes that are read for nothing rather than asked around."""
+"""Unneeded bytes between batches that are read rather than skipped with a second request."""
 SMALL_BYTES = 128 * 2**10
 """Stretches up to this are decoded together with neighbours: a call costs as much as that many bytes."""
 GATHERED_BYTES = 2**20
@@ -48,7 +47,7 @@ def gather_reads(rows: BatchRows, stretches: Iterable[slice]) -> Iterator[list[s
 
 
 def plan_reads(rows: BatchRows) -> Iterator[slice]:
-    """Neighbouring rows that lie together in one object, each stretch within a window or one batch."""
+    """Neighbouring rows that are close together in one object, each stretch within a window or one batch."""
     position, end = rows.headers.position, rows.headers.position + rows.headers.size
     gap = position[1:] - end[:-1]
     apart = (np.diff(rows.object_order) != 0) | (gap < 0) | (gap > GAP_BYTES)

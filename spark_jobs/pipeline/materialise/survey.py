@@ -1,4 +1,4 @@
-"""How much of a partition is to be published, in chunks that files can be planned with."""
+"""What a Spark task surveys: how much of a partition is published, in chunks for the plan of files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ import numpy as np
 from spark_jobs.lake.accepted_log import PlannedSegment
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, held_rows, rows_of_run
+from spark_jobs.pipeline.materialise.job import Chunk, PartitionPlan
 from spark_jobs.pipeline.materialise.outcomes import View, view_of
-from spark_jobs.pipeline.materialise.summaries import Chunk, PartitionPlan
 
 CHUNK_BYTES = 8 * 2**20
 """Committed bytes of one chunk: what planning files is exact to."""
@@ -44,7 +44,7 @@ def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
 
 
 def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> Chunk:
-    """A segment of the accepted log is written whole, whatever of it is shown."""
+    """A segment of the accepted log is written whole, also if only a part of it is published."""
     chunk = Chunk(
         held="",
         first_row=segment.first_row,

@@ -1,4 +1,4 @@
-"""What runs in Spark tasks to agree on how far partitions are published, and once that is known."""
+"""What Spark tasks of `resolve` do third and fourth: lower the cuts, then write the table `transactions`."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ def move_cuts(facts: CutFacts, joined: Joined) -> Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcludeFacts:
-    """What is the same for every bucket; `bins` says by partition number which task closes the partition.
+    """What is the same for every bucket; `bins` is by partition number the task that closes it.
 
     `folder` is the key of the folder for outputs.
     """
@@ -96,7 +96,7 @@ class ConcludeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Transactions by what became of them.
+    """Counts of transactions by outcome.
 
     `behind` are those that cannot be decided because the coordinator's copy is older than the data, `skew_ms`
     by how much at most, as far as the copies show. `unknowable` are those of captures without markers whose
@@ -140,7 +140,7 @@ def conclude_transactions(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[
             output.write(transactions_table(found, dispositions, facts.cut, facts.partitions))
             counted += _count(found, dispositions)
             yield concluded_parts_table(found, dispositions, facts.cut, facts.bins)
-        path = f"transactions/{task.number:05d}.parquet"
+        path = TRANSACTIONS.file_of(task=task.number)
         yield Note(Concluded(number=task.number, output=output.finish(facts.folder, path), counted=counted))
 
 

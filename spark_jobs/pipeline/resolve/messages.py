@@ -1,4 +1,4 @@
-"""What people should know about a run's transactions."""
+"""The remarks of `resolve` for the run's report."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

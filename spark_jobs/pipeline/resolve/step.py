@@ -3,6 +3,10 @@
 Transactions are small rows. Spark's shuffle brings them together with the coordinators' logs, by producer,
 and brings their outcomes back to their partitions. The driver sees partitions, never transactions; only a run
 too small to schedule does it resolve itself.
+
+Read on in: `phases` (the driver's side); then, in the order of the phases, what Spark tasks do: `gather`,
+`join`, `conclude` with `cuts`, `close_partitions` with `held_batches`. Their values are in `partitions`,
+`parts` and `transaction_rows`.
 """
 
 from collections import Counter
@@ -15,7 +19,6 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.hanging import CopyReach
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.folds import (
-    PARTITIONS,
     FoldName,
     check_resolved,
     digest_of_folds,
@@ -38,9 +41,10 @@ from spark_jobs.pipeline.resolve.parts import bucket_count
 from spark_jobs.pipeline.resolve.phases import CloseJobs, Phases
 from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
 from spark_jobs.sources.partitions import run_partitions
-from spark_jobs.tables.states import FoldKind
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import INHERITED_OBJECTS, FoldKind
 
-INHERITED_OBJECTS = "inherited_objects.parquet"
 MOST_MESSAGES = 20
 
 
@@ -62,7 +66,7 @@ def run(context: RunContext) -> StepResult:
     partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
     return StepResult(
         outputs=(
-            put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
+            put_table(lake, context.folder.key(Step.RESOLVE), RESOLVED_PARTITIONS.file, partitions),
             put_folds(context.folder, folds),
             *(each.output for each in concluded),
             *chain.from_iterable(map(_outputs, closed)),
@@ -90,7 +94,7 @@ def _messages(
 
 def _phases(context: RunContext) -> Phases:
     found_now = run_partitions(context.folder, context.manifest, context.settings)
-    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
+    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file))
     partitions = partitions_of_run(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),
         admitted=admitted.to_pylist(),
@@ -122,7 +126,7 @@ def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
 def _inherited_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
     """Objects of earlier runs that this run's batches may be in, because they were parked there."""
     found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
-    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS)).to_pylist():
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS.file)).to_pylist():
         order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
         entry = manifest_entry(
             InheritedObject(**row), order=order, topic=partition.topic, partition=partition.partition

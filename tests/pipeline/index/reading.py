@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.index.piece import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.step import IndexedBin, Settlement, index_until_settled
 from spark_jobs.pipeline.index.walk import ReadRange, StagedBytes, ViewRange, WalkLimits
 from spark_jobs.pipeline.index.worker import IndexFile, scan_piece

@@ -32,6 +32,7 @@ from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import MESSAGES, execute_run
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from tests.in_process import InProcess
 
 FIRST_DAY = date(2024, 5, 1)
@@ -118,7 +119,7 @@ class RunLake:
 
 def read_resolved(lake: ObjectStore, run_id: str, counts: Mapping[str, int]) -> Resolved:
     """What `resolve` of a run has written."""
-    rows = read_table(lake, step_key(run_id, Step.RESOLVE, "partitions.parquet")).to_pylist()
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)).to_pylist()
     partitions = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
     outcomes = {
         (partition, row["first_offset"]): row["outcome"]
