@@ -1,4 +1,4 @@
-"""Runs run up to `admit`, and what is in the lake afterwards."""
+"""Runs up to `admit`, and what is in the lake afterwards."""
 
 from datetime import date
 from typing import Any
@@ -32,7 +32,7 @@ ORDERS = TopicPartition("orders", 0)
 def admit(
     place: Place, day: int | date, *, spark: Spark | None = None, until: Step = Step.ADMIT
 ) -> "AdmittedRun":
-    """The run of that day, up to `admit` and in this process unless told otherwise."""
+    """The run of that day, up to `admit` and in this process unless `until` and `spark` are given."""
     outcome = execute_run(
         place.settings,
         day_of(day) if isinstance(day, int) else day,

@@ -1,4 +1,4 @@
-"""Runs that stand right before `materialise`: a log directory, judged and resolved in the plain way."""
+"""Runs up to `resolve`, ready for `materialise`: a log directory, judged and resolved by the plain rules."""
 
 from collections.abc import Callable, Sequence
 from datetime import date

@@ -1,4 +1,4 @@
-"""`rebuild`: which state a partition starts from, and where the table says that it came from."""
+"""`rebuild`: which state a partition starts from, and its origin in the table."""
 
 import json
 from pathlib import Path

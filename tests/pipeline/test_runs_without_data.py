@@ -1,4 +1,4 @@
-"""A run that reads nothing, nothing of Kafka's, or nothing that can be used is red, and says what to do."""
+"""A run that reads nothing, nothing of Kafka's, or nothing that can be used fails with advice."""
 
 import shutil
 from datetime import date

@@ -18,7 +18,7 @@ from spark_jobs.pipeline.audit.partitioners import (
     PARTITIONERS,
     Fits,
     Int64s,
-    Judged,
+    JudgedKeys,
     KeyHashes,
     judge,
     misplaced,
@@ -126,9 +126,9 @@ def joined(found: Iterable[KeyHashes]) -> KeyHashes:
 
 def judge_topics(
     found: Sequence[tuple[AuditTask, KeyHashes]], known: Mapping[str, Fits], allowed: float
-) -> dict[str, tuple[KeyHashes, Judged]]:
+) -> dict[str, tuple[KeyHashes, JudgedKeys]]:
     """What has placed the keys of each topic, from those that its tasks have sampled."""
-    judged: dict[str, tuple[KeyHashes, Judged]] = {}
+    judged: dict[str, tuple[KeyHashes, JudgedKeys]] = {}
     for topic, same in groupby(found, key=lambda each: each[0].topic):
         together = list(same)
         keys = joined(each for _, each in together)
@@ -138,7 +138,7 @@ def judge_topics(
     return judged
 
 
-def elsewhere(keys: KeyHashes, judged: Judged) -> dict[int, int]:
+def elsewhere(keys: KeyHashes, judged: JudgedKeys) -> dict[int, int]:
     """Misplaced keys by partition."""
     partitions: Int64s = np.unique(keys.partition)
     return {

@@ -35,11 +35,11 @@ from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
 from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
 from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
-from spark_jobs.pipeline.audit.partitioners import Fits, Judged, KeyHashes, fits_table, read_fits
+from spark_jobs.pipeline.audit.partitioners import Fits, JudgedKeys, KeyHashes, fits_table, read_fits
 from spark_jobs.pipeline.audit.sequences import NEVER
 from spark_jobs.pipeline.audit.source_facts import earlier_volumes, source_facts, topic_volumes
 from spark_jobs.pipeline.audit.transaction_facts import PublishedRange, TransactionTask, count_transactions
-from spark_jobs.pipeline.audit.worker import Counted, count_facts
+from spark_jobs.pipeline.audit.worker import CountedFacts, count_facts
 from spark_jobs.pipeline.context import RunContext, StepResult, fair_share, pack
 from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
@@ -52,14 +52,12 @@ from spark_jobs.tables.audit import (
     TRANSACTION_FACTS,
 )
 from spark_jobs.tables.contract import published
-from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, QuarantineKind
+from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, UNREADABLE, QuarantineKind
 from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
-from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS, TRANSACTIONS
 from spark_jobs.tables.states import STATES
 
 # What earlier steps have written, by partition.
-
-UNREADABLE = "unreadable/"
 
 Rows = Mapping[TopicPartition, Mapping[str, Any]]
 States = Mapping[TopicPartition, str]
@@ -99,7 +97,7 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
         if run_before
         else {},
         indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
-        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
+        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE.file_prefix)),
         replayed=_replayed(read_run_manifest(lake, folder.run_id)),
         gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS.file)),
         origins=_rows(lake, folder.key(Step.REBUILD, STATE_ORIGINS.file)),
@@ -227,7 +225,6 @@ def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartitio
 
 # Tasks: neighbouring partitions of one topic share a task and its files.
 
-TRANSACTIONS = "transactions/"
 PARTITION_COST = 10_000
 """What opening a partition's files costs, in rows that could be read meanwhile."""
 TASKS_PER_SLOT = 2
@@ -289,7 +286,7 @@ def plan_transactions(
     prefix = folder.key(Step.RESOLVE) + "/"
     return [
         TransactionTask(file=key.removeprefix(prefix), key=key, ranges=ranges, lake=folder.lake)
-        for key in outputs_of(folder, Step.RESOLVE, TRANSACTIONS)
+        for key in outputs_of(folder, Step.RESOLVE, TRANSACTIONS.file_prefix)
     ]
 
 
@@ -366,9 +363,9 @@ def count(context: RunContext) -> tuple[Facts, Placement]:
     """The numbers that the run is judged by, and what has placed keys."""
     folder, settings = context.folder, context.settings
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as threads:
         tasks = plan_transactions(folder, inputs, settings)
-        counted = beside.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
+        counted = threads.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
         partitions, placement = count_partitions(context, inputs)
         rows = counted.result()
     facts = Facts(
@@ -416,8 +413,11 @@ def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> 
 
 
 def judge_keys(
-    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], known: Mapping[str, Fits]
-) -> dict[str, tuple[KeyHashes, Judged]]:
+    context: RunContext,
+    tasks: Sequence[AuditTask],
+    counted: Sequence[CountedFacts],
+    known: Mapping[str, Fits],
+) -> dict[str, tuple[KeyHashes, JudgedKeys]]:
     """Topics without an established partitioner, or with misplaced keys: all their keys are checked."""
     topics = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
     pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in topics]

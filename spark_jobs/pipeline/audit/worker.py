@@ -225,7 +225,7 @@ Facts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class CountedFacts:
     """The facts of each of the task's partitions, in their order; `keys` if partitioners have to be judged.
 
     That is the case if some keys are not where the established partitioner puts them, or if none is
@@ -236,15 +236,15 @@ class Counted:
     keys: KeyHashes | None
 
 
-def count_facts(task: AuditTask) -> Counted:
+def count_facts(task: AuditTask) -> CountedFacts:
     """All that is counted of some partitions."""
     outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
     records, files = _record_facts(task, outcomes)
     keys = hash_keys(replace(task, records=files))
     facts = tuple(_facts(task, outcomes, records, keys))
     if not is_established(task.fits):
-        return Counted(facts=facts, keys=keys.sample())
-    return Counted(facts=facts, keys=keys if any(each["keys_elsewhere"] for each in facts) else None)
+        return CountedFacts(facts=facts, keys=keys.sample())
+    return CountedFacts(facts=facts, keys=keys if any(each["keys_elsewhere"] for each in facts) else None)
 
 
 def _facts(

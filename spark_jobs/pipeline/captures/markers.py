@@ -1,6 +1,6 @@
 """Markers from the coordinator's log, for captured partitions without markers.
 
-A marker goes right behind the last batch of its transaction on the partition, and behind what was sent amiss
+A marker goes right behind the last batch of its transaction on the partition, and behind rejected retries
 with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
 Where it is not clear which transaction a batch belongs to, no marker is given to its producer from there
 on: what is unclear stays open, and is held.

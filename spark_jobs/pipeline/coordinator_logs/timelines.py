@@ -170,7 +170,7 @@ _COMMITS = {state for state, result in RESULT_OF_STATE.items() if result is Tran
 def without_completed(data: bytes, completed: Mapping[str, set[int]]) -> bytes:
     """The file of a fold without completed transactions; `completed` names them by id and first record.
 
-    The client's newest transaction stays: it shows which version the client speaks. An id that has expired
+    The client's newest transaction stays: it shows the client's transaction version. An id that has expired
     goes with its last one. Works on the lines themselves, since most of what they hold goes.
     """
     heading, *lines = data.splitlines()

@@ -106,7 +106,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
         objects={entry.order: entry for entry in job.objects},
         limits=task.settings.limits.protocol,
     )
-    found = Findings(name=f"{TRANSACTION_STATE}-{job.partition}")
+    found = FoldProblems(name=f"{TRANSACTION_STATE}-{job.partition}")
     found.note_replaced(log)
     known = fold_records(before.timelines, reader.read(log.rows), found)
     after = CoordinatorFold(
@@ -130,7 +130,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
 
 
 @dataclass(slots=True)
-class Findings:
+class FoldProblems:
     """How many records were read, and some of what was wrong."""
 
     name: str
@@ -161,7 +161,7 @@ def _expired(known: Mapping[str, IdTimeline], before: CoordinatorFold) -> frozen
 
 
 def fold_records(
-    before: Mapping[str, IdTimeline], log: Iterable[LogRecords], found: Findings
+    before: Mapping[str, IdTimeline], log: Iterable[LogRecords], found: FoldProblems
 ) -> dict[str, IdTimeline]:
     """The timelines after the records of `log`, piece by piece."""
     known = dict(before)
@@ -171,7 +171,7 @@ def fold_records(
     return known
 
 
-def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntry]]:
+def _by_id(piece: LogRecords, found: FoldProblems) -> dict[str, list[CoordinatorEntry]]:
     grouped: dict[str, list[CoordinatorEntry]] = {}
     if piece.problem:
         found.add(piece.problem)
@@ -180,7 +180,7 @@ def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntr
     return grouped
 
 
-def _entries(piece: LogRecords, found: Findings) -> Iterator[CoordinatorEntry]:
+def _entries(piece: LogRecords, found: FoldProblems) -> Iterator[CoordinatorEntry]:
     """The records as entries; one that cannot be read is skipped, not its whole batch."""
     if piece.header.is_control:
         return
@@ -209,7 +209,7 @@ def _entry(record: LogRecord, coordinator_epoch: int, name: str) -> CoordinatorR
     )
 
 
-def _plain_entry(piece: LogRecords, record: LogRecord, found: Findings) -> Iterator[CoordinatorEntry]:
+def _plain_entry(piece: LogRecords, record: LogRecord, found: FoldProblems) -> Iterator[CoordinatorEntry]:
     """Entries by the plain reader, of a record that the fast one cannot read."""
     try:
         for entry in read_entries(piece.header, (record,), source=found.name):

@@ -81,7 +81,7 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
     """What the run reads of the object whole, or in parts of `range_bytes`.
 
     Only the first part's boundary is known: the object's start, or the end of what is inherited. Keys are
-    counted where a leader looks at them: in what producers send to a compacted topic (facts §2.11).
+    counted where a leader checks them: in captures of a compacted topic (facts §2.11).
     """
     is_compacted = settings.topic(entry.topic).cleanup_policy is CleanupPolicy.COMPACT
     at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes

@@ -208,7 +208,7 @@ class Searcher:
         if not _is_usual(head):
             return False
         size = read_header(head).size
-        after = position + size  # looked at first: it costs a few bytes, a checksum all of them
+        after = position + size  # checked first: it costs a few bytes, a checksum all of them
         if after < self._window.staged.size and not _is_usual(self._window.look(after, HEADER_SIZE)):
             return False
         self._effort -= size

@@ -21,7 +21,7 @@ from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_row_range
 from spark_jobs.lake.stores import open_store
-from spark_jobs.pipeline.materialise.job import Chunk, ObjectPlace, PartitionPlan
+from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, RowChunk
 from spark_jobs.tables.admit import MARKER_OBJECT
 
 NONE = -1
@@ -200,7 +200,7 @@ class Objects:
 Part = tuple[Objects, Iterator[BatchRows]]
 
 
-def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: Chunk) -> Part:
+def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: RowChunk) -> Part:
     """The rows of a chunk, and the objects that they count in."""
     if not chunk.held:
         objects = Objects(settings, {place.order: place for place in plan.objects})

@@ -50,7 +50,7 @@ class PartitionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class RowChunk:
     """Neighbouring rows of a partition, and what the committed ones among them hold.
 
     The rows are those of a file of inherited rows that `held` names, or of the table `batches`. Objects are a
@@ -72,7 +72,7 @@ class Chunk:
         """Bytes that are read for it."""
         return self.segment.size if self.segment is not None else self.bytes
 
-    def join(self, later: "Chunk") -> "Chunk":
+    def join(self, later: "RowChunk") -> "RowChunk":
         """Both, and the rows between them, of which none is shown."""
         return replace(
             self,
@@ -90,7 +90,7 @@ class Share:
     """The chunks of one partition that go into one file."""
 
     plan: PartitionPlan
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[RowChunk, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from spark_jobs.config.settings import ValueType
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.lake.iceberg.topic_tables import VALUE_TYPES
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows
-from spark_jobs.pipeline.materialise.decoding import Piece
+from spark_jobs.pipeline.materialise.decoding import DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import View, names_of
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
 from spark_jobs.tables.materialise import RECORDS
@@ -80,7 +80,7 @@ class RecordTable:
     view: View
     run_date: date
 
-    def rows_of(self, piece: Piece) -> pa.Table:
+    def rows_of(self, piece: DecodedPiece) -> pa.Table:
         """The records of `piece` that are shown as rows of the table, as they are written."""
         records, headers, counts = piece.found.records, piece.rows.headers, piece.batch_records
         days = np.full(records.num_rows, (self.run_date - _EPOCH).days, dtype=np.int32)

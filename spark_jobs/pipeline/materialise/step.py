@@ -3,7 +3,7 @@
 It also writes the accepted log of captures, since it reads their batches.
 
 Read on in: `job` (what tasks receive and return), `survey` (how much there is), `worker` (what a Spark task
-does) with `batch_rows`, `decoding` and `record_table`; `own_tables` and `replayed` are tasks beside it.
+does) with `batch_rows`, `decoding` and `record_table`; `own_tables` and `replayed` hold further tasks.
 """
 
 from collections import Counter, defaultdict
@@ -27,10 +27,10 @@ from spark_jobs.lake.table_listing import TableEntry, entries_of, put_listing
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
 from spark_jobs.pipeline.materialise.batch_rows import place_of
 from spark_jobs.pipeline.materialise.job import (
-    Chunk,
     FilePlan,
     ObjectPlace,
     PartitionPlan,
+    RowChunk,
     Share,
     TableFile,
     TaskContext,
@@ -47,8 +47,9 @@ from spark_jobs.pipeline.materialise.own_tables import (
 from spark_jobs.pipeline.materialise.replayed import ReplayTask, decode_replayed
 from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS
-from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS
+from spark_jobs.tables.contract import Contract
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS, RESOLVED_PARTITIONS, TRANSACTIONS
 from spark_jobs.tables.states import INHERITED_OBJECTS
 from spark_jobs.tables.table_names import folder_name
 
@@ -66,11 +67,11 @@ ACCOUNT_ROWS, ACCOUNT_COST = 1 << 20, 4096
 FILE_COST = 2**20
 """What finishing a file costs, in bytes that could be decoded meanwhile."""
 
-Piece = tuple[PartitionPlan, Chunk]
+PlannedChunk = tuple[PartitionPlan, RowChunk]
 
 
 def plan_files(
-    surveyed: Iterable[tuple[PartitionPlan, Sequence[Chunk]]], *, file_bytes: int
+    surveyed: Iterable[tuple[PartitionPlan, Sequence[RowChunk]]], *, file_bytes: int
 ) -> list[FilePlan]:
     """The files of all topics; a partition's chunks stay in order, and partitions too."""
     in_order = sorted(surveyed, key=lambda each: each[0].partition)
@@ -82,7 +83,7 @@ def plan_files(
     return plans
 
 
-def divide(pieces: Sequence[Piece], file_bytes: int) -> Iterator[list[Piece]]:
+def divide(pieces: Sequence[PlannedChunk], file_bytes: int) -> Iterator[list[PlannedChunk]]:
     """The pieces of a topic, in order and in shares as equal as pieces allow; a segment is one piece.
 
     If files were filled one after the other, the last would be a small rest.
@@ -129,20 +130,20 @@ def _cost(plan: FilePlan) -> int:
     return FILE_COST + plan.cost
 
 
-def _shares(pieces: Iterable[Piece]) -> Iterator[Share]:
+def _shares(pieces: Iterable[PlannedChunk]) -> Iterator[Share]:
     for _, group in groupby(pieces, key=lambda piece: piece[0].partition):
         together = list(group)
         plan, chunks = together[0][0], tuple(_joined(chunk for _, chunk in together))
         yield Share(plan=_with_needed_objects(plan, chunks), chunks=chunks)
 
 
-def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _joined(chunks: Iterable[RowChunk]) -> Iterator[RowChunk]:
     """Chunks of the same rows as one: planning needs small ones, reading large ones."""
     for _, group in groupby(chunks, key=lambda chunk: (chunk.held, chunk.segment)):
-        yield reduce(Chunk.join, group)
+        yield reduce(RowChunk.join, group)
 
 
-def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> PartitionPlan:
+def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[RowChunk]) -> PartitionPlan:
     """A partition may have thousands of objects, a file needs a few of them."""
     current = [chunk for chunk in chunks if not chunk.held]
     first = min((chunk.first_object for chunk in current), default=0)
@@ -232,11 +233,11 @@ def _inherited_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
 
 # The step.
 
-RELAYED = {"consumer_offsets": Step.RESOLVE, "gaps": Step.ADMIT, "transactions": Step.RESOLVE}
+RELAYED = ((CONSUMER_OFFSETS, Step.RESOLVE), (GAPS, Step.ADMIT), (TRANSACTIONS, Step.RESOLVE))
 """Tables of earlier steps that are published unchanged."""
 
 OwnFiles = Mapping[str, Sequence[TableFile]]
-Surveyed = Sequence[tuple[PartitionPlan, Sequence[Chunk]]]
+Surveyed = Sequence[tuple[PartitionPlan, Sequence[RowChunk]]]
 
 
 def run(context: RunContext) -> StepResult:
@@ -246,10 +247,10 @@ def run(context: RunContext) -> StepResult:
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
     internal = [plan for plan in plans if plan.partition.topic in INTERNAL_TOPICS]
-    with ThreadPoolExecutor(2) as beside:
-        relayed = beside.submit(relay, context, for_tasks)
+    with ThreadPoolExecutor(2) as threads:
+        relayed = threads.submit(relay, context, for_tasks)
         tasks = account_tasks(context, for_tasks, plans)
-        accounted = beside.submit(context.run_tasks, account_for_partitions, tasks)
+        accounted = threads.submit(context.run_tasks, account_for_partitions, tasks)
         surveyed = survey(context, (*topics, *map(_unshown, internal)))
         written = [*decode_again(context, for_tasks), *decode(context, for_tasks, surveyed)]
         corrected = account_tasks(context, for_tasks, plans, written)
@@ -363,21 +364,18 @@ def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnF
 def relay(context: RunContext, for_tasks: TaskContext) -> OwnFiles:
     """The tables that earlier steps have made."""
     tasks = [
-        RelayTask(table=table, keys=relayed_files(context, table, step), context=for_tasks)
-        for table, step in RELAYED.items()
+        RelayTask(table=table.name, keys=relayed_files(context, table, step), context=for_tasks)
+        for table, step in RELAYED
     ]
-    return dict(zip(RELAYED, context.run_tasks(relay_table, tasks), strict=True))
+    written = context.run_tasks(relay_table, tasks)
+    return {task.table: files for task, files in zip(tasks, written, strict=True)}
 
 
-def relayed_files(context: RunContext, table: str, step: Step) -> list[str]:
-    """Keys of the table's files: one of its name, or those in a folder of its name."""
+def relayed_files(context: RunContext, table: Contract, step: Step) -> list[str]:
+    """Keys of the table's files in the folder of `step`."""
     done = context.folder.done(step)
     paths = [output.path for output in done.outputs] if done else []
-    return [
-        context.folder.key(step, path)
-        for path in paths
-        if path.startswith(f"{table}/") or path == f"{table}.parquet"
-    ]
+    return [context.folder.key(step, path) for path in paths if path.startswith(table.file_prefix)]
 
 
 def topic_entries(

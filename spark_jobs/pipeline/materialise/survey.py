@@ -8,7 +8,7 @@ import numpy as np
 from spark_jobs.lake.accepted_log import PlannedSegment
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, held_rows, rows_of_run
-from spark_jobs.pipeline.materialise.job import Chunk, PartitionPlan
+from spark_jobs.pipeline.materialise.job import PartitionPlan, RowChunk
 from spark_jobs.pipeline.materialise.outcomes import View, view_of
 
 CHUNK_BYTES = 8 * 2**20
@@ -25,12 +25,12 @@ class SurveyTask:
     lake: ObjectStore
 
 
-def survey_partitions(task: SurveyTask) -> tuple[tuple[Chunk, ...], ...]:
+def survey_partitions(task: SurveyTask) -> tuple[tuple[RowChunk, ...], ...]:
     """The chunks of each partition by ascending offset; none where there is nothing to publish."""
     return tuple(tuple(_survey(task.lake, plan)) for plan in task.plans)
 
 
-def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
+def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[RowChunk]:
     view = view_of(lake, plan)
     for held in plan.held:
         yield from chunks_of(held_rows(lake, held), view, first_row=0, held=held)
@@ -43,9 +43,9 @@ def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
         first_row += rows.rows
 
 
-def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> Chunk:
+def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> RowChunk:
     """A segment of the accepted log is written whole, also if only a part of it is published."""
-    chunk = Chunk(
+    chunk = RowChunk(
         held="",
         first_row=segment.first_row,
         stop_row=segment.stop_row,
@@ -72,14 +72,14 @@ def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: 
     return chunk
 
 
-def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[Chunk]:
+def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[RowChunk]:
     """`rows` cut where their shown bytes fill a chunk; rows that are not shown come along or fall between."""
     shown = np.flatnonzero(view.shows(rows))
     filled = np.cumsum(rows.headers.size[shown]) // CHUNK_BYTES
     for part in np.split(shown, np.flatnonzero(np.diff(filled)) + 1):
         if part.size:
             objects = rows.object_order[part]
-            yield Chunk(
+            yield RowChunk(
                 held=held,
                 first_row=first_row + int(part[0]),
                 stop_row=first_row + int(part[-1]) + 1,

@@ -24,7 +24,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ScratchFile, put_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, Objects, rows_and_objects
-from spark_jobs.pipeline.materialise.decoding import Decoder, Piece, Reading
+from spark_jobs.pipeline.materialise.decoding import DecodedPiece, Decoder, Reading
 from spark_jobs.pipeline.materialise.job import (
     FilePlan,
     PartitionPlan,
@@ -46,7 +46,7 @@ QUARANTINE_SCHEMA = OWN_TABLES["quarantine"].schema
 Row = dict[str, Any]
 
 
-def _batches_of(piece: Piece, offsets: Sequence[int]) -> list[int]:
+def _batches_of(piece: DecodedPiece, offsets: Sequence[int]) -> list[int]:
     """The batches of `piece` that hold these offsets, which ascend as the piece's do."""
     records = piece.found.rows
     rows = np.searchsorted(records.offset, np.array(offsets, dtype=np.int64))
@@ -75,7 +75,7 @@ class Findings:
     legacy: int = 0
     unfit: int = 0
 
-    def add(self, place: Place, piece: Piece) -> None:
+    def add(self, place: Place, piece: DecodedPiece) -> None:
         """Batches of `piece` that cannot be decoded; those of this run go to quarantine by their verdict."""
         self.decoded += piece.found.count
         self.legacy += piece.found.count if piece.is_legacy else 0
@@ -98,7 +98,7 @@ class Findings:
     def add_unfit(
         self,
         place: Place,
-        piece: Piece,
+        piece: DecodedPiece,
         table: pa.Table,
         reasons: Mapping[int, str],
     ) -> None:
@@ -124,7 +124,7 @@ class Findings:
 
     @staticmethod
     def _unreadable(
-        place: Place, piece: Piece, batch: int, *, kind: QuarantineKind, records: int, reason: str
+        place: Place, piece: DecodedPiece, batch: int, *, kind: QuarantineKind, records: int, reason: str
     ) -> Row:
         return {
             "topic": place.partition.topic,
@@ -138,7 +138,7 @@ class Findings:
             "reason": reason,
         }
 
-    def _quarantined(self, place: Place, piece: Piece, batch: int) -> Row:
+    def _quarantined(self, place: Place, piece: DecodedPiece, batch: int) -> Row:
         headers = piece.rows.headers
         home = place.objects.places[int(piece.rows.object_order[batch])]
         return {
@@ -152,7 +152,7 @@ class Findings:
             "run_date": self.run_date,
         }
 
-    def _held_batch(self, place: Place, piece: Piece, batch: int, reason: str) -> Row:
+    def _held_batch(self, place: Place, piece: DecodedPiece, batch: int, reason: str) -> Row:
         headers = piece.rows.headers
         position, size = int(headers.position[batch]), int(headers.size[batch])
         return self._quarantined(place, piece, batch) | {
@@ -167,7 +167,7 @@ class Findings:
             "bytes": place.objects.read(int(piece.rows.object_order[batch]), position, size),
         }
 
-    def _unfit_record(self, place: Place, piece: Piece, batch: int, record: Row, reason: str) -> Row:
+    def _unfit_record(self, place: Place, piece: DecodedPiece, batch: int, record: Row, reason: str) -> Row:
         return self._quarantined(place, piece, batch) | {
             "size": len(record["value"]),
             "kind": QuarantineKind.UNFIT.value,
@@ -310,7 +310,7 @@ class _Partition:
 
     def _pieces(
         self, decoder: Decoder, segment: PlannedSegment | None, parts: Iterator[BatchRows]
-    ) -> Iterator[Piece]:
+    ) -> Iterator[DecodedPiece]:
         """The records that are shown; a segment of the accepted log is written on the way."""
         if segment is None:
             for rows in parts:
@@ -330,7 +330,9 @@ def value_schema(topic: TopicSettings) -> ValueSchema | None:
     return ValueSchema(fields=topic.fields, required=frozenset(topic.required))
 
 
-def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, findings: Findings) -> pa.Table:
+def fitting(
+    table: pa.Table, values: ValueSchema, place: Place, piece: DecodedPiece, findings: Findings
+) -> pa.Table:
     """The rows whose values fit, with a column per field; the others go to quarantine."""
     fitted = values.fit(table.column("value").to_pylist())
     if fitted.unfit:

@@ -79,7 +79,7 @@ def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[
 def open_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObjects) -> Rows:
     """The producers that the newest snapshot behind `offset` knows in transactions that began before it.
 
-    A broker keeps such a transaction though all of its batches may be deleted: its last stable offset waits
+    A broker keeps such a transaction though all of its batches may be deleted: its last stable offset stays
     at the log start (facts §2.12, §8.20). What is open at the snapshot was open at `offset`, too.
     """
     producers = newest_snapshot((entry for entry in entries if offset_of(entry) > offset), staged).producers

@@ -95,7 +95,7 @@ class ConcludeTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class OutcomeCounts:
     """Counts of transactions by outcome.
 
     `behind` are those that cannot be decided because the coordinator's copy is older than the data, `skew_ms`
@@ -110,8 +110,8 @@ class Counted:
     skew_ms: int = 0
     unknowable: int = 0
 
-    def __add__(self, other: "Counted") -> "Counted":
-        return Counted(
+    def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
+        return OutcomeCounts(
             outcomes=self.outcomes + other.outcomes,
             published=self.published + other.published,
             timed_out=self.timed_out + other.timed_out,
@@ -127,12 +127,12 @@ class Concluded:
 
     number: int
     output: OutputFile
-    counted: Counted
+    counted: OutcomeCounts
 
 
 def conclude_transactions(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Table | Note]:
     """Writes the rows of `transactions`; yields rows of `CONCLUDED_PARTS`, and `Concluded` as a note."""
-    counted = Counted(outcomes=Counter())
+    counted = OutcomeCounts(outcomes=Counter())
     with ParquetOutput(facts.lake, TRANSACTIONS.schema) as output:
         for joined in task.joined:
             found = read_joined(facts.lake, joined, facts.cut.published)
@@ -151,9 +151,9 @@ def completed_rows(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Tabl
         yield completed_table(found, dispositions_of(found, facts.cut.cuts))
 
 
-def _count(found: JoinedTransactions, dispositions: Dispositions) -> Counted:
+def _count(found: JoinedTransactions, dispositions: Dispositions) -> OutcomeCounts:
     counts = np.bincount(found.outcome[dispositions.is_listed], minlength=len(OUTCOME_NAMES)).tolist()
-    return Counted(
+    return OutcomeCounts(
         outcomes=Counter(dict(zip(OUTCOME_NAMES, counts, strict=True))),
         published=int(dispositions.is_published.sum()),
         timed_out=int((found.is_timed_out & dispositions.is_listed).sum()),

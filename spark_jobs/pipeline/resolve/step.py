@@ -34,7 +34,7 @@ from spark_jobs.lake.states import read_states
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.coordinator_logs.folding import read_timelines
 from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
-from spark_jobs.pipeline.resolve.conclude import Counted
+from spark_jobs.pipeline.resolve.conclude import OutcomeCounts
 from spark_jobs.pipeline.resolve.messages import messages
 from spark_jobs.pipeline.resolve.partitions import partitions_of_run, partitions_table
 from spark_jobs.pipeline.resolve.parts import bucket_count
@@ -62,7 +62,7 @@ def run(context: RunContext) -> StepResult:
     concluded, closed = phases.close(conclusion, _close_jobs(context, before))
     folds = {**before, **phases.prune(conclusion), **dict(_folds(closed))}
     phases.clear()
-    counted = sum((each.counted for each in concluded), Counted(outcomes=Counter()))
+    counted = sum((each.counted for each in concluded), OutcomeCounts(outcomes=Counter()))
     partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
     return StepResult(
         outputs=(
@@ -80,7 +80,7 @@ def run(context: RunContext) -> StepResult:
 
 
 def _messages(
-    phases: Phases, reach: CopyReach, counted: Counted, closed: Iterable[ClosedPartition]
+    phases: Phases, reach: CopyReach, counted: OutcomeCounts, closed: Iterable[ClosedPartition]
 ) -> Iterator[str]:
     unmarked = dict.fromkeys(each.partition.topic for each in phases.partitions if not each.has_markers)
     return messages(
@@ -146,7 +146,7 @@ def _outputs(each: ClosedPartition) -> Iterator[OutputFile]:
     yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
 
 
-def _counts(counted: Counted, closed: Iterable[ClosedPartition]) -> dict[str, int]:
+def _counts(counted: OutcomeCounts, closed: Iterable[ClosedPartition]) -> dict[str, int]:
     return {
         "transactions": counted.outcomes.total(),
         **{outcome.value: counted.outcomes[outcome] for outcome in Outcome},

@@ -33,7 +33,7 @@ def _breaks(
     return count_state_breaks(lake, PartitionInputs(partition=TopicPartition("orders", 0), states=states))
 
 
-def test_a_run_that_goes_on_from_what_was_handed_on_breaks_nothing(lake: FileStore) -> None:
+def test_a_run_that_continues_from_the_previous_state_breaks_nothing(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, BEFORE, AFTER) == 0
 
 

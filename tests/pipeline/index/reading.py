@@ -51,7 +51,7 @@ def _part(size: int, start: int, stop: int) -> Bin:
 
 
 def summary(first: int | None, end: int) -> Summary:
-    """What a worker says that wrote no file."""
+    """The summary of a worker that wrote no file."""
     nothing = OutputFile(path="", size=0, digest="")
     return Summary(first=first, end=end, rows=0, problems=0, examples=(), output=nothing)
 

@@ -1,4 +1,4 @@
-"""Records come out exactly as they went in, whatever is special about their batch; damage costs one batch."""
+"""Records are decoded exactly as they were encoded, for every kind of batch; damage costs one batch."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
