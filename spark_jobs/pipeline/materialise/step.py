@@ -1,4 +1,4 @@
-"""`materialise`: committed batches → files of records, not yet visible to anyone; no record meets the JVM.
+"""`materialise`: committed batches → files of records, not yet published; no record passes the JVM.
 
 It also writes the accepted log of captures, since it reads their batches.
 
