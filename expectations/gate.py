@@ -1,12 +1,10 @@
-"""The gate before `publish`: nothing passes while a critical expectation fails."""
+"""The gate before `publish`: the findings of an audit, and which of them block publishing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_jobs.config.audit import ExpectationName, Severity
 from spark_jobs.kafka.errors import OnceoverError
-
-# What an expectation came to: a row of `expectation_results`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class Judgement:
 
 
 CONTAINED = frozenset({ExpectationName.NO_OFFSETS_ARE_MISSING})
-"""Expectations whose failure is dealt with already: the partition is held behind its gap."""
+"""Expectations whose failure needs no stop: the partition is already held behind its gap."""
 
 
 class AuditFailed(OnceoverError):
@@ -52,9 +50,7 @@ def failed(findings: Iterable[Finding], severity: Severity) -> tuple[Finding, ..
 
 
 def contained(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Critical failures that do not block the run: the affected partitions are held, all others are
-    published.
-    """
+    """Critical failures that do not block the run: their partitions are held, all others are published."""
     return tuple(each for each in failed(findings, Severity.CRITICAL) if each.expectation in CONTAINED)
 
 

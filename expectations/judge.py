@@ -34,20 +34,17 @@ from expectations.suites.states import STATES
 from expectations.suites.transactions import TRANSACTIONS
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 
-# All suites, in the order in which they are judged and shown.
-
-
 SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, RECORDS, TRANSACTIONS, STATES, RUNS)
+"""In the order in which they are evaluated and shown."""
 
 
-# Data Docs that work without a network: Great Expectations' content in pages of our own, all in one file.
-
+# Data Docs: Great Expectations' content in pages that need no network.
 
 TEMPLATES = FileSystemLoader(Path(__file__).parent / "docs")
 
 
 class _OfflineView(DefaultJinjaPageView):
-    """The library's own page links scripts, styles and a logo from elsewhere; ours holds all it needs."""
+    """The library's page loads scripts, styles and a logo from other hosts; this one is self-contained."""
 
     _template: ClassVar[str] = "suite_page.j2"
 
@@ -78,6 +75,8 @@ def index_page(findings: Sequence[Finding], run_id: str) -> str:
 def _index() -> Template:
     return Environment(loader=TEMPLATES, autoescape=True).get_template("index_page.j2")
 
+
+# Evaluation.
 
 COUNTS = {"result_format": "BASIC"}
 """How many rows are wrong: the pages of a suite that holds need no more."""
@@ -120,13 +119,13 @@ def _validated(
 
 @cache
 def _definition(suite: str) -> BatchDefinition:
-    """Where the library gets the suite's frame from: whatever it is handed."""
+    """The batch definition that passes the suite's frame to Great Expectations."""
     return _source().add_dataframe_asset(suite).add_batch_definition_whole_dataframe("run")
 
 
 @cache
 def _source() -> PandasDatasource:
-    """Of a context that keeps nothing on disk, shows nothing, and sends nothing."""
+    """A data source without files, progress bars or analytics."""
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}

@@ -1,4 +1,4 @@
-"""A suite: what is expected of one table, and the rows of numbers that it is judged by."""
+"""A suite: the expectations of one table, and the facts that they are evaluated on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,12 @@ from great_expectations.expectations import Expectation
 
 from spark_jobs.config.audit import AuditSettings
 
-# The counts that expectations are evaluated on: small tables, whatever the size of the run.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Tables `source_facts`, `partition_facts` and `transaction_facts`, and `topic_volumes` of the run.
 
-    `history` are the `topic_volumes` of earlier runs.
+    `history` are the `topic_volumes` of earlier runs. All are small, for a run of any size.
     """
 
     sources: pa.Table

@@ -1,4 +1,4 @@
-"""`runs`: whether a run is like those before it, and whether most of it could be used."""
+"""`runs`: whether volumes and shares are near the median of earlier runs, and most batches are accepted."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -10,9 +10,6 @@ from great_expectations.expectations import Expectation
 from expectations.own import at_most
 from expectations.suite import Facts, Suite
 from spark_jobs.config.audit import AuditSettings, ExpectationName
-
-# What is usual of a topic: the median of earlier runs, and how far the run is from it.
-
 
 SHARES = ("duplicate", "out_of_order", "corrupt")
 ALL_TOPICS = "(all topics)"

@@ -29,8 +29,6 @@ from spark_jobs.lake.states import VERSION, WITH_GAPS, get_content, put_content,
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.states import FOLDS, FoldKind
 
-PARTITIONS = RESOLVED_PARTITIONS.file
-
 Row = Mapping[str, Any]
 """A row of the table `resolved_partitions`."""
 

@@ -1,1 +1,1 @@
-"""The nine steps, a package each; steps meet in tables."""
+"""The nine steps, a package each; steps exchange tables."""

@@ -1,4 +1,4 @@
-"""What a step is given and what it gives back: a step is a module with `run(context) -> StepResult`."""
+"""The interface of a step, `run(context) -> StepResult`, and how its work is divided into Spark tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class StepResult:
 
 @dataclass(slots=True)
 class CurrentStep:
-    """The step at work, for descriptions of its Spark jobs."""
+    """The step that runs now, for descriptions of its Spark jobs."""
 
     step: Step | None = None
 
@@ -107,8 +107,7 @@ class RunContext:
         return read_run_manifest(self.lake, self.folder.run_id)
 
 
-# Work for one task: small things together, so that a task is worth its start; large ones have their own.
-
+# How work is divided into tasks.
 
 Item = TypeVar("Item")
 
@@ -136,9 +135,12 @@ def spread(
 
 
 def fair_share(costs: Iterable[int], *, tasks: int, smallest: int, largest: int) -> int:
-    """The most that one of about so many `tasks` may cost: it is worth its start, and can be done again."""
+    """The most that one of about so many `tasks` may cost.
+
+    A task costs more than its start, and little enough to be repeated.
+    """
     share = sum(costs) // max(tasks, 1)
-    slack = share // 8  # things of equal cost would otherwise just not fit
+    slack = share // 8  # items of equal cost would otherwise just not fit
     return min(max(share + slack, smallest), largest)
 
 

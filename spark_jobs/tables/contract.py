@@ -70,6 +70,11 @@ class Contract:
         """The name of one of the table's files; `values` are those of the pattern's fields."""
         return self.file.format(**values)
 
+    @property
+    def file_prefix(self) -> str:
+        """What the paths of all its files begin with."""
+        return self.file.partition("{")[0]
+
     def cast(self, table: pa.Table) -> pa.Table:
         """`table` in the contract's column order and types; a missing or unfit column is an error."""
         return table.select(self.schema.names).cast(self.schema)

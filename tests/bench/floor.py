@@ -25,7 +25,7 @@ from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.scan import scan_headers
 from spark_jobs.kernels.warm import warm
 from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows
-from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES, Piece
+from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES, DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import Outcomes, View
 from spark_jobs.pipeline.materialise.record_table import RecordTable, as_written, record_options
 from spark_jobs.pipeline.materialise.table_files import GROUP_BYTES
@@ -94,7 +94,7 @@ def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _pieces(capture: Path, partition: int) -> Iterator[Piece]:
+def _pieces(capture: Path, partition: int) -> Iterator[DecodedPiece]:
     end_offset, seen = 0, np.empty(0, dtype=np.int64)
     for path in objects_of(capture):
         if partition_of(path) == partition:
@@ -105,7 +105,7 @@ def _pieces(capture: Path, partition: int) -> Iterator[Piece]:
                 wanted, offsets, end_offset = _placed(headers, is_new, end_offset)
                 chosen = headers.pick(wanted)._replace(base_offset=offsets[wanted])
                 for piece in decode_batches(buffer, chosen, budget=PIECE_BYTES):
-                    yield Piece(rows=_rows(chosen), found=piece.found, problems=())
+                    yield DecodedPiece(rows=_rows(chosen), found=piece.found, problems=())
 
 
 def read_windows(path: Path) -> Iterator[tuple[bytes, HeaderColumns]]:

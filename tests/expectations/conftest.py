@@ -1,4 +1,4 @@
-"""What the audit says of some numbers."""
+"""The findings of the audit on given numbers."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -16,7 +16,7 @@ Judge = Callable[..., Judgement]
 
 @pytest.fixture(scope="session")
 def judged(contacts: Contacts, great_expectations: ModuleType) -> Judge:
-    """What the audit says of some facts, under some settings."""
+    """The findings of the audit on given facts and settings."""
 
     def judge_facts(facts: Facts, **settings: Any) -> Judgement:
         with contacts.watched():

@@ -65,7 +65,7 @@ def run(
     current: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
-    """A good run of two sources and two partitions, the second of which is changed as told."""
+    """A good run of two sources and two partitions, the second of which is changed by the arguments."""
     return Facts(
         sources=table(SOURCE_FACTS, GOOD_SOURCE, GOOD_SOURCE | {"source": "gateway"} | (source or {})),
         partitions=table(

@@ -21,7 +21,7 @@ from spark_jobs.lake.manifest import Manifest, read_manifest
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.process import this_process
 from spark_jobs.lake.run_folder import DONE, EMPTY_STATE, RunFolder, RunInputs, read_inputs
-from spark_jobs.pipeline.stage.fetch import NOTES, Notes
+from spark_jobs.pipeline.stage.worker import NOTES, Notes
 
 DAY = date(2024, 5, 1)
 INPUTS = RunInputs(day=DAY, manifest="m" * 64, config="c" * 64, state_in=EMPTY_STATE)

@@ -1,5 +1,5 @@
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.pipeline.stage.fetch import BUNDLE_BYTES, BUNDLE_OBJECTS, Notes
+from spark_jobs.pipeline.stage.worker import BUNDLE_BYTES, BUNDLE_OBJECTS, Notes
 from tests.lake.runs import day
 
 

@@ -1,4 +1,4 @@
-"""Runs run up to `admit`, and what is in the lake afterwards."""
+"""Runs up to `admit`, and what is in the lake afterwards."""
 
 from datetime import date
 from typing import Any
@@ -15,12 +15,13 @@ from spark_jobs.lake.manifest import read_run_manifest
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 from spark_jobs.lake.states import PartitionState, get_state, read_states
+from spark_jobs.pipeline.materialise.job import PartitionPlan, TaskContext
 from spark_jobs.pipeline.materialise.step import find_places, plan_files
-from spark_jobs.pipeline.materialise.summaries import PartitionPlan, Workshop
 from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, BATCHES, GAPS
 from tests.in_process import InProcess
 from tests.pipeline.runs import Place
 from tests.pipeline.runs import day as day_of
@@ -31,7 +32,7 @@ ORDERS = TopicPartition("orders", 0)
 def admit(
     place: Place, day: int | date, *, spark: Spark | None = None, until: Step = Step.ADMIT
 ) -> "AdmittedRun":
-    """The run of that day, up to `admit` and in this process unless told otherwise."""
+    """The run of that day, up to `admit` and in this process unless `until` and `spark` are given."""
     outcome = execute_run(
         place.settings,
         day_of(day) if isinstance(day, int) else day,
@@ -55,12 +56,12 @@ class AdmittedRun:
         return read_table(self.lake, self.key(step, name))
 
     def partitions(self) -> dict[TopicPartition, dict[str, Any]]:
-        rows = self.table(Step.ADMIT, "partitions.parquet").to_pylist()
+        rows = self.table(Step.ADMIT, ADMITTED_PARTITIONS.file).to_pylist()
         return {TopicPartition(row["topic"], row["partition"]): row for row in rows}
 
     def batches(self, partition: TopicPartition = ORDERS) -> list[dict[str, Any]]:
         """The verdicts in the order of their file."""
-        rows: list[dict[str, Any]] = self.table(Step.ADMIT, f"batches/{partition}.parquet").to_pylist()
+        rows: list[dict[str, Any]] = self.table(Step.ADMIT, BATCHES.file_of(partition=partition)).to_pylist()
         return rows
 
     def verdicts(self, partition: TopicPartition = ORDERS) -> list[str]:
@@ -75,7 +76,7 @@ class AdmittedRun:
         return [row for rows in tables for row in rows]
 
     def gap_rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.table(Step.ADMIT, "gaps.parquet").to_pylist()
+        rows: list[dict[str, Any]] = self.table(Step.ADMIT, GAPS.file).to_pylist()
         return rows
 
     def gaps(self) -> list[tuple[int, int]]:
@@ -103,20 +104,20 @@ class AdmittedRun:
             partition=partition,
             first_offset=0,
             end_offset=0,
-            batches=self.key(Step.ADMIT, f"batches/{partition}.parquet"),
+            batches=self.key(Step.ADMIT, BATCHES.file_of(partition=partition)),
             objects=tuple(places.get(partition, ())),
             segments=segments,
         )
         [chunks] = survey_partitions(SurveyTask(plans=(plan,), lake=self.lake))
-        workshop = Workshop(
+        context = TaskContext(
             lake=self.lake, folder=f"logs/{self.run_id}", settings=self.settings, run_date=folder.inputs.day
         )
         plans = tuple(plan_files([(plan, chunks)], file_bytes=2**30))
-        written = decode_files(DecodeTask(plans=plans, workshop=workshop))
+        written = decode_files(DecodeTask(plans=plans, context=context))
         outputs = [output for each in written for output in each.segments]
         for output in outputs:
-            path = self.lake.local_path(f"{workshop.folder}/{output.path}")
+            path = self.lake.local_path(f"{context.folder}/{output.path}")
             assert path is None or segment_digest(path) == output.digest
         return {
-            each.path.rpartition("/")[2]: self.lake.read(f"{workshop.folder}/{each.path}") for each in outputs
+            each.path.rpartition("/")[2]: self.lake.read(f"{context.folder}/{each.path}") for each in outputs
         }

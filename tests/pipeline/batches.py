@@ -58,7 +58,7 @@ def marker(
 
 
 def batch_of(row: BatchRow) -> bytes:
-    """The bytes of a case's row: its header over a record's payload, whatever the header claims."""
+    """The bytes of a case's row: its header over a record's payload, also if the header claims another."""
     header = row.header
     if row.marker is not None:
         return marker(

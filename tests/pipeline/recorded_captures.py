@@ -45,7 +45,7 @@ def produced(recording: str) -> list[CapturedBatch]:
 
 
 def appended(recording: str) -> Iterator[CapturedBatch]:
-    """What a broker took of its producers, by its logs, where nobody wrote down the requests."""
+    """What a broker took of its producers, by its logs, where the requests were not recorded."""
     for directory in sorted((DATA / recording / "data").iterdir()):
         if directory.is_dir() and not directory.name.startswith("__"):
             topic, _, number = directory.name.rpartition("-")

@@ -1,4 +1,4 @@
-"""Runs that stand right before `materialise`: a log directory, judged and resolved in the plain way."""
+"""Runs up to `resolve`, ready for `materialise`: a log directory, judged and resolved by the plain rules."""
 
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -19,7 +19,7 @@ from spark_jobs.lake.states import PartitionState, put_state
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.materialise import step as materialise
-from spark_jobs.pipeline.materialise.summaries import PartitionPlan
+from spark_jobs.pipeline.materialise.job import PartitionPlan
 from spark_jobs.pipeline.publish import step as publish
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
@@ -66,11 +66,11 @@ def resolved_run(
     folder.finish(
         Step.ADMIT,
         outputs=[
-            put_table(lake, folder.key(Step.ADMIT), "partitions.parquet", admitted),
+            put_table(lake, folder.key(Step.ADMIT), ADMITTED_PARTITIONS.file, admitted),
             put_segments(folder, ()),
         ],
     )
-    resolved = put_table(lake, folder.key(Step.RESOLVE), "partitions.parquet", table)
+    resolved = put_table(lake, folder.key(Step.RESOLVE), RESOLVED_PARTITIONS.file, table)
     folder.finish(Step.RESOLVE, outputs=[resolved], state="resolved")
     return context_of(settings, folder, spark or InProcess())
 

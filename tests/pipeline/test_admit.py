@@ -22,6 +22,7 @@ from spark_jobs.kafka.producers.producer_state import AppendOrigin, TransactionV
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.sample.broker.partition_log import PartitionLog
 from spark_jobs.sample.broker.replica_log import PartitionConfig
+from spark_jobs.tables.rebuild import STATE_ORIGINS
 from tests.cases.admission import CASES, AdmissionCase
 from tests.pipeline.admitted import ORDERS, admit
 from tests.pipeline.batches import NOON, batch, batch_of, marker
@@ -271,7 +272,7 @@ def test_producers_that_were_idle_for_too_long_are_forgotten_when_the_run_begins
     later = admit(place, 3)
 
     assert later.verdicts() == ["accepted", "accepted", "duplicate"]
-    [origin] = later.table(Step.REBUILD, "origins.parquet").to_pylist()
+    [origin] = later.table(Step.REBUILD, STATE_ORIGINS.file).to_pylist()
     assert (origin["origin"], origin["producers"], origin["expired"]) == ("chain", 1, 2)
 
 

@@ -28,7 +28,7 @@ def run_of(tmp_path: Path, *logs: bytes, config: str = LOGS) -> AdmittedRun:
     return admit(place, 1)
 
 
-def said(run: AdmittedRun) -> list[str]:
+def messages(run: AdmittedRun) -> list[str]:
     messages: list[str] = json.loads(run.lake.read(run.key(Step.ADMIT, MESSAGES)))
     return messages
 
@@ -53,7 +53,7 @@ def test_where_it_stands_and_what_there_is_room_for_is_reported(tmp_path: Path) 
     reason = f"misplaced batch: expected base offset 2, found {2 + FAR}"
     assert run.batches()[1]["reason"] == reason
     where = f"kafka/replica-0/orders-0/{FIRST_LOG} at byte {len(first)}"
-    assert any(where in message and reason in message for message in said(run))
+    assert any(where in message and reason in message for message in messages(run))
 
 
 def test_the_last_batch_of_a_log_is_known_by_those_before_it(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kernels.producers import ProducerTable, read_snapshot, write_snapshot
 from spark_jobs.lake import index_rows
 from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.tables.index import INDEX_FILES
 from tests.pipeline.admitted import AdmittedRun, admit
 from tests.pipeline.recorded_captures import (
     DATA,
@@ -135,7 +136,7 @@ def test_verdicts_do_not_depend_on_how_the_index_is_cut(
 
 
 def index_files(run: AdmittedRun) -> int:
-    return run.table(Step.INDEX, "files.parquet").num_rows
+    return run.table(Step.INDEX, INDEX_FILES.file).num_rows
 
 
 def snapshot_at_end(directory: Path, end_offset: int) -> bytes:

@@ -115,7 +115,7 @@ DEATHS = (
 
 
 def _tree(place: Place) -> dict[str, bytes]:
-    """What a lake holds for ever; locks and ledger tell of times and attempts."""
+    """What a lake holds for ever; locks and ledger hold times and attempts."""
     kept = [found.key for name in ("runs", "state", "chain", "objects") for found in place.lake.list(name)]
     return {key: place.lake.read(key) for key in kept}
 
@@ -134,7 +134,7 @@ def _arrive_somewhat_of_everything(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake for every death, in which the run died and was run again; and one that nobody disturbed."""
+    """A lake for every death, in which the run died and was run again; and one without a failure."""
     directory = tmp_path_factory.mktemp("deaths")
     _arrive_somewhat_of_everything(directory)
     config = directory / "config.yaml"

@@ -30,6 +30,7 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
+from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS
 from tests.in_process import InProcess
 from tests.pipeline.materialise.truth import DATA
 
@@ -62,7 +63,7 @@ def _run_day(settings: Settings, day: date, until: Step) -> RunOutcome:
 
 
 def _results(settings: Settings, run_id: str) -> dict[str, dict[str, Any]]:
-    key = step_key(run_id, Step.AUDIT, "expectation_results.parquet")
+    key = step_key(run_id, Step.AUDIT, EXPECTATION_RESULTS.file)
     return {row["expectation"]: row for row in read_table(open_lake(settings), key).to_pylist()}
 
 
@@ -123,7 +124,7 @@ def test_the_facts_are_those_of_the_run(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     outcome = _run(settings)
     counts = {done.step: done.counts for done in outcome.done}
-    key = step_key(outcome.run_id, Step.AUDIT, "partition_facts.parquet")
+    key = step_key(outcome.run_id, Step.AUDIT, PARTITION_FACTS.file)
     facts = read_table(open_lake(settings), key).to_pydict()
     assert sum(facts["batches_in"]) == sum(facts["verdicts"]) == counts[Step.ADMIT]["batches"]
     assert sum(facts["rows"]) == counts[Step.MATERIALISE]["records"] > 0

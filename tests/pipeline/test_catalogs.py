@@ -1,4 +1,4 @@
-"""Whatever catalog and store the settings name, a run is published, taken back and read back alike."""
+"""With every catalog and store, a run is published, rolled back and read alike."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

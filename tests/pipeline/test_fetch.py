@@ -8,7 +8,7 @@ from spark_jobs.lake.errors import OutOfTurn
 from spark_jobs.lake.layout import object_key
 from spark_jobs.lake.manifest import Manifest
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.pipeline.stage.fetch import Fetcher, Found, Wanted
+from spark_jobs.pipeline.stage.worker import Fetcher, Found, Wanted
 from spark_jobs.run import fetch_source
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import Place, day, place_at

@@ -1,4 +1,4 @@
-"""`index` through Spark: the rows of one reader of whole objects, whatever the objects hold."""
+"""`index` through Spark: its rows equal those of a reader of whole objects, for any content."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -16,6 +16,7 @@ from spark_jobs.lake.stores import open_source
 from spark_jobs.operations.expire import objects_of
 from spark_jobs.operations.rollback import roll_back
 from spark_jobs.sources.inheritance import SegmentHistory
+from spark_jobs.tables.index import INDEX_FILES
 from tests.e2e.tables import by_pyiceberg, own_rows
 from tests.pipeline.admitted import ORDERS, AdmittedRun, admit
 from tests.pipeline.batches import batch, marker
@@ -78,7 +79,7 @@ def test_closed_segments_are_listed_and_the_active_one_is_read_from_where_the_la
     assert (active.inherited, active.inherited_bytes, active.next_offset) == (False, len(_batches(8, 10)), 10)
     assert (second.verdicts(), second.offsets()) == (["accepted"], [10])
     assert second.state().end_offset == 11
-    indexed = second.table(Step.INDEX, "files.parquet").to_pylist()
+    indexed = second.table(Step.INDEX, INDEX_FILES.file).to_pylist()
     assert [(row["rows"], row["bytes"]) for row in indexed] == [(1, len(_batches(10, 11)))]
 
 

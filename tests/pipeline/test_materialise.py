@@ -1,4 +1,4 @@
-"""The run's own tables tell of every batch; what stays out is in quarantine with its bytes."""
+"""The run's own tables list every batch; what is not published is in quarantine with its bytes."""
 
 from datetime import date
 from pathlib import Path

@@ -17,6 +17,7 @@ from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from tests.in_process import InProcess
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
@@ -65,7 +66,7 @@ class Lake:
             progress=RunProgress(Console(quiet=True)),
         )
         tables = RunTables(open_lake(self.settings), outcome.run_id)
-        results = tables.rows(Step.AUDIT, "expectation_results.parquet")
+        results = tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)
         failed = {row["expectation"] for row in results if row["success"] is False}
         messages = tables.json(Step.AUDIT, "messages.json") or []
         return failed, [text for text in messages if not text.startswith("warning: ")]

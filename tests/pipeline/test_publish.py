@@ -121,7 +121,7 @@ def test_a_process_that_dies_at_any_change_of_the_catalog_adds_nothing_twice(tmp
 
     place = tmp_path / "killed"
     settings, context = _made(place)
-    changes = 2 + len(expected)  # both namespaces; each table comes to be with its first commit
+    changes = 2 + len(expected)  # both namespaces; table creation and first snapshot are one commit
     with _dying_publishers(place, context.folder.run_id) as publish_and_die:
         for number, moment in ((1, "before"), *((number, "after") for number in range(1, changes + 1))):
             shutil.rmtree(place / "lake" / "catalog", ignore_errors=True)

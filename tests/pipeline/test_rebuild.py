@@ -1,4 +1,4 @@
-"""`rebuild`: which state a partition starts from, and where the table says that it came from."""
+"""`rebuild`: which state a partition starts from, and its origin in the table."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,8 @@ from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.formats.snapshot import write_snapshot
 from spark_jobs.kafka.producers.producer_state import BatchMetadata, ProducerStateEntry
+from spark_jobs.tables.rebuild import STATE_ORIGINS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from tests.pipeline.admitted import ORDERS, AdmittedRun, admit
 from tests.pipeline.batches import NOON, batch, marker
 from tests.pipeline.runs import CAPTURE, Place, place_at
@@ -50,7 +52,7 @@ def log(*numbers: int, start: int = 0) -> bytes:
 
 
 def origin(run: AdmittedRun) -> dict[str, Any]:
-    rows = run.table(Step.REBUILD, "origins.parquet").to_pylist()
+    rows = run.table(Step.REBUILD, STATE_ORIGINS.file).to_pylist()
     [found] = [row for row in rows if (row["topic"], row["partition"]) == ORDERS]
     return dict(found)
 
@@ -155,7 +157,7 @@ def test_a_log_whose_middle_is_deleted_goes_on_from_the_snapshot_behind_it(tmp_p
 
 def _positions(run: AdmittedRun) -> tuple[int, int]:
     """(last stable offset, end of what is published)."""
-    [row] = run.table(Step.RESOLVE, "partitions.parquet").to_pylist()
+    [row] = run.table(Step.RESOLVE, RESOLVED_PARTITIONS.file).to_pylist()
     return row["last_stable_offset"], row["end_offset"]
 
 

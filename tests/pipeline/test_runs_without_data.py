@@ -1,4 +1,4 @@
-"""A run that reads nothing, nothing of Kafka's, or nothing that can be used is red, and says what to do."""
+"""A run that reads nothing, nothing of Kafka's, or nothing that can be used fails with advice."""
 
 import shutil
 from datetime import date
@@ -24,6 +24,7 @@ from spark_jobs.pipeline.report.headline import headline
 from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
+from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from tests.in_process import InProcess
 from tests.pipeline.recorded_captures import DATA, appended
 
@@ -55,7 +56,7 @@ def _refused(settings: Settings, number: int = 1) -> str:
 
 
 def _failed(settings: Settings, outcome: RunOutcome) -> dict[str, dict[str, Any]]:
-    key = step_key(outcome.run_id, Step.AUDIT, "expectation_results.parquet")
+    key = step_key(outcome.run_id, Step.AUDIT, EXPECTATION_RESULTS.file)
     rows = read_table(open_lake(settings), key).to_pylist()
     return {row["expectation"]: row for row in rows if row["success"] is False}
 

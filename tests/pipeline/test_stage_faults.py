@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.layout import staging_key
 from spark_jobs.lake.manifest import SetAside, StagedObjects
-from spark_jobs.pipeline.stage.fetch import Notes
+from spark_jobs.pipeline.stage.worker import Notes
 from spark_jobs.sources import source as source_module
 from tests.pipeline.runs import CAPTURE, DisturbedStore, Place, day, paths, place_at
 
@@ -151,7 +151,7 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
     undisturbed.stage(1)
     code = (
         "import os, signal, sys; from pathlib import Path;"
-        "from spark_jobs.pipeline.stage.fetch import Fetcher; from tests.pipeline.runs import place_at;"
+        "from spark_jobs.pipeline.stage.worker import Fetcher; from tests.pipeline.runs import place_at;"
         "left = iter(range(int(sys.argv[2]))); whole = Fetcher.fetch\n"
         "def fetch(self, wanted, origin):\n"
         "    if next(left, None) is None: os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -15,8 +15,9 @@ from spark_jobs.lake.errors import StoreUnavailable
 from spark_jobs.lake.manifest import Manifest, SetAside, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake, open_source
-from spark_jobs.pipeline.stage.fetch import Wanted, fetch_all
+from spark_jobs.pipeline.stage.fetch import fetch_all
 from spark_jobs.pipeline.stage.step import open_run, stage
+from spark_jobs.pipeline.stage.worker import Wanted
 from spark_jobs.sources.listing import list_sources
 from spark_jobs.sources.taken import Fetched, Taken, build_manifest, new_content, taken_by
 from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3

@@ -14,7 +14,7 @@ from spark_jobs.lake.layout import staging_key
 from spark_jobs.lake.manifest import Manifest, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_source
-from spark_jobs.pipeline.stage import fetch
+from spark_jobs.pipeline.stage import fetch, worker
 from spark_jobs.pipeline.stage.step import stage
 from spark_jobs.sources.listing import list_sources
 from tests.pipeline.runs import BROKER_LOG, CAPTURE, Place, day, place_at
@@ -50,7 +50,8 @@ class CountingSpark(Spark):
 @pytest.fixture
 def small_tasks(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> CountingSpark:
     """Nothing is too small for a task of its own."""
-    for name in ("IN_DRIVER_COST", "OBJECT_COST", "SMALLEST_TASK"):
+    monkeypatch.setattr(worker, "OBJECT_COST", 1)
+    for name in ("IN_DRIVER_COST", "SMALLEST_TASK"):
         monkeypatch.setattr(fetch, name, 1)
     monkeypatch.setattr(fetch, "LARGEST_TASK", 2 * SIZE)
     return CountingSpark(shared=spark)
@@ -87,7 +88,7 @@ def test_an_object_that_vanished_is_set_aside_by_its_task(tmp_path: Path, small_
     listed = list_sources(place.settings, day(1)).placed
     Path(place.settings.sources[0].root, listed[0].path).unlink()
     found = fetch.fetch_all(
-        [fetch.Wanted(placed=each) for each in listed],
+        [worker.Wanted(placed=each) for each in listed],
         place.settings,
         day(1),
         lake=place.lake,
@@ -113,15 +114,15 @@ def test_a_staging_that_ended_among_its_tasks_reads_only_the_rest(
         with pytest.raises(StoreFull):
             _stage(place, 1, small_tasks)
     read: list[str] = []
-    whole = fetch.Fetcher._read
+    whole = worker.Fetcher._read
 
-    def note(self: fetch.Fetcher, wanted: fetch.Wanted, origin: ObjectStore) -> fetch.Found:
+    def note(self: worker.Fetcher, wanted: worker.Wanted, origin: ObjectStore) -> worker.Found:
         read.append(wanted.placed.name)
         return whole(self, wanted, origin)
 
     place.arrive("dt=2024-05-01/orders-0/new", b"new" * SIZE)
     with monkeypatch.context() as patched:
-        patched.setattr(fetch.Fetcher, "_read", note)
+        patched.setattr(worker.Fetcher, "_read", note)
         manifest = place.stage(1)
     assert read == ["new"]
     assert len(manifest.entries) == OBJECTS + 1

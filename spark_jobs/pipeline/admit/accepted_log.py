@@ -1,8 +1,8 @@
-"""The accepted log of a captured partition: segments, snapshots, aborted transactions, leader epochs.
+"""Plans the accepted log of a captured partition: segments, snapshots, aborted transactions, leader epochs.
 
 A run starts a new segment at the partition's log end offset, and rolls as a broker does: before a batch that
-finds no room, whatever becomes of that batch (facts §2.3). Segments are planned here, from headers;
-`materialise`, which has to read their batches, writes them.
+does not fit, also if that batch is rejected (facts §2.3). Segments are planned here, from headers;
+`materialise`, which reads their batches, writes them.
 """
 
 import hashlib
@@ -24,10 +24,9 @@ from spark_jobs.lake.manifest import Truncation
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.states import PartitionState
-from spark_jobs.pipeline.captures.judging import OPEN, Chunk, Judged, PartitionMemory
+from spark_jobs.pipeline.captures.chunk import OPEN, Chunk, Judged, PartitionMemory
 
-# The `.txnindex` entries of transactions that a chunk of batches aborted (facts §1.9).
-
+# Aborted transactions: entries of `.txnindex` (facts §1.9).
 
 _ABORT = int(ControlType.ABORT)
 
@@ -35,19 +34,19 @@ _ABORT = int(ControlType.ABORT)
 def aborted_transactions(closed: Rows, transactions: TransactionTable) -> Iterator[AbortedTxn]:
     """An entry for each of `closed` that had data and was aborted, in the order of their markers.
 
-    `transactions` are those after the chunk: whatever was open at a marker is still open, or closed later.
+    `transactions` is the state after the chunk: what was open at a marker is still open, or in `closed`.
     """
     with_data = closed[closed["batches"] > 0]
     if not (with_data["marker_type"] == _ABORT).any():
         return
     still_open = transactions.open_transactions()["first_offset"]
     opened = np.sort(np.concatenate((with_data["first_offset"], still_open))).tolist()
-    gone: set[int] = set()
+    ended: set[int] = set()
     oldest = 0
     for txn in with_data:
         first, marker = int(txn["first_offset"]), int(txn["marker_offset"])
-        gone.add(first)
-        while oldest < len(opened) and opened[oldest] in gone:
+        ended.add(first)
+        while oldest < len(opened) and opened[oldest] in ended:
             oldest += 1
         if txn["marker_type"] == _ABORT:
             is_first = oldest == len(opened) or opened[oldest] > marker
@@ -59,7 +58,7 @@ def aborted_transactions(closed: Rows, transactions: TransactionTable) -> Iterat
             )
 
 
-# The leader epochs of a run's segments (facts §1.11).
+# Leader epochs (facts §1.11).
 
 
 class Lineage:
@@ -72,7 +71,7 @@ class Lineage:
         self._segments = dict(truncation.segments) if truncation is not None and is_due else {}
 
     def epoch_at(self, base_offset: int) -> int:
-        """What the segment from there on is written under, until it is settled."""
+        """The epoch of the segment at `base_offset` before it is settled."""
         old = self._old.epochs if self._old is not None else ()
         known = [epoch for epoch, start_offset in old if start_offset <= base_offset]
         return max([self._latest, *known[-1:]])
@@ -102,11 +101,11 @@ class Lineage:
 
 
 NO_SNAPSHOT = b""
-"""A log that begins at 0 needs none, nor does a segment that begins with what has waited."""
+"""A log that begins at 0 needs none, nor does a segment that begins with batches that were parked."""
 
 
 class _Segment:
-    """One segment while batches find room in it."""
+    """One segment while batches are added."""
 
     def __init__(self, base_offset: int, first_row: int) -> None:
         self.base_offset, self.size, self.digest = base_offset, 0, SegmentDigest()
@@ -160,7 +159,7 @@ class AcceptedLog:
         self._roll()
 
     def fitting(self, chunk: Chunk) -> Iterator[Chunk]:
-        """`chunk` in parts that find room in one segment each; between them the log has rolled.
+        """`chunk` in parts that fit into one segment each; between them the log has rolled.
 
         The caller judges and appends each part before it asks for the next.
         """
@@ -201,7 +200,7 @@ class AcceptedLog:
             self._segment.add(piece, places, first_row + int(places[-1]) + 1)
 
     def _pieces(self, judged: Judged) -> Iterator[tuple[int, Judged]]:
-        """`judged` in parts, each with its first row; one, unless batches that had waited find no room.
+        """`judged` in parts, each with its first row; one, unless parked batches do not fit.
 
         Then segments begin in between without a snapshot; a broker finds the state from the one before.
         """
@@ -213,7 +212,9 @@ class AcceptedLog:
                 self._end_segment()
                 self._base_offset, self._snapshot = self._next_offset(judged, start), NO_SNAPSHOT
                 continue
-            count = max(count, 1)  # a batch of a run when segments could be larger has one for itself
+            count = max(
+                count, 1
+            )  # a batch larger than a segment, parked under other settings, has a segment of its own
             yield start, judged.part(start, start + count)
             start += count
 

@@ -1,7 +1,7 @@
-"""A partition from copies of brokers' logs: offsets are authoritative, batches are applied, not judged.
+"""Admits a partition from copies of brokers' logs: batches keep their offsets, and are not judged.
 
-A plain batch inside its producer's open transaction is taken like any other, since consumers see it, and told
-as critical: no broker could load such a log again (facts §8.35).
+A non-transactional batch inside its producer's open transaction is accepted, since consumers see it, and
+reported as critical: no broker could load such a log again (facts §8.35).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from spark_jobs.lake.states import PartitionState, get_state
 from spark_jobs.pipeline.admit.gaps import EVERYWHERE, GapKeeper, HeldBatches, Holes, ObjectNames, overlaps
 from spark_jobs.pipeline.admit.job import AdmittedPartition, MisplacedBatches, PartitionJob
 from spark_jobs.pipeline.admit.partition import PartitionRun, SourceOf, TaskFiles, VerdictFile
-from spark_jobs.pipeline.captures.judging import (
+from spark_jobs.pipeline.captures.chunk import (
     ACCEPTED,
     BEHIND_GAP,
     CORRUPT,
@@ -58,8 +58,7 @@ from spark_jobs.sources.broker_files import read_log_starts
 from spark_jobs.sources.inheritance import Reach
 from spark_jobs.sources.partitions import has_holes_by_design
 
-# The copies of a broker's log merged by offset, with the verdicts that follow from the copies alone.
-
+# The copies of a log merged by offset.
 
 Int64s = npt.NDArray[np.int64]
 
@@ -170,16 +169,16 @@ class CopyRules:
         self._settler, self._holes, self._holds, self._passed = settler, holes, holds, passed
         self._is_damaged = False
         self.gap: tuple[int, int] | None = None
-        """What everything waits for, if it holds."""
+        """The first gap, if it holds what follows it."""
 
     @property
     def settled_end(self) -> int:
-        """Where the merged copies end, whatever is missing before."""
+        """Where the merged copies end, also behind gaps."""
         return self._settler.end_offset
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends that is taken."""
+        """Where the admitted log ends."""
         return self._settler.end_offset if self.gap is None else self.gap[0]
 
     def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[Chunk, FoundGaps]:
@@ -199,7 +198,7 @@ class CopyRules:
         return Chunk(rows=rows, copy=copy, preset=preset, gap=self.gap), found
 
     def _hold(self, preset: Codes, deleted: Rows, missing: Rows) -> FoundGaps:
-        """Lets wait what is behind the first gap."""
+        """Holds what is behind the first gap."""
         if not self._holds:
             spanned = np.concatenate((deleted, missing))
             spanned = spanned[np.argsort(spanned["first_offset"])]
@@ -212,18 +211,18 @@ class CopyRules:
         return FoundGaps(deleted=deleted, missing=missing, spanned=deleted)
 
     def _report_late(self, rows: pa.RecordBatch, preset: Codes) -> None:
-        """What an earlier run went past, because no copy had it."""
+        """Marks offsets that an earlier run published past, because no copy had them."""
         if self._passed:
             offset = values(rows, "base_offset").astype(np.int64)
             is_late = overlaps(offset, offset, self._passed) & ((preset == OVERLAP) | (preset == DIVERGENT))
             preset[is_late] = LATE
 
     def _damaged_before(
-        self, problem: npt.NDArray[np.bool_], speaks: npt.NDArray[np.bool_]
+        self, problem: npt.NDArray[np.bool_], authoritative: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        """For each row whether there is no batch somewhere between it and the last one that speaks."""
+        """For each row whether there are damaged bytes between it and the last authoritative one."""
         seen = np.cumsum(problem) + self._is_damaged
-        newest = np.maximum.accumulate(np.where(speaks, seen, 0))
+        newest = np.maximum.accumulate(np.where(authoritative, seen, 0))
         found: npt.NDArray[np.bool_] = seen > np.concatenate(([0], newest[:-1]))
         self._is_damaged = bool(seen[-1] > newest[-1])
         return found
@@ -299,7 +298,7 @@ def leader_epochs_of(
 ) -> tuple[EpochEntry, ...]:
     """The leader epochs of several copies: from their checkpoints and their batches.
 
-    Not for one copy alone, which contradicts no other: its batches count whatever its checkpoint says.
+    Not for one copy alone: its batches count, also if its checkpoint differs.
     Batches that earlier runs `held` count as one more copy.
     """
     starts: dict[int, int] = {}
@@ -388,7 +387,7 @@ class _BrokerLog:
         return leader_epochs_of(self._files.task.lake, job.copies, self._held.rows(), known)
 
     def _log_start(self) -> int:
-        """Below it the broker has deleted everything."""
+        """The log start offset: below it the broker has deleted everything."""
         starts = read_log_starts(
             self._job.first_segments,
             self._job.checkpoints,
@@ -429,7 +428,7 @@ class _BrokerLog:
             chunk.rows,
             deleted=found.deleted,
             missing=found.missing,
-            speaks=np.flatnonzero((chunk.preset == OPEN) | (chunk.preset == BEHIND_GAP)),
+            authoritative=np.flatnonzero((chunk.preset == OPEN) | (chunk.preset == BEHIND_GAP)),
             held=held,
             late=np.flatnonzero(chunk.preset == LATE),
         )
@@ -447,7 +446,7 @@ class _BrokerLog:
 
 
 def _checkpointed(job: PartitionJob, files: TaskFiles) -> Iterator[EpochEntry]:
-    """The leader epochs that the copies' checkpoints know; one that cannot be read knows none."""
+    """The leader epochs in the copies' checkpoints; an unreadable checkpoint has none."""
     staged = StagedObjects(files.task.settings)
     for entry in job.checkpoints:
         with suppress(CorruptCheckpoint):
@@ -463,7 +462,7 @@ def _source_of(objects: ObjectNames) -> SourceOf:
 
 
 def _end_of(judged: Judged) -> int:
-    """The offset after the last batch, whatever became of it; what is no batch has none."""
+    """The offset after the last batch, with any verdict; damaged bytes have none."""
     last = values(judged.rows, "base_offset") + values(judged.rows, "last_offset_delta")
     return int(np.where(is_problem(judged.rows), -1, last).max()) + 1
 

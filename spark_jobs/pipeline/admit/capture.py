@@ -1,9 +1,9 @@
-"""A captured partition: Onceover is its broker, judges every batch and keeps the log (facts §2.3-2.11).
+"""Admits a captured partition: judges every batch as its leader would, and plans the log (facts §2.3-2.11).
 
 Headers decide. What a leader finds out only by reading records (a payload that does not decompress, records
-that contradict their header, a missing key on a compacted topic) shows later, when they are decoded. Whether
-a coordinator has vouched for a transactional batch (facts §2.5) no capture tells: it counts as vouched for.
-Nor does a capture tell when a batch arrived: timestamps stay the producers' own, whatever the topic stamps.
+that contradict their header) shows later, when they are decoded. A capture does not show whether a
+coordinator has verified a transactional batch (facts §2.5): it counts as verified. Nor does a capture show
+when a batch arrived: timestamps stay the producers' own, also under LogAppendTime.
 """
 
 from contextlib import ExitStack
@@ -22,8 +22,8 @@ from spark_jobs.pipeline.admit.accepted_log import AcceptedLog, Lineage
 from spark_jobs.pipeline.admit.broker_log import unused_chunk
 from spark_jobs.pipeline.admit.job import AdmittedPartition, PartitionJob
 from spark_jobs.pipeline.admit.partition import PartitionRun, TaskFiles, VerdictFile
+from spark_jobs.pipeline.captures.chunk import Judged, PartitionMemory
 from spark_jobs.pipeline.captures.judge import CaptureJudge, CaptureObjects, ParkingMemory, with_markers
-from spark_jobs.pipeline.captures.judging import Judged, PartitionMemory
 
 NO_TRANSACTIONS = np.empty(0, dtype=TRANSACTION)
 
@@ -43,17 +43,17 @@ class _Capture:
         state = get_state(task.lake, job.state)
         self._state = state.without_producers()
         self._objects = CaptureObjects(job.objects, task.settings)
-        self._waiting = self._waiting_before()
+        self._parked = self._parked_before()
         self._judge = CaptureJudge(
-            job.partition, state, self._objects, task.settings, in_parking=self._waiting
+            job.partition, state, self._objects, task.settings, in_parking=self._parked
         )
         self._memory = self._judge.memory
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
         self._run = PartitionRun(job, files, stack.enter_context(batches))
-        self._run.inherited = len(self._waiting)
+        self._run.inherited = len(self._parked)
         self._log = self._open_log()
 
-    def _waiting_before(self) -> Rows:
+    def _parked_before(self) -> Rows:
         """The parked batches of earlier runs; in memory `object` is their object's order."""
         rows = get_inherited(self._task.lake, self._state.parked).rows
         orders = np.array([entry.order for entry in self._objects.entries if entry.order < 0], dtype=np.int32)

@@ -1,8 +1,8 @@
-"""Which holes in a broker's log are gaps, what is held behind them, and what a run reports of them.
+"""Gaps in a broker's log: which holes are gaps, which batches they hold, and the rows of the table `gaps`.
 
 A hole is explained where the broker's log began behind it (retention, DeleteRecords), or where a cleaner was
-and no damage was found. Every other hole is a gap. One that was found open stays open until a copy brings its
-offsets: that the broker deletes them later explains nothing, a copy missed them while they were there.
+and no damage was found. Every other hole is a gap. An open gap stays open until a copy has its
+offsets: if the broker deletes them later, a copy has still missed them while they were there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,9 +50,9 @@ def overlaps(first: Int64s, last: Int64s, gaps: Sequence[KnownGap]) -> Flags:
 
 @dataclass(frozen=True)
 class Holes:
-    """Tells gaps from holes that are explained.
+    """Separates gaps from holes that are explained.
 
-    Below `cleaned_offset` a cleaner was. `log_start` is asked only where there is something to explain: below
+    Below `cleaned_offset` a cleaner was. `log_start` is called only if there is a hole to explain: below
     it the broker has deleted everything. `known` are the gaps that are open.
     """
 
@@ -187,25 +187,25 @@ class GapKeeper:
         *,
         deleted: Rows,
         missing: Rows,
-        speaks: Int64s,
+        authoritative: Int64s,
         held: Int64s,
         late: Int64s,
     ) -> None:
-        """A chunk: its gaps, and the places of rows that speak for their offsets, wait, or come late."""
+        """A chunk: its gaps, and the places of rows that are authoritative, held, or late."""
         orders = values(rows, "object_order")
-        self._deleted += self._named(deleted, orders, speaks)
-        self._count_held(missing, self._named(missing, orders, speaks), rows, held)
+        self._deleted += self._named(deleted, orders, authoritative)
+        self._count_held(missing, self._named(missing, orders, authoritative), rows, held)
         self._keep_late(values(rows, "base_offset")[late], orders[late])
-        if len(speaks):
-            self._last_object = self._objects[int(orders[speaks[-1]])]
+        if len(authoritative):
+            self._last_object = self._objects[int(orders[authoritative[-1]])]
 
-    def _named(self, gaps: Rows, orders: npt.NDArray[np.int32], speaks: Int64s) -> list[_Found]:
-        before = np.searchsorted(speaks, gaps["place"]) - 1
+    def _named(self, gaps: Rows, orders: npt.NDArray[np.int32], authoritative: Int64s) -> list[_Found]:
+        before = np.searchsorted(authoritative, gaps["place"]) - 1
         return [
             _Found(
                 first_offset=int(gap["first_offset"]),
                 last_offset=int(gap["last_offset"]),
-                before=self._last_object if place < 0 else self._objects[int(orders[speaks[place]])],
+                before=self._last_object if place < 0 else self._objects[int(orders[authoritative[place]])],
                 after=self._objects[int(orders[gap["place"]])],
             )
             for gap, place in zip(gaps, before.tolist(), strict=True)
@@ -236,7 +236,7 @@ class GapKeeper:
             self._late[place, self._objects[order]] = None
 
     def gaps_after(self, held: tuple[HeldFile, ...]) -> PartitionGaps:
-        """What the next run has to know."""
+        """The gaps for the next run."""
         deleted = [self._known_gap(each, GapStatus.DELETED) for each in self._deleted]
         passed = sorted((*self._known.passed, *deleted), key=lambda gap: gap.first_offset)
         missing = [self._known_gap(each, self._status) for each in self._missing]
@@ -244,7 +244,7 @@ class GapKeeper:
         return PartitionGaps(gaps=tuple(sorted(kept, key=lambda gap: gap.first_offset)), held=held)
 
     def rows(self, settled_end: int) -> tuple[GapRow, ...]:
-        """What the run reports; its merge came up to `settled_end`."""
+        """The run's rows of the table `gaps`; the merged copies end at `settled_end`."""
         found = [
             *(self._row(each, self._status) for each in self._missing),
             *(self._row(each, GapStatus.DELETED) for each in self._deleted),

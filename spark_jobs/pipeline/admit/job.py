@@ -1,4 +1,4 @@
-"""What a worker of `admit` is asked, and what it answers: small values, no batches."""
+"""What a Spark task of `admit` receives and returns: small values, no batches."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,9 +25,9 @@ class PartitionJob:
 
     `unused` are brokers' logs of a captured partition. `objects` are the staged objects that hold batches;
     those of earlier runs have negative orders. `checkpoints` hold the leader epochs of a broker's log.
-    `markers` is the key of a file of the table `markers`, empty if the capture brings its own or nobody
-    knows any. `truncation` is the log of a capture that another run wrote. Below `cleaned_offset` a broker's
-    cleaner was, and its checkpoint says that the log begins at `log_start_offset`. `staged_copies` counts the
+    `markers` is the key of a file of the table `markers`, empty if the capture brings its own or none
+    are known. `truncation` is the log of a capture that another run wrote. Below `cleaned_offset` a broker's
+    cleaner was; by the broker's checkpoint the log begins at `log_start_offset`. `staged_copies` counts the
     copies of a broker's log with those that are inherited as a whole; `inherits` if there are segments which
     earlier runs have read. By the names of all segments the log goes up to `staged_end_offset` at least, and
     `first_segments` are where the copies' first ones begin, by source and directory.

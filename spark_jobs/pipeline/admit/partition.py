@@ -1,4 +1,4 @@
-"""What admitting a partition is about, whichever kind of source it comes from."""
+"""The tables of an admitted partition, for every kind of source: verdicts, reasons, transactions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -25,7 +25,7 @@ from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.states import PartitionState, put_state
 from spark_jobs.pipeline.admit.job import AdmitTask, AdmittedPartition, PartitionJob
-from spark_jobs.pipeline.captures.judging import INVALID_RECORD, NONE, Judged, PartitionMemory
+from spark_jobs.pipeline.captures.chunk import INVALID_RECORD, NONE, Judged, PartitionMemory
 from spark_jobs.tables.admit import (
     BATCHES,
     BATCHES_OPTIONS,
@@ -36,8 +36,7 @@ from spark_jobs.tables.admit import (
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.index import INDEX
 
-# The verdicts on a chunk's rows as sentences, a column at a time.
-
+# The column `reason` of the table `batches`.
 
 OUTSIDE_TRANSACTION = (
     "critical: a non-transactional batch inside its producer's open transaction; no broker could load this "
@@ -129,7 +128,7 @@ VALUES: dict[str, Callable[[Judged, Places], Column]] = {
 
 
 def errors_of_invalid(judged: Judged, places: Places) -> list[KafkaError]:
-    """What a broker answers to the batches at `places`, which are all invalid."""
+    """The errors that a broker returns for the batches at `places`, which are all invalid."""
     return [error for error, _ in _broken_rules(judged, places)]
 
 
@@ -144,11 +143,10 @@ def _broken_rules(judged: Judged, places: Places) -> Iterator[tuple[KafkaError, 
 
 # The table `batches` of one partition, written as its chunks are judged.
 
-
 ROWS_PER_GROUP = 1 << 17
 _VERDICTS = [verdict.value for verdict in VERDICTS]
 _OTHER_ERRORS = (KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.UNKNOWN_SERVER_ERROR)
-"""What a broker may answer to an invalid batch."""
+"""Errors that a broker may return for an invalid batch."""
 _KAFKA_ERRORS = [verdict.kafka_error.name for verdict in VERDICTS] + [each.name for each in _OTHER_ERRORS]
 
 SourceOf = Callable[[Judged], Labels]
@@ -161,7 +159,7 @@ class VerdictFile:
     def __init__(self, lake: ObjectStore, partition: TopicPartition, source_of: SourceOf) -> None:
         self._partition, self._source_of = partition, source_of
         self._output = ParquetOutput(lake, BATCHES_WRITTEN, BATCHES_OPTIONS)
-        self._waiting: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
         self.counts = np.zeros(len(VERDICTS), dtype=np.int64)
 
     def __enter__(self) -> Self:
@@ -190,8 +188,8 @@ class VerdictFile:
         if not judged.rows.num_rows:
             return
         self.counts += np.bincount(judged.decisions.verdict, minlength=len(VERDICTS))
-        self._waiting.append(self._table(judged))
-        if sum(table.num_rows for table in self._waiting) >= ROWS_PER_GROUP:
+        self._buffered.append(self._table(judged))
+        if sum(table.num_rows for table in self._buffered) >= ROWS_PER_GROUP:
             self._flush()
 
     def finish(self, folder: str) -> OutputFile:
@@ -199,9 +197,9 @@ class VerdictFile:
         return self._output.finish(folder, self.name)
 
     def _flush(self) -> None:
-        if self._waiting:
-            self._output.write(pa.concat_tables(self._waiting))
-            self._waiting = []
+        if self._buffered:
+            self._output.write(pa.concat_tables(self._buffered))
+            self._buffered = []
 
     def _table(self, judged: Judged) -> pa.Table:
         found, rows = judged.decisions, judged.rows
@@ -223,7 +221,7 @@ class VerdictFile:
 
 
 def _error_codes(judged: Judged) -> npt.NDArray[np.int8]:
-    """For every row the place of its error's name: the verdict tells it, unless the batch is invalid."""
+    """For every row the place of its error's name: that of its verdict, unless the batch is invalid."""
     verdict = judged.decisions.verdict
     places = np.flatnonzero(verdict == INVALID_RECORD)
     if not len(places):
@@ -241,13 +239,12 @@ def _or_null(numbers: npt.NDArray[np.signedinteger[Any]]) -> Any:
     return pa.array(numbers, mask=is_none) if is_none.any() else pa.array(numbers)
 
 
-# Small tables that all partitions of a task share: a file only if there is a row.
-
+# Small tables that all partitions of a task share; without rows there is no file.
 
 MARKER_COLUMNS = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", "marker_timestamp")
 
 SHARED_ROWS_PER_GROUP = 1 << 16
-"""Rows that wait for the next partition's: a group of their own would cost more than they do."""
+"""Rows of several partitions share a row group: a small group costs more than its rows."""
 
 GAP_COLUMNS = ("gap_first_offset", "gap_last_offset")
 
@@ -258,7 +255,7 @@ class SharedFile:
     def __init__(self, lake: ObjectStore, contract: Contract, name: str) -> None:
         self._output = ParquetOutput(lake, contract.schema)
         self._contract, self._name, self.rows = contract, name, 0
-        self._waiting: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
 
     def __enter__(self) -> Self:
         return self
@@ -272,9 +269,9 @@ class SharedFile:
         """Rows of one partition, written together with those of others."""
         if not table.num_rows:
             return
-        self._waiting.append(table)
+        self._buffered.append(table)
         self.rows += table.num_rows
-        if sum(each.num_rows for each in self._waiting) >= SHARED_ROWS_PER_GROUP:
+        if sum(each.num_rows for each in self._buffered) >= SHARED_ROWS_PER_GROUP:
             self._flush()
 
     def finish(self, folder: str) -> tuple[OutputFile, ...]:
@@ -285,9 +282,9 @@ class SharedFile:
         return (self._output.finish(folder, self._name),)
 
     def _flush(self) -> None:
-        if self._waiting:
-            self._output.write(self._contract.cast(pa.concat_tables(self._waiting)))
-            self._waiting = []
+        if self._buffered:
+            self._output.write(self._contract.cast(pa.concat_tables(self._buffered)))
+            self._buffered = []
 
     @property
     def name(self) -> str:
@@ -323,7 +320,7 @@ class TaskFiles:
 
 
 class PartitionRun:
-    """The outcome of one partition while it grows; each chunk is kept once it is judged."""
+    """Collects the result of one partition, chunk by chunk."""
 
     def __init__(self, job: PartitionJob, files: TaskFiles, batches: VerdictFile) -> None:
         self._job, self._files, self._batches = job, files, batches
@@ -351,7 +348,7 @@ class PartitionRun:
     ) -> AdmittedPartition:
         """Writes what is left; the state file is named by its content, so it can be written twice.
 
-        It is the task that waits for the disk, once for all its partitions.
+        The task flushes the states of all its partitions to disk at once.
         """
         self._keep_transactions(memory.transactions.open_transactions())
         opened = after.open_transactions["first_offset"]

@@ -1,9 +1,13 @@
-"""`admit`: a verdict for every batch, an offset for every accepted one, the state for the next run."""
+"""`admit`: a verdict for every batch, an offset for every accepted one, the state for the next run.
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+Read on in: `job` (what a task receives and returns), `worker` (what a Spark task does), `capture` or
+`broker_log` (one partition, by kind of source), `partition` (its tables); then
+`accepted_log` for captures, `gaps` for brokers' logs, and `messages`.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +15,7 @@ import pyarrow as pa
 from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.kafka.formats.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from spark_jobs.kafka.producers.producer_state import AppendOrigin
-from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict, VerdictGroup
+from spark_jobs.kafka.producers.verdict import VERDICTS, VerdictGroup
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.accepted_log import put_segments
 from spark_jobs.lake.index_rows import base_offset_of, first_segments
@@ -20,104 +23,17 @@ from spark_jobs.lake.inherited_rows import InheritedObject, manifest_entry
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.manifest import BATCH_ROLES, SEGMENT_ROLES, ManifestEntry, ObjectRole, StagedObjects
 from spark_jobs.lake.parquet_file import put_table, read_table
-from spark_jobs.lake.states import digest_of_states, put_states, read_states, settle_states, states_before
-from spark_jobs.pipeline.admit.broker_log import admit_broker_log
-from spark_jobs.pipeline.admit.capture import admit_capture
+from spark_jobs.lake.states import digest_of_states, put_states, read_states, states_before
 from spark_jobs.pipeline.admit.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
-from spark_jobs.pipeline.admit.partition import SharedFile, TaskFiles
+from spark_jobs.pipeline.admit.messages import gap_messages, log_messages, misplaced_messages
+from spark_jobs.pipeline.admit.worker import admit_partitions
 from spark_jobs.pipeline.context import RunContext, StepResult, spread
 from spark_jobs.sources.broker_files import read_checkpoints
 from spark_jobs.sources.inheritance import put_reaches
 from spark_jobs.sources.partitions import RunPartition, run_partitions
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, PARTITION_TRANSACTIONS, GapStatus
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
 from spark_jobs.tables.rebuild import MARKER_FILES
 from spark_jobs.tables.states import INHERITED_OBJECTS
-
-# What people should know about gaps, and what they can do.
-
-
-Row = dict[str, Any]
-
-
-def gap_messages(gaps: pa.Table) -> Iterator[str]:
-    """Sentences about rows of the table `gaps`; those that hold a partition come first."""
-    rows = gaps.to_pylist()
-    by_partition = [list(same) for _, same in groupby(rows, lambda row: (row["topic"], row["partition"]))]
-    for status, sentence in SENTENCES.items():
-        for same in by_partition:
-            found = [row for row in same if row["status"] == status]
-            if found:
-                yield sentence(f"{found[0]['topic']}-{found[0]['partition']}", found)
-
-
-def _range(rows: list[Row]) -> str:
-    first = f"offsets {rows[0]['first_offset']} to {rows[0]['last_offset']}"
-    return first if len(rows) == 1 else f"{first} and {len(rows) - 1} more ranges"
-
-
-def _open(name: str, rows: list[Row]) -> str:
-    batches, records = (sum(row[key] for row in rows) for key in ("held_batches", "held_records"))
-    found_on = rows[0]["found_on"]
-    return (
-        f"critical: {name}: {_range(rows)} are in no copy since the run of {found_on}. Published up to "
-        f"{rows[0]['first_offset']}; {batches} batches with {records} records behind the gap are held until "
-        "a copy has the missing offsets. A compacted topic needs cleanup_policy: compact; gaps: publish_past "
-        "publishes without them"
-    )
-
-
-def _passed(name: str, rows: list[Row]) -> str:
-    return f"{name}: {_range(rows)} are in no copy; published past them, as gaps: publish_past says"
-
-
-def _deleted(name: str, rows: list[Row]) -> str:
-    return f"{name}: the broker deleted {_range(rows)} before any copy had them"
-
-
-def _late(name: str, rows: list[Row]) -> str:
-    days = sorted({row["found_on"] for row in rows})
-    return (
-        f"{name}: {rows[0]['after']} has {_range(rows)}, which an earlier run went past; to publish them: "
-        f"onceover backfill --from {days[0]} --to {days[-1]}"
-    )
-
-
-def _filled(name: str, rows: list[Row]) -> str:
-    return f"{name}: {_range(rows)}, missing since the run of {rows[0]['found_on']}, have arrived"
-
-
-def _truncated(name: str, rows: list[Row]) -> str:
-    return f"{name}: the log ends before {_range(rows)} now, missing since the run of {rows[0]['found_on']}"
-
-
-SENTENCES = {
-    GapStatus.OPEN: _open,
-    GapStatus.LATE: _late,
-    GapStatus.PUBLISHED_PAST: _passed,
-    GapStatus.DELETED: _deleted,
-    GapStatus.TRUNCATED: _truncated,
-    GapStatus.FILLED: _filled,
-}
-
-
-# What runs in a Spark task of `admit`: partitions in, their tables, logs and states in the lake.
-
-
-ADMIT = {AppendOrigin.CLIENT: admit_capture, AppendOrigin.REPLICATION: admit_broker_log}
-
-
-def admit_partitions(task: AdmitTask) -> AdmitSummary:
-    """Admits one partition after the other; the same task again writes the same bytes."""
-    with ExitStack() as stack:
-        transactions = stack.enter_context(
-            SharedFile(task.lake, PARTITION_TRANSACTIONS, PARTITION_TRANSACTIONS.file_of(task=task.number))
-        )
-        files = TaskFiles(task=task, transactions=transactions)
-        partitions = tuple(ADMIT[job.origin](job, files) for job in task.jobs)
-        settle_states(task.lake, (each.state for each in partitions))
-        outputs = transactions.finish(task.folder)
-    return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)
-
 
 TASKS = 8
 SMALLEST_TASK, LARGEST_TASK = 60_000, 1 << 20
@@ -156,7 +72,12 @@ def run(context: RunContext) -> StepResult:
         state=digest_of_states(after),
         messages=tuple(
             islice(
-                chain(gap_messages(gaps), _misplaced(context, admitted), _messages(admitted)), MOST_MESSAGES
+                chain(
+                    gap_messages(gaps),
+                    misplaced_messages(context.manifest, admitted),
+                    log_messages(admitted),
+                ),
+                MOST_MESSAGES,
             )
         ),
     )
@@ -339,33 +260,3 @@ def _counts(admitted: Sequence[AdmittedPartition], gaps: pa.Table) -> dict[str, 
             {"held_partitions": len({(row["topic"], row["partition"]) for row in is_open})} if is_open else {}
         ),
     }
-
-
-def _misplaced(context: RunContext, admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
-    """Remarks on batches at impossible offsets."""
-    objects = {entry.order: entry for entry in context.manifest.batches}
-    for each in admitted:
-        if (found := each.misplaced) is not None:
-            entry = objects[found.object_order]
-            where = f"{entry.source}/{entry.path} at byte {found.position}"
-            yield (
-                f"{each.partition} holds {found.count} batches at impossible offsets, quarantined as "
-                f"corrupt; the first is in {where}: {found.reason}"
-            )
-
-
-def _messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
-    for each in admitted:
-        if each.critical:
-            yield (
-                f"critical: {each.partition} holds {each.critical} plain batches inside open transactions of "
-                "their producers; no broker could load this log again"
-            )
-        if each.staged_end_offset < each.start_offset:
-            yield (
-                f"critical: {each.partition} was staged up to offset {each.staged_end_offset}, but earlier "
-                f"runs have taken it up to {each.start_offset}: truncated, or the topic was created anew"
-            )
-        if Verdict.DIVERGENT in each.verdicts:
-            count = each.verdicts[Verdict.DIVERGENT]
-            yield f"{each.partition} holds {count} batches that another leader's contradict: divergent"

@@ -79,7 +79,7 @@ def _numbers(column: "pa.Array[Any]") -> npt.NDArray[Any]:
     return np.asarray(column.fill_null(NONE) if column.null_count else column)
 
 
-# What became of the transactions of one partition, for looking up by offset and by producer.
+# Outcomes of the transactions of one partition, by offset and by producer.
 
 
 def _nothing() -> Int64s:

@@ -13,19 +13,18 @@ from spark_jobs.kafka.partitioners import KEY_HASHES
 from spark_jobs.kernels.record_rows import RecordColumns
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_groups
-from spark_jobs.pipeline.audit.inputs import AuditTask
+from spark_jobs.pipeline.audit.job import AuditTask
 from spark_jobs.pipeline.audit.partitioners import (
     PARTITIONERS,
     Fits,
     Int64s,
-    Judged,
+    JudgedKeys,
     KeyHashes,
     judge,
     misplaced,
 )
 
-# Rows of a topic's table as files hold them: only the columns and row groups that the audit looks at.
-
+# Rows of a topic's table: only the columns and row groups that the audit needs.
 
 PARTITION = "partition"
 _OUT_OF_RANGE = "timestamp_out_of_range"
@@ -34,7 +33,7 @@ _BEYOND = 2**63 - 1
 """Microseconds: later than any timestamp that a table can store."""
 KEY_COLUMNS = [PARTITION, "key", "producer_id"]
 KEYS_AT_A_TIME = 4096
-"""A few are wanted, and to decode them all would cost more than all else that is read."""
+"""Few keys are sampled, and to decode all would cost more than everything else that is read."""
 
 
 def iter_records(lake: ObjectStore, key: str, first: int, last: int) -> Iterator[tuple[int, RecordColumns]]:
@@ -94,7 +93,7 @@ Row = dict[str, Any]
 
 
 def hash_keys(task: AuditTask) -> KeyHashes:
-    """The different keys that are looked at, as numbers."""
+    """The hashes of the sampled keys, each key once."""
     hashes = [KEY_HASHES[each] for each in PARTITIONERS]
     found = [
         (number, producer_id, *(hashed(key) for hashed in hashes))
@@ -109,7 +108,7 @@ def hash_keys(task: AuditTask) -> KeyHashes:
 
 
 def count_keys(keys: KeyHashes, number: int, fits: Fits) -> dict[str, int]:
-    """Keys of a partition, and those that are elsewhere than what is established says."""
+    """Keys of a partition, and those that are not where the established partitioner puts them."""
     own = keys.take(keys.partition == number)
     elsewhere = int(np.count_nonzero(misplaced(own, fits)))
     return {"keys_sampled": own.size, "keys_elsewhere": elsewhere}
@@ -127,9 +126,9 @@ def joined(found: Iterable[KeyHashes]) -> KeyHashes:
 
 def judge_topics(
     found: Sequence[tuple[AuditTask, KeyHashes]], known: Mapping[str, Fits], allowed: float
-) -> dict[str, tuple[KeyHashes, Judged]]:
-    """What has placed the keys of each topic, from those that its tasks have looked at."""
-    judged: dict[str, tuple[KeyHashes, Judged]] = {}
+) -> dict[str, tuple[KeyHashes, JudgedKeys]]:
+    """What has placed the keys of each topic, from those that its tasks have sampled."""
+    judged: dict[str, tuple[KeyHashes, JudgedKeys]] = {}
     for topic, same in groupby(found, key=lambda each: each[0].topic):
         together = list(same)
         keys = joined(each for _, each in together)
@@ -139,7 +138,7 @@ def judge_topics(
     return judged
 
 
-def elsewhere(keys: KeyHashes, judged: Judged) -> dict[int, int]:
+def elsewhere(keys: KeyHashes, judged: JudgedKeys) -> dict[int, int]:
     """Misplaced keys by partition."""
     partitions: Int64s = np.unique(keys.partition)
     return {

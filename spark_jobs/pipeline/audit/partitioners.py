@@ -1,8 +1,8 @@
 """Which partitioner has placed the keys of a topic, and with how many partitions.
 
 A copy may lack partitions, and a partition without records is never seen. So the highest number that was seen
-says only how many there are at least: a partitioner fits if some count puts nearly every key where it was
-found. Where none fits all keys, each producer's are looked at. What fits is established for the runs to come.
+is only a lower bound of their number: a partitioner fits if some count puts nearly every key where it was
+found. Where none fits all keys, those of each producer are judged. What fits is established for later runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -75,7 +75,7 @@ Fits = Mapping[int, Fit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedKeys:
     """What is established from now on, keys that are misplaced by what was before, and events to report."""
 
     fits: Fits
@@ -84,7 +84,7 @@ class Judged:
 
 
 def misplaced(keys: KeyHashes, fits: Fits) -> Flags:
-    """Keys that are elsewhere than what is established for their producers says."""
+    """Keys that are not where the established partitioner of their producers puts them."""
     found = np.zeros(keys.size, dtype=np.bool_)
     for producer_id, fit in fits.items():
         own = _of(keys, producer_id)
@@ -92,26 +92,26 @@ def misplaced(keys: KeyHashes, fits: Fits) -> Flags:
     return found
 
 
-def judge(keys: KeyHashes, known: Fits, least: int, allowed: float) -> Judged:
+def judge(keys: KeyHashes, known: Fits, least: int, allowed: float) -> JudgedKeys:
     """Keys of a topic of at least `least` partitions; a share of `allowed` may be misplaced."""
     wrong = misplaced(keys, known)
     if not is_established(known):
-        return Judged(fits=find_fits(keys, least, allowed), misplaced=wrong)
+        return JudgedKeys(fits=find_fits(keys, least, allowed), misplaced=wrong)
     if not wrong.any():
-        return Judged(fits=_with_new_producers(keys, known, least, allowed), misplaced=wrong)
+        return JudgedKeys(fits=_with_new_producers(keys, known, least, allowed), misplaced=wrong)
     grown = {
         producer_id: _grown(keys, producer_id, fit, least, allowed) for producer_id, fit in known.items()
     }
     if any(grown[producer_id] != fit for producer_id, fit in known.items()):
         fitting_none = wrong & misplaced(keys, grown)
-        return Judged(fits=grown, misplaced=fitting_none, events=tuple(_growth(known, grown)))
+        return JudgedKeys(fits=grown, misplaced=fitting_none, events=tuple(_growth(known, grown)))
     if np.count_nonzero(wrong) <= allowed * keys.size:
-        return Judged(fits=known, misplaced=wrong)
+        return JudgedKeys(fits=known, misplaced=wrong)
     found = find_fits(keys, least, allowed)
     if is_established(found) or np.count_nonzero(wrong) > HALF * keys.size:
         event = f"keys are placed by {_named(found)}, in earlier runs by {_named(known)}"
-        return Judged(fits=found, misplaced=wrong, events=(event,))
-    return Judged(fits=known, misplaced=wrong)
+        return JudgedKeys(fits=found, misplaced=wrong, events=(event,))
+    return JudgedKeys(fits=known, misplaced=wrong)
 
 
 def is_established(fits: Fits) -> bool:
@@ -162,7 +162,7 @@ def _fit(keys: KeyHashes, least: int, allowed: float) -> Fit | None:
 
 
 def _grown(keys: KeyHashes, producer_id: int, fit: Fit, least: int, allowed: float) -> Fit:
-    """The fit with the count of a topic that has got more partitions: keys lie by the old or the new one."""
+    """The fit with the count of a topic that got more partitions: keys are placed by the old or new one."""
     own = keys.take(_of(keys, producer_id))
     moved = own.take(fit.misplaces(own))
     if fit.partitioner is Partitioner.NONE or not moved.size:

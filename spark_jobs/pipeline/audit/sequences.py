@@ -1,4 +1,4 @@
-"""Sequences of accepted batches: each producer counts on where it stopped, and from 0 in a new epoch."""
+"""Checks of sequences: each producer continues its sequence, and starts from 0 in a new epoch."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class _Ends(NamedTuple):
     def followed_by(self, newer: "_Ends") -> "_Ends":
         """The newest of both of each producer; those that are known are changed in place.
 
-        `newer` stand by ascending id, the newest of each last.
+        `newer` are by ascending id, the newest of each last.
         """
         newest = newer.take(np.flatnonzero(_is_last(newer.producer_id)))
         place, is_known = self.find(newest.producer_id)
@@ -42,7 +42,7 @@ class _Ends(NamedTuple):
         return both.take(np.argsort(both.producer_id))
 
     def find(self, producer_id: Int64s) -> tuple[Int64s, Flags]:
-        """Where each would stand, and whether it does."""
+        """The place of each among the known ids, and whether it is known."""
         place = np.searchsorted(self.producer_id, producer_id)
         is_known: Flags = np.append(self.producer_id, -1)[place] == producer_id
         return place, is_known
@@ -52,15 +52,15 @@ class AcceptedSequences:
     """Follows the producers of one partition from their state at the start of the run."""
 
     def __init__(
-        self, producers: Rows, gaps: Int64s, *, forgotten_before: int = NEVER, cleaned_offset: int = 0
+        self, producers: Rows, gaps: Int64s, *, expired_before: int = NEVER, cleaned_offset: int = 0
     ) -> None:
         """`producers` are canonical rows of `PRODUCER`; `gaps` first and last offsets that are missing.
 
-        A broker may have forgotten who sent nothing newer than `forgotten_before`, in ms since 1970, and
-        whoever is forgotten may begin anywhere (facts §2.7, §2.10). Below `cleaned_offset` a cleaner may have
-        removed batches.
+        A broker may have expired producers that sent nothing newer than `expired_before`, in ms since
+        1970; an expired producer may begin at any sequence (facts §2.7, §2.10). Below `cleaned_offset` a
+        cleaner may have removed batches.
         """
-        self._ends, self._forgotten_before = _ends_of(producers), forgotten_before
+        self._ends, self._expired_before = _ends_of(producers), expired_before
         self._cleaned = cleaned_offset
         self._gap_starts = np.sort(gaps[:, 0])
         self.broken = 0
@@ -80,7 +80,7 @@ class AcceptedSequences:
             rows.max_timestamp,
         )
         before = self._before(ends)
-        broken = ~_continues(before, rows) & (before.last_timestamp >= self._forgotten_before)
+        broken = ~_continues(before, rows) & (before.last_timestamp >= self._expired_before)
         broken[broken] = ~self._is_excused(before.last_offset[broken], rows.offset[broken])
         self.broken += int(np.count_nonzero(broken))
         self._ends = self._ends.followed_by(ends)
@@ -103,7 +103,7 @@ class AcceptedSequences:
 
 
 def _continues(before: _Ends, rows: BatchColumns) -> Flags:
-    """Whoever was unknown may begin anywhere (facts §2.7)."""
+    """Which batches continue the sequence; an unknown producer may begin anywhere (facts §2.7)."""
     is_unknown = before.producer_epoch == NO_PRODUCER_EPOCH
     expected = np.where(
         before.producer_epoch == rows.producer_epoch, (before.last_sequence + 1) % (MAX_SEQUENCE + 1), 0
@@ -134,8 +134,7 @@ def _is_last(ids: Int64s) -> Flags:
     return np.append(np.diff(ids) != 0, True)[: ids.size]
 
 
-# Sequences of written rows as spans: consecutive ones of a producer become one, whatever their number.
-
+# Sequences of written rows, as spans of consecutive ones.
 
 SPANS_AT_A_TIME = 1 << 18
 """Spans that are collected before they are joined, or as many as there are joined ones."""

@@ -1,4 +1,4 @@
-"""What a run found in its sources: objects, something new, and every partition that was there before."""
+"""Facts of a run's sources (objects, new ones, vanished partitions) and the volumes of topics."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,8 +93,7 @@ def _remarks(bare: BareSource | None, vanished: list[TopicPartition], *, is_stal
         )
 
 
-# How much a run brought of each topic, and how much the runs before it did.
-
+# Volumes of topics, of this run and of earlier ones.
 
 READERS = 8
 SUMMED = {

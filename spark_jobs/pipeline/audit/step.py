@@ -1,5 +1,8 @@
 """`audit`: expectations that must hold before a run is published; a failed critical one ends the run here.
+
 Workers count, Great Expectations evaluates the counts. The results stay in the step's folder either way.
+Read on in: `job` (what a task receives), `worker` (what a Spark task counts) with `columns`, `sequences` and
+`keys`; `transaction_facts`, `source_facts` and `partitioners` count the rest; `expectations.judge` evaluates.
 """
 
 from collections import Counter, defaultdict
@@ -30,13 +33,13 @@ from spark_jobs.lake.parquet_file import iter_rows, put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
 from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
-from spark_jobs.pipeline.audit.inputs import AuditTask, Bounds, PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
-from spark_jobs.pipeline.audit.partitioners import Fits, Judged, KeyHashes, fits_table, read_fits
+from spark_jobs.pipeline.audit.partitioners import Fits, JudgedKeys, KeyHashes, fits_table, read_fits
 from spark_jobs.pipeline.audit.sequences import NEVER
 from spark_jobs.pipeline.audit.source_facts import earlier_volumes, source_facts, topic_volumes
 from spark_jobs.pipeline.audit.transaction_facts import PublishedRange, TransactionTask, count_transactions
-from spark_jobs.pipeline.audit.worker import Counted, count_facts
+from spark_jobs.pipeline.audit.worker import CountedFacts, count_facts
 from spark_jobs.pipeline.context import RunContext, StepResult, fair_share, pack
 from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
@@ -49,15 +52,12 @@ from spark_jobs.tables.audit import (
     TRANSACTION_FACTS,
 )
 from spark_jobs.tables.contract import published
-from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, QuarantineKind
+from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, UNREADABLE, QuarantineKind
 from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
-from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS, TRANSACTIONS
 from spark_jobs.tables.states import STATES
 
-# The results of each partition, gathered from the steps' tables for the audit's workers.
-
-
-UNREADABLE = "unreadable/"
+# What earlier steps have written, by partition.
 
 Rows = Mapping[TopicPartition, Mapping[str, Any]]
 States = Mapping[TopicPartition, str]
@@ -75,20 +75,20 @@ class Accounts:
     replayed: Mapping[TopicPartition, int]
     gaps: Mapping[TopicPartition, Sequence[Mapping[str, Any]]]
     origins: Rows
-    handed_on: States
-    taken_up: States
+    previous: States
+    at_start: States
     after: States
 
     @property
     def partitions(self) -> list[TopicPartition]:
         """Every one that any table knows, also those that should be in others, too."""
-        return sorted({*self.resolved, *self.admitted, *self.indexed, *self.handed_on, *self.after})
+        return sorted({*self.resolved, *self.admitted, *self.indexed, *self.previous, *self.after})
 
 
 def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
-    """What the run's steps have written down."""
+    """Reads the tables of the run's steps."""
     lake = folder.lake
-    run_before, handed_on = states_before(lake, chain, folder.inputs.state_in)
+    run_before, previous = states_before(lake, chain, folder.inputs.state_in)
     copies = read_index_files(folder)
     return Accounts(
         resolved=_rows(lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file)),
@@ -97,12 +97,12 @@ def read_accounts(folder: RunFolder, chain: Chain) -> Accounts:
         if run_before
         else {},
         indexed={partition: sum(copy.rows for copy in found) for partition, found in copies.items()},
-        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE)),
+        unreadable=_unreadable(lake, outputs_of(folder, Step.MATERIALISE, UNREADABLE.file_prefix)),
         replayed=_replayed(read_run_manifest(lake, folder.run_id)),
         gaps=_gaps(lake, folder.key(Step.ADMIT, GAPS.file)),
         origins=_rows(lake, folder.key(Step.REBUILD, STATE_ORIGINS.file)),
-        handed_on=handed_on,
-        taken_up=read_states(lake, folder.run_id, Step.REBUILD),
+        previous=previous,
+        at_start=read_states(lake, folder.run_id, Step.REBUILD),
         after=_states_after(folder),
     )
 
@@ -141,15 +141,15 @@ def _inputs(
         **_gap_inputs(accounts.gaps.get(partition, ())),
         cleaned_offset=admitted.get("cleaned_offset", 0),
         is_compacted=has_holes_by_design(partition.topic, settings),
-        forgotten_before=_forgotten_before(folder, settings)
+        expired_before=_expired_before(folder, settings)
         if admitted.get("kind") == KIND_OF[AppendOrigin.REPLICATION]
         else NEVER,
         unreadable_records=left_out[QuarantineKind.CORRUPT],
         unfit_records=left_out[QuarantineKind.UNFIT],
         replayed_records=accounts.replayed.get(partition, 0),
         states=StateDigests(
-            handed_on=accounts.handed_on.get(partition, ""),
-            taken_up=accounts.taken_up.get(partition, ""),
+            previous=accounts.previous.get(partition, ""),
+            at_start=accounts.at_start.get(partition, ""),
             after=accounts.after.get(partition, ""),
             admitted_end=admitted.get("end_offset"),
             is_behind_gap=accounts.origins.get(partition, {}).get("origin") == StateOrigin.SNAPSHOT,
@@ -163,7 +163,7 @@ PASSED = (GapStatus.DELETED, GapStatus.PUBLISHED_PAST)
 
 
 def _gap_inputs(gaps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the table `gaps` says of a partition."""
+    """Inputs from the rows of the table `gaps` of a partition."""
     is_open = [row for row in gaps if row["status"] == GapStatus.OPEN]
     passed = [row for row in gaps if row["status"] in PASSED]
     return {
@@ -180,8 +180,8 @@ def _gaps(lake: ObjectStore, key: str) -> Mapping[TopicPartition, Sequence[Mappi
     return found
 
 
-def _forgotten_before(folder: RunFolder, settings: Settings) -> int:
-    """Producers that were idle since then may have been forgotten by the time the log was copied."""
+def _expired_before(folder: RunFolder, settings: Settings) -> int:
+    """Producers that were idle since then may have expired before the log was copied."""
     return folder.inputs.logical_time_ms - settings.kafka.producer_id_expiration_ms
 
 
@@ -223,12 +223,10 @@ def _unreadable(lake: ObjectStore, keys: Iterable[str]) -> Mapping[TopicPartitio
     return found
 
 
-# How the audit's work is divided: neighbouring partitions of one topic share a task and its files.
+# Tasks: neighbouring partitions of one topic share a task and its files.
 
-
-TRANSACTIONS = "transactions/"
 PARTITION_COST = 10_000
-"""What opening a partition's files costs, in rows that could be looked at meanwhile."""
+"""What opening a partition's files costs, in rows that could be read meanwhile."""
 TASKS_PER_SLOT = 2
 SMALLEST_TASK, LARGEST_TASK = 1 << 18, 1 << 23
 
@@ -288,12 +286,12 @@ def plan_transactions(
     prefix = folder.key(Step.RESOLVE) + "/"
     return [
         TransactionTask(file=key.removeprefix(prefix), key=key, ranges=ranges, lake=folder.lake)
-        for key in outputs_of(folder, Step.RESOLVE, TRANSACTIONS)
+        for key in outputs_of(folder, Step.RESOLVE, TRANSACTIONS.file_prefix)
     ]
 
 
 def _record_files(folder: RunFolder, below: str) -> Mapping[str, tuple[str, ...]]:
-    """Keys of the files of every topic's table that stand `below`, in the order of their rows."""
+    """Keys of the files of every topic's table in the folder `below`, in the order of their rows."""
     found: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for entry in read_listing(folder, Step.MATERIALISE):
         if entry.topic is not None and entry.file is not None and entry.file.startswith(below):
@@ -310,6 +308,8 @@ def _cost(each: PartitionInputs) -> int:
     return PARTITION_COST + each.indexed + each.end_offset - each.first_offset
 
 
+# The step.
+
 JUDGE = "expectations.judge"
 FEW_TRANSACTIONS = 1 << 15
 CRITICAL = "critical"
@@ -319,12 +319,12 @@ Judge = Callable[..., Judgement]
 
 
 def prepare() -> None:
-    """Load the library that judges: it takes seconds, in which workers can do something else."""
+    """Imports Great Expectations, which takes seconds, while workers count."""
     import_module(JUDGE)
 
 
 def run(context: RunContext) -> StepResult:
-    """Count, judge, write both down, and let nothing pass that fails."""
+    """Counts facts, evaluates the expectations, writes both; raises `AuditFailed` for a critical failure."""
     with ThreadPoolExecutor(1) as helper:
         prepared = helper.submit(prepare)
         facts, placement = count(context)
@@ -363,9 +363,9 @@ def count(context: RunContext) -> tuple[Facts, Placement]:
     """The numbers that the run is judged by, and what has placed keys."""
     folder, settings = context.folder, context.settings
     inputs = partition_inputs(folder, read_accounts(folder, context.chain), settings)
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as threads:
         tasks = plan_transactions(folder, inputs, settings)
-        counted = beside.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
+        counted = threads.submit(context.run_tasks, count_transactions, tasks, in_driver=are_few(folder))
         partitions, placement = count_partitions(context, inputs)
         rows = counted.result()
     facts = Facts(
@@ -413,11 +413,14 @@ def count_partitions(context: RunContext, inputs: Sequence[PartitionInputs]) -> 
 
 
 def judge_keys(
-    context: RunContext, tasks: Sequence[AuditTask], counted: Sequence[Counted], known: Mapping[str, Fits]
-) -> dict[str, tuple[KeyHashes, Judged]]:
+    context: RunContext,
+    tasks: Sequence[AuditTask],
+    counted: Sequence[CountedFacts],
+    known: Mapping[str, Fits],
+) -> dict[str, tuple[KeyHashes, JudgedKeys]]:
     """Topics without an established partitioner, or with misplaced keys: all their keys are checked."""
-    asked = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
-    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in asked]
+    topics = {task.topic for task, each in zip(tasks, counted, strict=True) if each.keys is not None}
+    pairs = [pair for pair in zip(tasks, counted, strict=True) if pair[0].topic in topics]
     rest = iter(context.run_tasks(hash_keys, [task for task, each in pairs if each.keys is None]))
     found = [(task, next(rest) if each.keys is None else each.keys) for task, each in pairs]
     return judge_topics(found, known, context.settings.audit.keys_elsewhere)

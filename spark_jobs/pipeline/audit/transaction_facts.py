@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `audit` over the table `transactions`: is each published as a whole?"""
+"""What a Spark task of `audit` counts in the table `transactions`: is each published as a whole?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ READ = [
 ]  # fmt: skip
 MOST_EXAMPLES = 5
 UNDECIDED = [Outcome.CONFLICT.value, Outcome.AMBIGUOUS.value]
-"""The sources do not tell how these ended; of an open one the coordinator's log tells that it is open."""
+"""The sources do not show how these ended; an open one is recorded as open in the coordinator's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class PublishedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionTask:
-    """One file of the table `transactions`; without `ranges` nobody asks whether they are whole."""
+    """One file of the table `transactions`; without `ranges` it is not checked whether they are whole."""
 
     file: str
     key: str

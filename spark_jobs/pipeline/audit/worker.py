@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `audit`: files of some partitions in, a row of numbers for each out."""
+"""What a Spark task of `audit` does: it counts the facts of some partitions, a row for each."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +26,12 @@ from spark_jobs.pipeline.audit.columns import (
     is_counted,
     read_outcomes,
 )
-from spark_jobs.pipeline.audit.inputs import AuditTask, Bounds, PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.keys import count_keys, hash_keys, iter_records
 from spark_jobs.pipeline.audit.partitioners import KeyHashes, is_established
 from spark_jobs.pipeline.audit.sequences import AcceptedSequences, SequenceSpans, spans_of
 
-# Conservation: how many batches came in, and what became of them.
+# Verdicts.
 
 
 class VerdictCounts:
@@ -47,7 +47,7 @@ class VerdictCounts:
         self._counts.update(dict(zip(map(str, found.field("values")), counts, strict=True)))
 
     def facts(self) -> Mapping[str, int]:
-        """What is no known verdict counts as none."""
+        """Counts by verdict; unknown verdicts do not count."""
         known = {verdict: self._counts[verdict.value] for verdict in Verdict}
         groups = dict.fromkeys(VerdictGroup, 0)
         for verdict, count in known.items():
@@ -61,7 +61,7 @@ class VerdictCounts:
         }
 
 
-# Offsets of accepted batches: ascending, and without holes that nobody has reported.
+# Offsets of accepted batches: ascending, and without holes that were not reported.
 
 
 class AcceptedOffsets:
@@ -97,7 +97,7 @@ class AcceptedOffsets:
         return {"disordered_batches": self._disordered, "missing_offsets": missing}
 
 
-# How many records the run has to publish of a partition, as the headers of its batches count them.
+# Records to publish, as counted by the headers of batches.
 
 
 class CommittedRecords:
@@ -119,7 +119,7 @@ class CommittedRecords:
         self._uncounted += int(np.count_nonzero(count < 0))
 
     def facts(self) -> Mapping[str, int]:
-        """Records in all, those that may be before the log's start, and batches that say no number."""
+        """Records in all, those that may be before the log's start, and batches without a count."""
         return {
             "committed_records": self._records,
             "uncertain_records": self._uncertain,
@@ -127,19 +127,19 @@ class CommittedRecords:
         }
 
 
-# Whether a partition starts from the previous run's state and stores its own.
+# The chain of states.
 
 
 def count_state_breaks(lake: ObjectStore, inputs: PartitionInputs) -> int:
     """Differences that no rule explains, and state files that cannot be read.
 
-    Between two runs producers may be forgotten, and a broker may have deleted records, so that its log
-    begins later; if that is behind a gap, a snapshot tells what is open there. Nothing else may change, and
-    nothing is published twice.
+    Between two runs producers may expire, and a broker may have deleted records, so that its log
+    begins later; if that is behind a gap, a snapshot has the transactions that are open there. Nothing else
+    may change, and nothing is published twice.
     """
     repeats = inputs.first_offset < min(inputs.published_before, inputs.end_offset)
     states = inputs.states
-    if states.handed_on == states.taken_up == states.after:
+    if states.previous == states.at_start == states.after:
         return int(repeats)
     try:
         return int(repeats) + sum(_breaks(lake, states))
@@ -148,23 +148,23 @@ def count_state_breaks(lake: ObjectStore, inputs: PartitionInputs) -> int:
 
 
 def _breaks(lake: ObjectStore, states: StateDigests) -> Iterator[bool]:
-    yield bool(states.handed_on) and not states.taken_up
+    yield bool(states.previous) and not states.at_start
     yield not states.after
-    if states.handed_on and states.taken_up and states.handed_on != states.taken_up:
-        handed_on, taken_up = _get(lake, states.handed_on), _get(lake, states.taken_up)
-        yield _position(handed_on) != _position(taken_up)
-        yield not states.is_behind_gap and _opened(handed_on) != _opened(taken_up)
-        yield taken_up.log_start_offset < handed_on.log_start_offset
-        yield handed_on.topic_id not in ("", taken_up.topic_id)
-    if states.taken_up and states.after:
-        before, after = _get(lake, states.taken_up), _get(lake, states.after)
+    if states.previous and states.at_start and states.previous != states.at_start:
+        previous, at_start = _get(lake, states.previous), _get(lake, states.at_start)
+        yield _position(previous) != _position(at_start)
+        yield not states.is_behind_gap and _opened(previous) != _opened(at_start)
+        yield at_start.log_start_offset < previous.log_start_offset
+        yield previous.topic_id not in ("", at_start.topic_id)
+    if states.at_start and states.after:
+        before, after = _get(lake, states.at_start), _get(lake, states.after)
         yield after.end_offset < before.end_offset
         yield after.topic_id != before.topic_id
         yield states.admitted_end is not None and after.end_offset != states.admitted_end
 
 
 def _get(lake: ObjectStore, digest: str) -> PartitionState:
-    """Proved, but without producers: they may change, and where they do is for other checks to say."""
+    """The state without producers: they may change, which other checks cover."""
     return get_state(lake, digest, with_producers=False)
 
 
@@ -182,11 +182,11 @@ def _opened(state: PartitionState) -> bytes:
     return state.open_transactions.tobytes()
 
 
-# What the rows of one partition show by themselves, counted part by part.
+# Rows of one partition, counted part by part.
 
 
 class RecordFacts:
-    """Reads along the rows of one partition; never holds more than its producers' sequences."""
+    """Counts facts of one partition's rows; holds only its producers' sequences in memory."""
 
     def __init__(self, outcomes: Outcomes, bounds: Bounds) -> None:
         self._uncommitted, self._bounds = outcomes.uncommitted(), bounds
@@ -218,30 +218,33 @@ class RecordFacts:
         }
 
 
+# The task.
+
 Facts = Mapping[str, int]
 """A row of `partition_facts`, without its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """The facts of each of the task's partitions, in their order; its keys, if they have to be looked at.
+class CountedFacts:
+    """The facts of each of the task's partitions, in their order; `keys` if partitioners have to be judged.
 
-    Some are elsewhere than what is established says, or nothing is established yet: then a part will do.
+    That is the case if some keys are not where the established partitioner puts them, or if none is
+    established yet: then a sample is enough.
     """
 
     facts: tuple[Facts, ...]
     keys: KeyHashes | None
 
 
-def count_facts(task: AuditTask) -> Counted:
+def count_facts(task: AuditTask) -> CountedFacts:
     """All that is counted of some partitions."""
     outcomes = {each.partition.partition: read_outcomes(task.lake, each.outcomes) for each in task.inputs}
     records, files = _record_facts(task, outcomes)
     keys = hash_keys(replace(task, records=files))
     facts = tuple(_facts(task, outcomes, records, keys))
     if not is_established(task.fits):
-        return Counted(facts=facts, keys=keys.sample())
-    return Counted(facts=facts, keys=keys if any(each["keys_elsewhere"] for each in facts) else None)
+        return CountedFacts(facts=facts, keys=keys.sample())
+    return CountedFacts(facts=facts, keys=keys if any(each["keys_elsewhere"] for each in facts) else None)
 
 
 def _facts(
@@ -267,7 +270,7 @@ def _facts(
 
 
 def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes) -> Facts:
-    state = get_state(lake, inputs.states.taken_up) if inputs.states.taken_up else PartitionState()
+    state = get_state(lake, inputs.states.at_start) if inputs.states.at_start else PartitionState()
     inherited = get_gaps(lake, state.gaps).held_batches if inputs.batches else 0
     gaps = np.array(inputs.passed_gaps, dtype=np.int64).reshape(-1, 2)
     verdicts, committed = VerdictCounts(), CommittedRecords(inputs, outcomes)
@@ -275,7 +278,7 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
     sequences = AcceptedSequences(
         state.producers,
         gaps,
-        forgotten_before=inputs.forgotten_before,
+        expired_before=inputs.expired_before,
         cleaned_offset=inputs.cleaned_offset,
     )
     for digest in inputs.held:

@@ -1,4 +1,4 @@
-"""The rules of a captured partition, and what it remembers while they are applied: Onceover is its broker."""
+"""Judges the batches of a captured partition as its leader would have done."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from spark_jobs.lake.inherited_rows import get_inherited, index_rows_of, inherit
 from spark_jobs.lake.manifest import ManifestEntry
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.states import PartitionState, get_state
-from spark_jobs.pipeline.captures.judging import (
+from spark_jobs.pipeline.captures.chunk import (
     CORRUPT,
     INVALID_RECORD,
     OPEN,
@@ -55,7 +55,7 @@ from spark_jobs.pipeline.captures.judging import (
 from spark_jobs.tables.admit import MARKER_OBJECT
 from spark_jobs.tables.index import INDEX
 
-# The batches of a captured partition in arrival order, with the markers that the coordinator's log gives.
+# Arrival order, and markers from the coordinator's log.
 
 
 class CaptureObjects:
@@ -187,12 +187,11 @@ def _merged(
     return take(together, np.lexsort((is_row, position, order)))
 
 
-# A captured partition whose batches may be parked until a gap fills, also across runs.
-
+# Batches parked behind a sequence gap, also across runs.
 
 Int64s = npt.NDArray[np.int64]
 TIDY_ABOVE = 1 << 16
-"""Places that nobody waits in any more, before the room is tidied."""
+"""Freed places, before the parked batches are compacted."""
 
 
 class ParkingMemory(PartitionMemory):
@@ -226,7 +225,7 @@ class ParkingMemory(PartitionMemory):
         return judged, self._track(judged)
 
     def left(self) -> tuple[Judged, Rows]:
-        """The parked batches on, as verdicts and as rows."""
+        """The batches that stay parked, as verdicts and as rows."""
         places, decisions = self._room.stay(self.producers)
         return self._judged(places, decisions), self._rows[places]
 
@@ -292,8 +291,9 @@ JudgedRows = tuple[pa.RecordBatch, npt.NDArray[np.int8]]
 
 
 class CaptureJudge:
-    """Judges the batches of one partition in arrival order; of `in_parking`, `object` is an object's
-    order.
+    """Judges the batches of one partition in arrival order.
+
+    Of `in_parking`, `object` is an object's order.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class CaptureJudge:
     ) -> None:
         self._objects = objects
         self._rules = CaptureRules(partition, objects, settings)
-        # Under which version a marker was sent is not known, so none is refused for what only TV2 refuses.
+        # The transaction version of a marker is not known, so none is refused for what only TV2 refuses.
         rules = Rules(
             transaction_version=settings.kafka.transaction_version,
             marker_version=TransactionVersion.TV1,

@@ -1,6 +1,6 @@
-"""Markers for captures that lack them, wherever the coordinator's log ends a transaction.
+"""Markers from the coordinator's log, for captured partitions without markers.
 
-A marker goes right behind the last batch of its transaction on the partition, and behind what was sent amiss
+A marker goes right behind the last batch of its transaction on the partition, and behind rejected retries
 with the same epoch before anything of the next one was taken: a retry is a duplicate then, and not fenced.
 Where it is not clear which transaction a batch belongs to, no marker is given to its producer from there
 on: what is unclear stays open, and is held.
@@ -46,23 +46,20 @@ from spark_jobs.pipeline.coordinator_logs.timelines import transactions_in
 from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.tables.rebuild import MARKER_FILES, MARKERS
 
-# Transactional batches of a captured partition, as far as they show which transactions their producers ran.
-
+# The accepted transactional batches of each producer.
 
 AT_THE_START = -(2**31)
-"""`object_order` of what comes before everything of the run."""
+"""`object_order` of batches before the first one of the run."""
 _PARKED = VERDICTS.index(Verdict.PARKED)
 _ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
-_SENT_AMISS = frozenset(
-    map(VERDICTS.index, (Verdict.DUPLICATE, Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER))
-)
+_RESENT = frozenset(map(VERDICTS.index, (Verdict.DUPLICATE, Verdict.STALE_DUPLICATE, Verdict.OUT_OF_ORDER)))
 
 Place = tuple[int, int]
 """Object order and position."""
 
 
 class CapturedBatch(NamedTuple):
-    """One batch: when it was written, and how far its producer then was in the stream."""
+    """One batch: when it was written, and its place in the capture."""
 
     producer_epoch: int
     timestamp: int
@@ -89,7 +86,7 @@ class Chain:
             self._take(CapturedBatch(epoch, timestamp, *place))
         elif self.batches and self.batches[-1].producer_epoch == epoch:
             self.is_cut |= verdict == _PARKED
-            if verdict in _SENT_AMISS:
+            if verdict in _RESENT:
                 self.batches[-1] = CapturedBatch(epoch, self.batches[-1].timestamp, *place)
 
     def _take(self, batch: CapturedBatch) -> None:
@@ -150,6 +147,8 @@ def _is_transactional(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     )
     return found
 
+
+# What a Spark task does.
 
 MarkerRow = dict[str, int]
 MOST_ATTEMPTS = 4
@@ -331,7 +330,7 @@ def _marker(txn: CoordinatorTransaction, behind: CapturedBatch) -> MarkerRow:
 
 
 def _put(task: MarkerTask, job: MarkerJob, rows: list[MarkerRow]) -> OutputFile:
-    return put_table(task.lake, task.folder, f"markers/{job.partition}.parquet", _table(rows))
+    return put_table(task.lake, task.folder, MARKERS.file_of(partition=job.partition), _table(rows))
 
 
 def _table(rows: Iterable[MarkerRow]) -> pa.Table:
@@ -341,7 +340,8 @@ def _table(rows: Iterable[MarkerRow]) -> pa.Table:
     return MARKERS.cast(pa.Table.from_pylist(ordered, schema=MARKERS.schema))
 
 
-LISTING = "markers.parquet"
+# The driver's side.
+
 MOST_TASKS = 16
 """Each task reads all timelines."""
 
@@ -357,7 +357,7 @@ class MarkedCaptures:
 def mark_all(
     run: RunContext, partitions: Sequence[RunPartition], states: Mapping[TopicPartition, str]
 ) -> MarkedCaptures:
-    """Markers for every partition that is captured without; nothing where there is no coordinator's log."""
+    """Writes the markers of every partition that is captured without; none without a coordinator's log."""
     timelines = read_timelines(run.folder)
     jobs = tuple(_jobs(run, partitions, states)) if timelines.folds else ()
     tasks = [
@@ -374,14 +374,14 @@ def mark_all(
     outputs = tuple(each.output for each in marked if each.output is not None)
     if not outputs:
         return MarkedCaptures()
-    listing = put_table(run.lake, run.folder.key(Step.REBUILD), LISTING, _listing(marked))
+    listing = put_table(run.lake, run.folder.key(Step.REBUILD), MARKER_FILES.file, _listing(marked))
     return MarkedCaptures(outputs=(listing, *outputs), markers=sum(each.markers for each in marked))
 
 
 def _jobs(
     run: RunContext, partitions: Iterable[RunPartition], states: Mapping[TopicPartition, str]
 ) -> Iterator[MarkerJob]:
-    """Partitions with news: to others a marker can come when they have some, the outcome does not need it."""
+    """Partitions with objects in this run; the others get their markers with their next batches."""
     before = resolved_before(run.lake, run.chain, run.folder.inputs.state_in)
     for found in partitions:
         row = before.get(found.partition)
@@ -392,7 +392,7 @@ def _jobs(
                 objects=found.entries,
                 state=states[found.partition],
             )
-            yield MarkerJob(captured=captured, held="" if row is None else row["in_parking"])
+            yield MarkerJob(captured=captured, held="" if row is None else row["held_state"])
 
 
 def _listing(marked: Iterable[Marked]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The driver's side of folding `__transaction_state`: which partitions, from where on, what came of it."""
+"""The driver's side of folding `__transaction_state`: tasks for its partitions, and the list of timelines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,6 @@ from spark_jobs.sources.partitions import RunPartition
 from spark_jobs.tables.rebuild import TIMELINE_FILES
 from spark_jobs.tables.states import FoldKind
 
-LISTING = "timelines.parquet"
 MOST_TASKS = 64
 PARTITION_COST = 1000
 """What folding a partition costs at least, in records that could be folded meanwhile."""
@@ -62,7 +61,7 @@ class Timelines:
 
 
 def fold_coordinators(run: RunContext, partitions: Sequence[RunPartition]) -> FoldedCoordinators:
-    """Folds the partitions of the coordinator's log; those without news have a say all the same."""
+    """Folds the partitions of the coordinator's log; those without new records keep their fold."""
     jobs = tuple(_jobs(run, partitions))
     costs = [PARTITION_COST + sum(copy.rows for copy in _copies(partitions, job.partition)) for job in jobs]
     tasks = [
@@ -75,7 +74,7 @@ def fold_coordinators(run: RunContext, partitions: Sequence[RunPartition]) -> Fo
         for share in share_out(costs, MOST_TASKS)
     ]
     folded = tuple(chain.from_iterable(run.run_tasks(fold_coordinator_logs, tasks)))
-    listing = put_table(run.lake, run.folder.key(Step.REBUILD), LISTING, _listing(folded))
+    listing = put_table(run.lake, run.folder.key(Step.REBUILD), TIMELINE_FILES.file, _listing(folded))
     return FoldedCoordinators(
         outputs=(listing, *(each.output for each in folded)),
         records=sum(each.records for each in folded),
@@ -85,7 +84,7 @@ def fold_coordinators(run: RunContext, partitions: Sequence[RunPartition]) -> Fo
 
 def read_timelines(folder: RunFolder) -> Timelines:
     """The timelines that `rebuild` of the run has folded."""
-    rows = read_table(folder.lake, folder.key(Step.REBUILD, LISTING)).to_pylist()
+    rows = read_table(folder.lake, folder.key(Step.REBUILD, TIMELINE_FILES.file)).to_pylist()
     return Timelines(
         keys=tuple(folder.key(Step.REBUILD, row["file"]) for row in rows if row["rows"]),
         folds=tuple((row["partition"], row["fold"]) for row in rows),

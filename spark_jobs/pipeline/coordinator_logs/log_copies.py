@@ -23,7 +23,7 @@ _SCHEMA = pa.schema([INDEX.schema.field(name) for name in _READ])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCopy:
-    """One copy of a log, and what its checkpoint says of leaders."""
+    """One copy of a log, and the leader epochs of its checkpoint."""
 
     indexed: IndexedCopy
     leader_epochs: tuple[EpochEntry, ...] = ()

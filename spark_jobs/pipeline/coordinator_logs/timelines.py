@@ -170,7 +170,7 @@ _COMMITS = {state for state, result in RESULT_OF_STATE.items() if result is Tran
 def without_completed(data: bytes, completed: Mapping[str, set[int]]) -> bytes:
     """The file of a fold without completed transactions; `completed` names them by id and first record.
 
-    The client's newest transaction stays: it shows which version the client speaks. An id that has expired
+    The client's newest transaction stays: it shows the client's transaction version. An id that has expired
     goes with its last one. Works on the lines themselves, since most of what they hold goes.
     """
     heading, *lines = data.splitlines()
@@ -238,7 +238,7 @@ _READ = (
 
 
 def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int) -> pa.Table:
-    """What `fold` says of transactions that are not settled, and whose the producer ids are.
+    """The transactions of `fold` that are not settled, and the owners of producer ids.
 
     Records from `folded_before` on are this run's.
     """
@@ -278,7 +278,7 @@ def _values(txn: CoordinatorTransaction) -> Row:
 
 
 def transactions_in(rows: pa.Table) -> Iterator[tuple[CoordinatorTransaction, int, bool]]:
-    """The transactions that `rows` hold: each with its coordinator's partition and whether it is news."""
+    """The transactions of `rows`, each with its coordinator's partition and whether this run changed it."""
     columns = (rows.column(name).to_pylist() for name in _READ)
     for producer_id, owner, coordinator, is_news, state, topics, numbers, epochs, *same in zip(
         *columns, strict=True
@@ -314,8 +314,7 @@ def gc_paused() -> Iterator[None]:
         gc.enable()
 
 
-# Completed transactions pruned from the folds of `__transaction_state`.
-
+# Completed transactions are pruned from the folds.
 
 COORDINATOR = "coordinator_partition"
 _FIELDS: "list[pa.Field[Any]]" = [

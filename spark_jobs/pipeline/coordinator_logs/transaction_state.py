@@ -1,8 +1,7 @@
-"""What runs in a Spark task to fold `__transaction_state`: partitions in, timelines in the lake out.
+"""What a Spark task does to fold `__transaction_state`: it writes the timelines of partitions.
 
-The log repeats itself: ids come again with each of their transactions, lists of partitions with each state.
-So keys and values are read by a short way first, which remembers both. Whatever it does not finish goes the
-plain way of `kafka.formats.transaction_state`, which alone says what is an error.
+The log repeats ids with each transaction, and lists of partitions with each state. So a fast reader caches
+both. What it cannot read goes to the reader of `kafka.formats.transaction_state`, which alone defines errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +44,7 @@ from spark_jobs.pipeline.coordinator_logs.timelines import (
     timelines_table,
     write_fold,
 )
+from spark_jobs.tables.rebuild import TIMELINES
 
 MOST_PROBLEMS = 5
 
@@ -106,7 +106,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
         objects={entry.order: entry for entry in job.objects},
         limits=task.settings.limits.protocol,
     )
-    found = Findings(name=f"{TRANSACTION_STATE}-{job.partition}")
+    found = FoldProblems(name=f"{TRANSACTION_STATE}-{job.partition}")
     found.note_replaced(log)
     known = fold_records(before.timelines, reader.read(log.rows), found)
     after = CoordinatorFold(
@@ -120,7 +120,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
     table = timelines_table(after, job.partition, folded_before=before.end_offset)
     return FoldedPartition(
         partition=job.partition,
-        output=put_table(task.lake, task.folder, f"timelines/{job.partition:05d}.parquet", table),
+        output=put_table(task.lake, task.folder, TIMELINES.file_of(partition=job.partition), table),
         fold=put_content(task.lake, write_fold(after)),
         rows=table.num_rows,
         records=found.records,
@@ -130,7 +130,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
 
 
 @dataclass(slots=True)
-class Findings:
+class FoldProblems:
     """How many records were read, and some of what was wrong."""
 
     name: str
@@ -161,9 +161,9 @@ def _expired(known: Mapping[str, IdTimeline], before: CoordinatorFold) -> frozen
 
 
 def fold_records(
-    before: Mapping[str, IdTimeline], log: Iterable[LogRecords], found: Findings
+    before: Mapping[str, IdTimeline], log: Iterable[LogRecords], found: FoldProblems
 ) -> dict[str, IdTimeline]:
-    """The timelines after the records of `log`, taken on piece by piece."""
+    """The timelines after the records of `log`, piece by piece."""
     known = dict(before)
     for piece in log:
         for transactional_id, entries in _by_id(piece, found).items():
@@ -171,7 +171,7 @@ def fold_records(
     return known
 
 
-def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntry]]:
+def _by_id(piece: LogRecords, found: FoldProblems) -> dict[str, list[CoordinatorEntry]]:
     grouped: dict[str, list[CoordinatorEntry]] = {}
     if piece.problem:
         found.add(piece.problem)
@@ -180,8 +180,8 @@ def _by_id(piece: LogRecords, found: Findings) -> dict[str, list[CoordinatorEntr
     return grouped
 
 
-def _entries(piece: LogRecords, found: Findings) -> Iterator[CoordinatorEntry]:
-    """What the records say, one by one: one that cannot be read is passed over, not its whole batch."""
+def _entries(piece: LogRecords, found: FoldProblems) -> Iterator[CoordinatorEntry]:
+    """The records as entries; one that cannot be read is skipped, not its whole batch."""
     if piece.header.is_control:
         return
     found.records += len(piece.records)
@@ -197,7 +197,7 @@ def _entries(piece: LogRecords, found: Findings) -> Iterator[CoordinatorEntry]:
 
 
 def _entry(record: LogRecord, coordinator_epoch: int, name: str) -> CoordinatorRecord | None:
-    """What a record says that can be read; None if its key is of another type."""
+    """A readable record as entry; None if its key is of another type."""
     key = key_of(record.key or b"")
     if not isinstance(key, TransactionLogKey):
         return None
@@ -209,8 +209,8 @@ def _entry(record: LogRecord, coordinator_epoch: int, name: str) -> CoordinatorR
     )
 
 
-def _plain_entry(piece: LogRecords, record: LogRecord, found: Findings) -> Iterator[CoordinatorEntry]:
-    """What the plain way makes of a record that cannot be read."""
+def _plain_entry(piece: LogRecords, record: LogRecord, found: FoldProblems) -> Iterator[CoordinatorEntry]:
+    """Entries by the plain reader, of a record that the fast one cannot read."""
     try:
         for entry in read_entries(piece.header, (record,), source=found.name):
             if isinstance(entry, UnreadableRecord):
@@ -223,18 +223,18 @@ def _plain_entry(piece: LogRecords, record: LogRecord, found: Findings) -> Itera
 _HEAD = Struct(">hqhib")
 _TIMES = Struct(">qq")
 _STATES = tuple(TransactionState)
-_REMEMBERED = 1 << 16
+_CACHED = 1 << 16
 _ONE_BYTE = 0x7F
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED)
 def key_of(data: bytes) -> TransactionLogKey | UnknownKey:
-    """As `read_key`, remembered."""
+    """`read_key`, cached."""
     return read_key(data)
 
 
 def value_of(data: bytes, *, source: str) -> TransactionLogValue:
-    """As `read_value`: the part between the fixed fields is remembered."""
+    """`read_value`; the part between the fixed fields is cached."""
     if len(data) <= _HEAD.size:
         return read_value(data, source=source)
     version, producer_id, producer_epoch, timeout_ms, status = _HEAD.unpack_from(data)
@@ -280,7 +280,7 @@ def _end_of_partitions(data: bytes) -> int | None:
     return position
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED)
 def _like(partitions: bytes, tags: bytes) -> TransactionLogValue | None:
     """A value with these partitions and tags; None if a plain reader refuses it."""
     head = _HEAD.pack(FLEXIBLE_VALUE_VERSION, 0, 0, 0, TransactionState.ONGOING)

@@ -1,4 +1,8 @@
-"""`index`: staged objects → a row per batch, in files that workers write; the driver sees no rows."""
+"""`index`: staged objects → a row per batch, in files that workers write; the driver sees no rows.
+
+Read on in: `job` (what a task receives and returns), `worker` (what a Spark task does), `walk` (batch by
+batch through an object).
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
-from spark_jobs.pipeline.index.piece import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.walk import WalkLimits
 from spark_jobs.pipeline.index.worker import IndexTask, index_bins
 from spark_jobs.tables.index import INDEX_FILES
@@ -77,7 +81,7 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
     """What the run reads of the object whole, or in parts of `range_bytes`.
 
     Only the first part's boundary is known: the object's start, or the end of what is inherited. Keys are
-    counted where a leader looks at them: in what producers send to a compacted topic (facts §2.11).
+    counted where a leader checks them: in captures of a compacted topic (facts §2.11).
     """
     is_compacted = settings.topic(entry.topic).cleanup_policy is CleanupPolicy.COMPACT
     at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes

@@ -30,8 +30,7 @@ from spark_jobs.kernels.decode import count_without_key
 from spark_jobs.kernels.scan import HeaderScan, StopReason, scan_chunk
 from spark_jobs.lake.errors import StorageError
 
-# An object seen through a window: what a worker holds of it at one time.
-
+# The window: the bytes of an object that are in memory.
 
 FEW = 16
 """A window's share that is rather read again than copied together with what follows."""
@@ -41,16 +40,16 @@ Data = TypeVar("Data", bytes, bytes | memoryview)
 ReadRange = Callable[[int, int], bytes]
 """(start, length) → the object's bytes there, fewer only if it ends."""
 ViewRange = Callable[[int, int], AbstractContextManager[bytes | memoryview]]
-"""The same for a look at them, without a copy."""
+"""The same without a copy."""
 
 
 class Unreadable(OnceoverError):
-    """The object is gone for good, or is not the one that was staged; the message says why."""
+    """The object no longer exists, or is not the one that was staged; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBytes:
-    """One staged object: `size` as the manifest says, and the ways to its bytes."""
+    """One staged object: `size` as in the manifest, and the functions that read its bytes."""
 
     size: int
     read_range: ReadRange
@@ -65,7 +64,7 @@ class StagedBytes:
 
     @contextmanager
     def viewed(self, view_range: ViewRange, start: int, end: int) -> Iterator[bytes | memoryview]:
-        """The same for a look at them."""
+        """The same without a copy."""
         with _reported(), view_range(start, end - start) as data:
             yield self._whole(data, start, end)
 
@@ -100,7 +99,7 @@ class Window:
 
     @contextmanager
     def moved(self, start: int, end: int) -> Iterator["Window"]:
-        """The window from `start` to `end` for a look through it, without a copy where that is possible."""
+        """The window from `start` to `end` without a copy where that is possible."""
         if self.staged.view_range is None or end <= start:
             yield self.move(start, end)
             return
@@ -121,8 +120,7 @@ class Window:
         return self.staged.read(start, end)
 
 
-# Stretches of an object that are no batch: how far they reach, and why.
-
+# Bytes that are no batch.
 
 _PREFIX = Struct(">8xi4xb")  # size, magic
 _SMALLEST_SIZE = 14

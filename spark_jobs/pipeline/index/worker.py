@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `index`: bins in, index files in the lake, small summaries out."""
+"""What a Spark task of `index` does: it writes an index file for each bin and returns summaries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,12 +25,11 @@ from spark_jobs.lake.file_store import can_map
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.stores import open_store
-from spark_jobs.pipeline.index.piece import Bin, Example, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, Example, Piece, Summary
 from spark_jobs.pipeline.index.walk import Damage, StagedBytes, Stretch, Unreadable, WalkLimits, Window, walk
 from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
 
-# Stretches of a walk as rows of the table `index`.
-
+# Rows of the table `index`.
 
 Counts = npt.NDArray[np.int32]
 NOT_A_BATCH = -1
@@ -38,7 +37,7 @@ NOT_A_BATCH = -1
 
 
 class RowBuffer:
-    """Rows of one index file that wait to be written, in arrival order."""
+    """Rows of one index file before they are written, in arrival order."""
 
     def __init__(self) -> None:
         self._parts: list[HeaderColumns] = []
@@ -60,7 +59,7 @@ class RowBuffer:
         self._append(object_order, _damage_row(damage), None)
 
     def take(self) -> pa.Table:
-        """All waiting rows, at least one, as a table of `index`; the buffer is empty afterwards."""
+        """All buffered rows, at least one, as a table of `index`; the buffer is empty afterwards."""
         without_key = np.concatenate(self._without_key)
         table = _table(concatenate(self._parts), self._object_orders(), self._problems(), without_key)
         self._parts, self._orders, self._without_key, self._reasons, self.rows = [], [], [], {}, 0
@@ -105,8 +104,7 @@ def _damage_row(damage: Damage) -> HeaderColumns:
     return row
 
 
-# The rows of one index file while they are collected: counted, held for a while, written in groups.
-
+# An index file.
 
 ROWS_PER_GROUP = 1 << 17
 """Rows held before they are written: about 12 MB."""
@@ -131,7 +129,7 @@ class IndexFile:
         self.restart()
 
     def restart(self) -> None:
-        """Forget every row."""
+        """Drops every row."""
         self._output.prune()
         self._buffer = RowBuffer()
         self.rows = self.problems = 0
@@ -164,8 +162,7 @@ class IndexFile:
         self.examples = (*self.examples, *reported)[:MOST_EXAMPLES]
 
 
-# Finding a batch in the middle of an object: a guess, which the driver checks against the range before.
-
+# The search for a batch in the middle of an object; the driver checks the guess against the range before.
 
 SEARCH_BYTES = 2**18
 """Searched at a time: a boundary is usually near, and the walk reads the bytes again."""
@@ -176,7 +173,7 @@ EFFORT = 4
 
 
 class Searcher:
-    """Looks for boundaries of one range; spends a bounded effort, then gives up."""
+    """Searches for boundaries in one range, with a bounded effort."""
 
     def __init__(self, staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> None:
         self._window, self._stop, self._limits = Window(staged=staged, start=start), stop, limits
@@ -211,7 +208,7 @@ class Searcher:
         if not _is_usual(head):
             return False
         size = read_header(head).size
-        after = position + size  # looked at first: it costs a few bytes, a checksum all of them
+        after = position + size  # checked first: it costs a few bytes, a checksum all of them
         if after < self._window.staged.size and not _is_usual(self._window.look(after, HEADER_SIZE)):
             return False
         self._effort -= size
@@ -219,7 +216,7 @@ class Searcher:
 
 
 def _is_usual(head: bytes) -> bool:
-    """Whether it looks like a batch and like what Kafka writes: a broker would take others, too."""
+    """Whether it is like a batch as Kafka writes it; a broker would accept others, too."""
     if not looks_like_batch(head) or head[MAGIC_OFFSET] != MAGIC_V2:
         return False
     header = read_header(head)
@@ -234,12 +231,12 @@ def _sizes(data: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDA
     return length.astype(np.int32) + np.int64(LOG_OVERHEAD)
 
 
-# One piece of an object into rows: from its boundary if that is known, else from the best guess.
+# The rows of one piece: from its boundary if that is known, else from the best guess.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Rows cover the object from `first` to `end`; `lost_at` is where the walk lost its way, if it did."""
+    """Rows cover the object from `first` to `end`; from `lost_at`, if any, the walk found no batch."""
 
     first: int | None
     end: int
@@ -256,13 +253,13 @@ def scan_piece(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkL
     try:
         return _scan_from_guess(staged, piece, file, limits)
     except Unreadable:
-        return _NOTHING  # the piece before says so, and then its reader decides what becomes of this one
+        return _NOTHING  # the piece before reports it
 
 
 def _scan_from(
     staged: StagedBytes, piece: Piece, boundary: int, file: IndexFile, limits: WalkLimits
 ) -> Extent:
-    """An object that cannot be read on is lost from there on, like one that cannot be understood."""
+    """From where an object cannot be read, the rest is one damaged row, as after bytes that are no batch."""
     end = boundary
     try:
         for stretch in walk(staged, start=boundary, stop=piece.stop, limits=limits):
@@ -278,7 +275,7 @@ def _scan_from(
 
 
 def _scan_from_guess(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkLimits) -> Extent:
-    """A walk that loses its way began inside a record, if a later guess does better; so try the later one."""
+    """A walk that finds no further batch may have begun inside a record; so a later guess is tried."""
     searcher = Searcher(staged, start=piece.start, stop=piece.stop, limits=limits)
     extent = _NOTHING
     boundary = searcher.next_boundary(piece.start)
@@ -289,8 +286,10 @@ def _scan_from_guess(staged: StagedBytes, piece: Piece, file: IndexFile, limits:
     return extent
 
 
+# The task.
+
 MAPPED_BYTES = 16 * 2**20
-"""Looked through at a time where the system maps files."""
+"""Bytes of a window where the system maps files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +338,7 @@ def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
 
 
 def _limits(task: IndexTask, *, is_here: bool) -> WalkLimits:
-    """Larger windows from afar, since each one is a request, and where they need no memory of their own."""
+    """Larger windows for S3, since each one is a request, and for mapped files, which need no memory."""
     if is_here:
         return replace(task.limits, window_bytes=MAPPED_BYTES) if can_map() else task.limits
     return replace(task.limits, window_bytes=task.s3.part_bytes)

@@ -1,4 +1,4 @@
-"""Rows of batches as the columns that kernels read, whatever file they come from."""
+"""Rows of batches as the columns that kernels read, from the table `batches` or from inherited rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_row_range
 from spark_jobs.lake.stores import open_store
-from spark_jobs.pipeline.materialise.summaries import Chunk, ObjectPlace, PartitionPlan
+from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, RowChunk
 from spark_jobs.tables.admit import MARKER_OBJECT
 
 NONE = -1
-"""Stands for a null offset."""
+"""In place of a null offset."""
 
 HEADER_NAMES = tuple(name for name in HeaderColumns._fields if name != "crc_ok")
 COLUMNS = [*HEADER_NAMES, "object_order", "verdict", "offset", "txn_first_offset"]
@@ -36,7 +36,7 @@ COLUMNS = [*HEADER_NAMES, "object_order", "verdict", "offset", "txn_first_offset
 class BatchRows:
     """Batches, accepted ones ascending; `headers.base_offset` is the offset that each was given, or `NONE`.
 
-    `object_order` says in which object each lies, `txn_first_offset` where its transaction began, or `NONE`.
+    `object_order` is that of each batch's object, `txn_first_offset` where its transaction began, or `NONE`.
     """
 
     headers: HeaderColumns
@@ -147,8 +147,7 @@ def _native(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column.astype(column.dtype.newbyteorder("="))
 
 
-# The rows of a partition and their bytes, for a worker.
-
+# The rows of a partition, and the objects with their bytes.
 
 ALL_ROWS = 2**62
 
@@ -168,7 +167,7 @@ def held_rows(lake: ObjectStore, digest: str) -> BatchRows:
 
 
 def place_of(settings: Settings, entry: ManifestEntry) -> ObjectPlace:
-    """Where the bytes of a staged object lie."""
+    """Where the bytes of a staged object are."""
     at = StagedObjects(settings).locate(entry)
     return ObjectPlace(
         order=entry.order,
@@ -194,14 +193,14 @@ class Objects:
         return store.read_range(place.key, start, length, version=place.version)
 
     def name(self, order: int) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.places[order].name
 
 
 Part = tuple[Objects, Iterator[BatchRows]]
 
 
-def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: Chunk) -> Part:
+def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: RowChunk) -> Part:
     """The rows of a chunk, and the objects that they count in."""
     if not chunk.held:
         objects = Objects(settings, {place.order: place for place in plan.objects})

@@ -20,13 +20,12 @@ from spark_jobs.kernels.scan import find_intact
 from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, join_rows
 
-# Which bytes to ask for at once: neighbouring batches of one object come with one read.
-
+# The plan of reads: neighbouring batches of one object share a read.
 
 WINDOW_BYTES = 16 * 2**20
 """Most bytes of one read, unless a single batch is larger."""
 GAP_BYTES = 256 * 2**10
-"""Bytes that are read for nothing rather than asked around."""
+"""Unneeded bytes between batches that are read rather than skipped with a second request."""
 SMALL_BYTES = 128 * 2**10
 """Stretches up to this are decoded together with neighbours: a call costs as much as that many bytes."""
 GATHERED_BYTES = 2**20
@@ -48,7 +47,7 @@ def gather_reads(rows: BatchRows, stretches: Iterable[slice]) -> Iterator[list[s
 
 
 def plan_reads(rows: BatchRows) -> Iterator[slice]:
-    """Neighbouring rows that lie together in one object, each stretch within a window or one batch."""
+    """Neighbouring rows that are close together in one object, each stretch within a window or one batch."""
     position, end = rows.headers.position, rows.headers.position + rows.headers.size
     gap = position[1:] - end[:-1]
     apart = (np.diff(rows.object_order) != 0) | (gap < 0) | (gap > GAP_BYTES)
@@ -72,7 +71,7 @@ ShowRows = Callable[[BatchRows], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class DecodedPiece:
     """Records of some batches: the column `batch` of what was found, and problems, count in `rows`."""
 
     rows: BatchRows
@@ -92,14 +91,14 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class ReadStretch:
     """Neighbouring batches of one object, and its bytes from `start` on."""
 
     rows: BatchRows
     buffer: bytes
     start: int
 
-    def shown(self, shows: ShowRows) -> "Stretch":
+    def shown(self, shows: ShowRows) -> "ReadStretch":
         """Only the batches that are shown, in the same bytes."""
         return replace(self, rows=self.rows.take(shows(self.rows)))
 
@@ -112,7 +111,7 @@ class Reading:
     are known to be those that were indexed.
     """
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[ReadStretch, ...]
     stop: int
     is_checked: bool = False
 
@@ -139,7 +138,7 @@ class Decoder:
     name: NameObject
     limits: Limits
 
-    def decode(self, rows: BatchRows) -> Iterator[Piece]:
+    def decode(self, rows: BatchRows) -> Iterator[DecodedPiece]:
         """The records of `rows` in order."""
         return chain.from_iterable(map(self.pieces, self.readings(rows)))
 
@@ -149,7 +148,7 @@ class Decoder:
             stretches = tuple(self._read(rows.take(stretch)) for stretch in neighbours)
             yield Reading(stretches=stretches, stop=neighbours[-1].stop)
 
-    def pieces(self, reading: Reading) -> Iterator[Piece]:
+    def pieces(self, reading: Reading) -> Iterator[DecodedPiece]:
         """The records of what was read."""
         checked = reading if reading.is_checked else self.check(reading)
         pieces = self._together(checked) if len(checked.stretches) > 1 else ()
@@ -163,24 +162,24 @@ class Decoder:
                 self._check_alone(stretch)
         return replace(reading, is_checked=True)
 
-    def _check_alone(self, stretch: Stretch) -> None:
+    def _check_alone(self, stretch: ReadStretch) -> None:
         if not find_intact(stretch.buffer, stretch.rows.move(-stretch.start).headers).all():
             name = self.name(int(stretch.rows.object_order[0]))
             raise ObjectChanged(f"{name}: its batches are not those that were indexed")
 
-    def _read(self, rows: BatchRows) -> Stretch:
+    def _read(self, rows: BatchRows) -> ReadStretch:
         start, end = rows.span
         buffer = self.read(int(rows.object_order[0]), start, end - start)
-        return Stretch(rows=rows, buffer=buffer, start=start)
+        return ReadStretch(rows=rows, buffer=buffer, start=start)
 
-    def _alone(self, stretch: Stretch) -> Iterator[Piece]:
+    def _alone(self, stretch: ReadStretch) -> Iterator[DecodedPiece]:
         """One stretch; errors name its position."""
         moved = stretch.rows.move(-stretch.start)
         kinds = np.flatnonzero(np.diff(moved.headers.magic < MAGIC_V2)) + 1
         for alike in moved.parts(kinds):
             yield from self._pieces(alike, stretch.buffer, stretch.start)
 
-    def _together(self, reading: Reading) -> tuple[Piece, ...]:
+    def _together(self, reading: Reading) -> tuple[DecodedPiece, ...]:
         """Many small stretches as one; none if anything about them is unusual: then each has its turn."""
         buffer, moved = reading.joined()
         if (moved.headers.magic < MAGIC_V2).any():
@@ -190,9 +189,9 @@ class Decoder:
         if any(each.problems for each in decoded):
             return ()
         rows = join_rows([stretch.rows for stretch in reading.stretches])
-        return tuple(Piece(rows=rows, found=each.found, problems=()) for each in decoded)
+        return tuple(DecodedPiece(rows=rows, found=each.found, problems=()) for each in decoded)
 
-    def _pieces(self, rows: BatchRows, buffer: bytes, origin: int) -> Iterator[Piece]:
+    def _pieces(self, rows: BatchRows, buffer: bytes, origin: int) -> Iterator[DecodedPiece]:
         source = self.name(int(rows.object_order[0]))
         if rows.headers.magic[0] < MAGIC_V2:
             yield _legacy_piece(rows, buffer, origin, source, self.limits)
@@ -206,10 +205,10 @@ class Decoder:
             origin=origin,
             limits=self.limits,
         ):
-            yield Piece(rows=rows.move(origin), found=decoded.found, problems=decoded.problems)
+            yield DecodedPiece(rows=rows.move(origin), found=decoded.found, problems=decoded.problems)
 
 
-def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limits: Limits) -> Piece:
+def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limits: Limits) -> DecodedPiece:
     """Messages of magic 0 and 1 one by one, the slow way: there are few of them left."""
     found: list[tuple[int, LogRecord]] = []
     problems: list[PayloadProblem] = []
@@ -224,7 +223,7 @@ def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limi
             problems.append(PayloadProblem(batch=batch, error=error))
         else:
             found += [(batch, record) for record in records]
-    return Piece(rows=rows.move(origin), found=_legacy_found(found), problems=tuple(problems))
+    return DecodedPiece(rows=rows.move(origin), found=_legacy_found(found), problems=tuple(problems))
 
 
 def _legacy_found(records: list[tuple[int, LogRecord]]) -> FoundRecords:

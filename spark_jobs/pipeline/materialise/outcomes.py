@@ -1,4 +1,4 @@
-"""What became of the transactions of one partition, ready to be looked up by where they began."""
+"""The outcomes of the transactions of one partition, by first offset, and what the run publishes of it."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +12,7 @@ from spark_jobs.lake.errors import BrokenRun
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows
-from spark_jobs.pipeline.materialise.summaries import PartitionPlan
+from spark_jobs.pipeline.materialise.job import PartitionPlan
 
 COMMITTED, ABORTED = "committed", "aborted"
 """Outcomes that nothing can change any more."""
@@ -87,9 +87,6 @@ class View:
     def _is_committed(self) -> npt.NDArray[np.bool_]:
         """Of each transaction, and at `NONE`, the last place, of what needs none."""
         return np.append(self.outcomes.are(COMMITTED), True)
-
-
-# The outcomes of a partition's transactions as the lake has them.
 
 
 def view_of(lake: ObjectStore, plan: PartitionPlan) -> View:

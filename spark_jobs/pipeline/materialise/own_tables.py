@@ -1,4 +1,4 @@
-"""Spark tasks beside decoding: the run's verdicts, quarantine and producers, as tables."""
+"""Spark tasks that write Onceover's own tables: verdicts, quarantine, producers, tables of earlier steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,15 +18,14 @@ from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.states import get_state
 from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows, Objects, from_batches
 from spark_jobs.pipeline.materialise.decoding import plan_reads
+from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, TableFile, TaskContext
 from spark_jobs.pipeline.materialise.outcomes import ABORTED, COMMITTED, Outcomes, View, names_of, view_of
-from spark_jobs.pipeline.materialise.summaries import ObjectPlace, PartitionPlan, TableFile, Workshop
 from spark_jobs.pipeline.materialise.table_files import TableFiles
 from spark_jobs.tables.contract import RUN_DATE, as_published
 from spark_jobs.tables.materialise import QuarantineKind
 from spark_jobs.tables.publish import OWN_TABLES
 
-# The published verdicts: with the object's path, the transaction's outcome, and decoding errors.
-
+# The table `batches`: with the object's path, the transaction's outcome, and decoding errors.
 
 Unreadable = Mapping[tuple[int, int], str]
 """(object order, position) → why the batch's records cannot be decoded."""
@@ -63,7 +62,7 @@ class BatchTable:
         return names_of(pa.array([place.path for place in objects], pa.string()), found)
 
     def _corrected(self, batches: pa.RecordBatch) -> dict[str, Any]:
-        """Header and checksum were right, so the batch was taken; its records turned out to be none."""
+        """Header and checksum were right, so the batch was taken; its records cannot be decoded."""
         if not self.unreadable:
             return {}
         places = zip(
@@ -87,8 +86,7 @@ class BatchTable:
         return {name: pa.array(values, pa.string()) for name, values in columns.items()}
 
 
-# A partition's producers as rows.
-
+# The table `producers`.
 
 PRODUCERS_SCHEMA = OWN_TABLES["producers"].schema
 
@@ -115,8 +113,7 @@ def producer_rows(partition: TopicPartition, producers: Rows, run_date: date) ->
     return as_published(pa.table(columns), PRODUCERS_SCHEMA)
 
 
-# The quarantine: rejected, corrupt, unreadable, held and parked batches, with their bytes.
-
+# The table `quarantine`: rejected, corrupt, unreadable, held and parked batches, with their bytes.
 
 QUARANTINE_SCHEMA = OWN_TABLES["quarantine"].schema
 
@@ -130,8 +127,9 @@ _KIND_OF = {
     for verdict in Verdict
     if verdict.group in _KINDS and (verdict.waits_for or verdict.group is not VerdictGroup.HELD)
 }
-"""Of verdicts that lead here. Duplicates do not: their originals are in the tables. Nor does what a gap in a
-broker's log holds: the table `gaps` says what is missing, and the batches come by themselves."""
+"""The kind of each quarantined verdict. Duplicates are not quarantined: their originals are in the tables.
+Nor are batches behind a gap in a broker's log: the table `gaps` lists the gap, and a later
+run publishes them."""
 _KIND_TYPE = f"U{max(map(len, QuarantineKind))}"
 
 
@@ -139,10 +137,10 @@ _BEHIND = "it follows a transaction that is not decided yet"
 """Why an accepted batch is held though its own transaction is decided."""
 
 
-def _why_waiting(outcomes: Sequence[str | None]) -> "pa.Array[Any]":
+def _why_held(outcomes: Sequence[str | None]) -> "pa.Array[Any]":
     """Why batches of transactions with these outcomes are held."""
-    said = [_BEHIND if each in {None, COMMITTED} else f"its transaction is {each}" for each in outcomes]
-    return pa.array(said, pa.string())
+    reasons = [_BEHIND if each in {None, COMMITTED} else f"its transaction is {each}" for each in outcomes]
+    return pa.array(reasons, pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +169,11 @@ class QuarantineTable:
         kinds = np.zeros(verdicts.size, dtype=_KIND_TYPE)
         for verdict, kind in _KIND_OF.items():
             kinds[verdicts == verdict] = kind
-        kinds[(kinds == "") & self._waits(rows)] = QuarantineKind.HELD.value
+        kinds[(kinds == "") & self._is_held(rows)] = QuarantineKind.HELD.value
         kinds[np.asarray(batches.column("path").is_null())] = ""
         return kinds
 
-    def _waits(self, rows: BatchRows) -> npt.NDArray[np.bool_]:
+    def _is_held(self, rows: BatchRows) -> npt.NDArray[np.bool_]:
         """Accepted, but not decided yet, or behind something that is not."""
         indices = self.view.outcomes.index_of(np.where(rows.is_accepted, rows.txn_first_offset, NONE))
         is_aborted: npt.NDArray[np.bool_] = np.append(self.view.outcomes.are(ABORTED), False)[indices]
@@ -183,7 +181,7 @@ class QuarantineTable:
         return rows.is_accepted & rows.is_data & is_beyond & ~is_aborted
 
     def _bytes(self, rows: BatchRows) -> "pa.Array[Any]":
-        """The batches themselves: they lie together in one object."""
+        """The bytes of the batches, which are close together in one object."""
         start = int(rows.headers.position[0])
         end = int(rows.headers.position[-1] + rows.headers.size[-1])
         data = memoryview(self.objects.read(int(rows.object_order[0]), start, end - start))
@@ -193,21 +191,21 @@ class QuarantineTable:
     def _table(self, batches: pa.Table, kinds: npt.NDArray[np.str_], data: "pa.Array[Any]") -> pa.Table:
         added: dict[str, Any] = {
             "kind": pa.array(kinds.tolist(), pa.string()),
-            "reason": pc.coalesce(
-                batches.column("reason"), _why_waiting(batches.column("outcome").to_pylist())
-            ),
+            "reason": pc.coalesce(batches.column("reason"), _why_held(batches.column("outcome").to_pylist())),
             "bytes": data,
         }
         columns = [added[name] if name in added else batches.column(name) for name in QUARANTINE_SCHEMA.names]
         return pa.table(columns, names=QUARANTINE_SCHEMA.names).cast(QUARANTINE_SCHEMA)
 
 
+# The task.
+
 TABLES = ("batches", "quarantine", "producers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One partition with news; `state` names its state file, `unreadable` are files about its batches."""
+    """One partition with batches in this run, the name of its state file, and its files of `unreadable`."""
 
     plan: PartitionPlan
     rows: int
@@ -221,7 +219,7 @@ class AccountTask:
 
     number: int
     accounts: tuple[Account, ...]
-    workshop: Workshop
+    context: TaskContext
 
 
 def account_for_partitions(task: AccountTask) -> dict[str, tuple[TableFile, ...]]:
@@ -229,12 +227,12 @@ def account_for_partitions(task: AccountTask) -> dict[str, tuple[TableFile, ...]
     with ExitStack() as stack:
         files = {
             table: stack.enter_context(
-                TableFiles(task.workshop, _namer(table, task.number), OWN_TABLES[table].schema)
+                TableFiles(task.context, _namer(table, task.number), OWN_TABLES[table].schema)
             )
             for table in TABLES
         }
         for account in task.accounts:
-            _add(task.workshop, account, files)
+            _add(task.context, account, files)
         return {table: output.finish() for table, output in files.items()}
 
 
@@ -242,39 +240,39 @@ def _namer(table: str, number: int) -> Callable[[int], str]:
     return lambda part: f"{table}/{number:05d}-{part:03d}.parquet"
 
 
-def _add(workshop: Workshop, account: Account, files: dict[str, TableFiles]) -> None:
-    plan, view = account.plan, view_of(workshop.lake, account.plan)
+def _add(context: TaskContext, account: Account, files: dict[str, TableFiles]) -> None:
+    plan, view = account.plan, view_of(context.lake, account.plan)
     batch_table = BatchTable(
         objects=plan.objects,
         outcomes=view.outcomes,
-        unreadable=_unreadable(workshop, account),
-        run_date=workshop.run_date,
+        unreadable=_unreadable(context, account),
+        run_date=context.run_date,
     )
     quarantine = QuarantineTable(
-        objects=Objects(workshop.settings, {place.order: place for place in plan.objects}),
+        objects=Objects(context.settings, {place.order: place for place in plan.objects}),
         view=view,
-        most_bytes=workshop.settings.limits.max_batch_bytes,
+        most_bytes=context.settings.limits.max_batch_bytes,
     )
-    for part in iter_rows(workshop.lake, plan.batches):
+    for part in iter_rows(context.lake, plan.batches):
         published = batch_table.rows_of(part)
         files["batches"].add(published)
         for rows in quarantine.rows_of(published, from_batches(part)):
             files["quarantine"].add(rows)
-    producers = get_state(workshop.lake, account.state).producers
-    files["producers"].add(producer_rows(plan.partition, producers, workshop.run_date))
+    producers = get_state(context.lake, account.state).producers
+    files["producers"].add(producer_rows(plan.partition, producers, context.run_date))
 
 
-def _unreadable(workshop: Workshop, account: Account) -> Unreadable:
+def _unreadable(context: TaskContext, account: Account) -> Unreadable:
     found: dict[tuple[int, int], str] = {}
     for key in account.unreadable:
-        for row in read_table(workshop.lake, key).to_pylist():
+        for row in read_table(context.lake, key).to_pylist():
             is_own = (row["topic"], row["partition"], row["held"]) == (*account.plan.partition, "")
             if is_own and row["kind"] == QuarantineKind.CORRUPT:
                 found[row["object_order"], row["position"]] = row["reason"]
     return found
 
 
-# Tables of earlier steps that are published as they are: cast to what readers get, with the run's date.
+# Tables of earlier steps, published with the run's date.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,15 +281,15 @@ class RelayTask:
 
     table: str
     keys: Sequence[str]
-    workshop: Workshop
+    context: TaskContext
 
 
 def relay_table(task: RelayTask) -> tuple[TableFile, ...]:
     """Writes the table's share of the run; the same task again writes the same bytes."""
-    schema, run_date = OWN_TABLES[task.table].schema, task.workshop.run_date
-    with TableFiles(task.workshop, lambda part: f"{task.table}/{part:05d}.parquet", schema) as output:
+    schema, run_date = OWN_TABLES[task.table].schema, task.context.run_date
+    with TableFiles(task.context, lambda part: f"{task.table}/{part:05d}.parquet", schema) as output:
         for key in task.keys:
-            for rows in iter_rows(task.workshop.lake, key):
+            for rows in iter_rows(task.context.lake, key):
                 dates = pa.repeat(pa.scalar(run_date, pa.date32()), rows.num_rows)
                 table = pa.Table.from_batches([rows]).append_column(RUN_DATE.name, dates)
                 output.add(as_published(table, schema))

@@ -1,4 +1,4 @@
-"""Decoded records with what their batches, their transaction and the run say of them."""
+"""Decoded records as rows of a topic's table, with columns of their batch, transaction and run."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from spark_jobs.config.settings import ValueType
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.lake.iceberg.topic_tables import VALUE_TYPES
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows
-from spark_jobs.pipeline.materialise.decoding import Piece
+from spark_jobs.pipeline.materialise.decoding import DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import View, names_of
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
 from spark_jobs.tables.materialise import RECORDS
@@ -80,7 +80,7 @@ class RecordTable:
     view: View
     run_date: date
 
-    def rows_of(self, piece: Piece) -> pa.Table:
+    def rows_of(self, piece: DecodedPiece) -> pa.Table:
         """The records of `piece` that are shown as rows of the table, as they are written."""
         records, headers, counts = piece.found.records, piece.rows.headers, piece.batch_records
         days = np.full(records.num_rows, (self.run_date - _EPOCH).days, dtype=np.int32)
@@ -105,7 +105,7 @@ class RecordTable:
         return table.filter(pa.array(piece.found.rows.offset >= np.repeat(first_offsets, counts)))
 
     def _transactional_ids(self, rows: BatchRows) -> "pa.Array[Any]":
-        """For each batch the name of its transaction's producer, null where nobody names it."""
+        """For each batch the name of its transaction's producer, null where it is not known."""
         outcomes = self.view.outcomes
         return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
 
@@ -138,9 +138,7 @@ def _timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
     return np.where(rows.headers.magic == 0, np.int32(_NO_TIMESTAMP), stamped)
 
 
-# Declared fields of JSON values as columns; a value that does not match its schema is reported with the
-# reason.
-
+# Declared fields of JSON values as columns.
 
 _LONG = range(-(2**63), 2**63)
 
@@ -153,12 +151,12 @@ _FITS: dict[ValueType, Callable[[Any], bool]] = {
 
 
 class Unfit(ValueError):
-    """Why a value is not what its topic's schema says."""
+    """Why a value does not fit its topic's schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedValues:
-    """A column per declared field, null where a value does not fit; `unfit` says why, by row."""
+    """A column per declared field, null where a value does not fit; `unfit` has the reason, by row."""
 
     columns: "dict[str, pa.Array[Any]]"
     unfit: dict[int, str]

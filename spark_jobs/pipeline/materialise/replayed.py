@@ -1,4 +1,4 @@
-"""Replays of records that an earlier run admitted but could not publish."""
+"""What a Spark task replays: records that an earlier run admitted but could not publish."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.manifest import Replay
 from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows, inherited_batches
 from spark_jobs.pipeline.materialise.decoding import Decoder
+from spark_jobs.pipeline.materialise.job import FilePlan, TaskContext, Written
 from spark_jobs.pipeline.materialise.outcomes import COMMITTED, Outcomes, View
 from spark_jobs.pipeline.materialise.record_table import RecordTable
-from spark_jobs.pipeline.materialise.summaries import FilePlan, Workshop, Written
 from spark_jobs.pipeline.materialise.worker import Findings, Place, fitting, value_schema, write_records
 
 ALL_OFFSETS = 2**63 - 1
@@ -26,24 +26,24 @@ class ReplayTask:
 
     topic: str
     replays: tuple[Replay, ...]
-    workshop: Workshop
+    context: TaskContext
 
 
 def decode_replayed(task: ReplayTask) -> Written:
     """Writes the topic's files of replayed records; the same task again writes the same bytes."""
     plan = FilePlan(topic=task.topic, number=0, replayed=True)
-    written = write_records(task.workshop, plan, partial(_chosen, task))
+    written = write_records(task.context, plan, partial(_chosen, task))
     # Unselected records do not count as hidden, and the first run has counted older formats.
     return replace(written, hidden=0, legacy=0)
 
 
 def _chosen(task: ReplayTask, findings: Findings) -> Iterator[pa.Table]:
     for replay in merged(task.replays):
-        yield from _records(task.workshop, replay, findings)
+        yield from _records(task.context, replay, findings)
 
 
 def merged(replays: Sequence[Replay]) -> Iterator[Replay]:
-    """One for each batch by partition and offset, whatever was decided about it one after the other."""
+    """One for each batch by partition and offset, with the offsets of all decisions about it."""
     in_order = sorted(replays, key=lambda each: (each.partition, each.arrival, each.inherited))
     for _, same in groupby(in_order, key=lambda each: (each.partition, each.inherited)):
         first, *others = same
@@ -52,14 +52,14 @@ def merged(replays: Sequence[Replay]) -> Iterator[Replay]:
         yield replace(first, offsets=tuple(offsets), records=records)
 
 
-def _records(workshop: Workshop, replay: Replay, findings: Findings) -> Iterator[pa.Table]:
+def _records(context: TaskContext, replay: Replay, findings: Findings) -> Iterator[pa.Table]:
     """The wanted records of one batch."""
     partition = TopicPartition(replay.topic, replay.partition)
-    objects, rows = inherited_batches(workshop.lake, workshop.settings, partition, replay.inherited)
+    objects, rows = inherited_batches(context.lake, context.settings, partition, replay.inherited)
     place = Place(partition=partition, held=replay.inherited, objects=objects)
-    records = RecordTable(partition=partition.partition, view=_view(replay, rows), run_date=workshop.run_date)
-    values = value_schema(workshop.settings.topic(replay.topic))
-    decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
+    records = RecordTable(partition=partition.partition, view=_view(replay, rows), run_date=context.run_date)
+    values = value_schema(context.settings.topic(replay.topic))
+    decoder = Decoder(read=objects.read, name=objects.name, limits=context.settings.limits.protocol)
     for piece in decoder.decode(rows):
         findings.add(place, piece)
         if piece.problems:  # the selected records are missing, not all that the header claims

@@ -1,6 +1,9 @@
-"""`materialise`: committed batches → files of records, not yet visible to anyone; no record meets the JVM.
+"""`materialise`: committed batches → files of records, not yet published; no record passes the JVM.
 
-The accepted log of captures is written here, too: its batches are in hand.
+It also writes the accepted log of captures, since it reads their batches.
+
+Read on in: `job` (what tasks receive and return), `survey` (how much there is), `worker` (what a Spark task
+does) with `batch_rows`, `decoding` and `record_table`; `own_tables` and `replayed` hold further tasks.
 """
 
 from collections import Counter, defaultdict
@@ -23,6 +26,16 @@ from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.lake.table_listing import TableEntry, entries_of, put_listing
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
 from spark_jobs.pipeline.materialise.batch_rows import place_of
+from spark_jobs.pipeline.materialise.job import (
+    FilePlan,
+    ObjectPlace,
+    PartitionPlan,
+    RowChunk,
+    Share,
+    TableFile,
+    TaskContext,
+    Written,
+)
 from spark_jobs.pipeline.materialise.own_tables import TABLES as ACCOUNT_TABLES
 from spark_jobs.pipeline.materialise.own_tables import (
     Account,
@@ -32,29 +45,19 @@ from spark_jobs.pipeline.materialise.own_tables import (
     relay_table,
 )
 from spark_jobs.pipeline.materialise.replayed import ReplayTask, decode_replayed
-from spark_jobs.pipeline.materialise.summaries import (
-    Chunk,
-    FilePlan,
-    ObjectPlace,
-    PartitionPlan,
-    Share,
-    TableFile,
-    Workshop,
-    Written,
-)
 from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
-from spark_jobs.tables.admit import ADMITTED_PARTITIONS
-from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS
+from spark_jobs.tables.contract import Contract
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS, RESOLVED_PARTITIONS, TRANSACTIONS
 from spark_jobs.tables.states import INHERITED_OBJECTS
 from spark_jobs.tables.table_names import folder_name
 
-# Which records become which file: neighbours of one topic together, whatever machine the run is on.
-
+# The plan of files: neighbours of one topic together, independent of the cluster.
 
 FILES_AT_LEAST = 8
 SMALLEST_FILE = 32 * 2**20
-"""A topic is divided so that several workers have something to do, unless its files became tiny by it."""
+"""A topic is divided so that several workers share it, unless its files became tiny."""
 
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
@@ -64,11 +67,11 @@ ACCOUNT_ROWS, ACCOUNT_COST = 1 << 20, 4096
 FILE_COST = 2**20
 """What finishing a file costs, in bytes that could be decoded meanwhile."""
 
-Piece = tuple[PartitionPlan, Chunk]
+PlannedChunk = tuple[PartitionPlan, RowChunk]
 
 
 def plan_files(
-    surveyed: Iterable[tuple[PartitionPlan, Sequence[Chunk]]], *, file_bytes: int
+    surveyed: Iterable[tuple[PartitionPlan, Sequence[RowChunk]]], *, file_bytes: int
 ) -> list[FilePlan]:
     """The files of all topics; a partition's chunks stay in order, and partitions too."""
     in_order = sorted(surveyed, key=lambda each: each[0].partition)
@@ -80,10 +83,10 @@ def plan_files(
     return plans
 
 
-def divide(pieces: Sequence[Piece], file_bytes: int) -> Iterator[list[Piece]]:
+def divide(pieces: Sequence[PlannedChunk], file_bytes: int) -> Iterator[list[PlannedChunk]]:
     """The pieces of a topic, in order and in shares as equal as pieces allow; a segment is one piece.
 
-    Were files filled one after the other, the last would be a rest that one worker does while others wait.
+    If files were filled one after the other, the last would be a small rest.
     """
     ends = list(accumulate(chunk.cost for _, chunk in pieces))
     count = number_of_files(ends[-1] if ends else 0, file_bytes)
@@ -109,7 +112,7 @@ def pack_surveys(plans: Sequence[PartitionPlan], parallelism: int) -> Iterator[t
 
 
 def pack_accounts(accounts: Sequence[Account]) -> Iterator[tuple[Account, ...]]:
-    """Partitions whose rows share files, whatever machine the run is on."""
+    """Partitions whose rows share files, independent of the cluster."""
     return pack(accounts, cost=lambda account: ACCOUNT_COST + account.rows, most=ACCOUNT_ROWS)
 
 
@@ -127,20 +130,20 @@ def _cost(plan: FilePlan) -> int:
     return FILE_COST + plan.cost
 
 
-def _shares(pieces: Iterable[Piece]) -> Iterator[Share]:
+def _shares(pieces: Iterable[PlannedChunk]) -> Iterator[Share]:
     for _, group in groupby(pieces, key=lambda piece: piece[0].partition):
         together = list(group)
         plan, chunks = together[0][0], tuple(_joined(chunk for _, chunk in together))
         yield Share(plan=_with_needed_objects(plan, chunks), chunks=chunks)
 
 
-def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _joined(chunks: Iterable[RowChunk]) -> Iterator[RowChunk]:
     """Chunks of the same rows as one: planning needs small ones, reading large ones."""
     for _, group in groupby(chunks, key=lambda chunk: (chunk.held, chunk.segment)):
-        yield reduce(Chunk.join, group)
+        yield reduce(RowChunk.join, group)
 
 
-def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> PartitionPlan:
+def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[RowChunk]) -> PartitionPlan:
     """A partition may have thousands of objects, a file needs a few of them."""
     current = [chunk for chunk in chunks if not chunk.held]
     first = min((chunk.first_object for chunk in current), default=0)
@@ -149,14 +152,13 @@ def _with_needed_objects(plan: PartitionPlan, chunks: Sequence[Chunk]) -> Partit
     return replace(plan, objects=objects, segments=())
 
 
-# The partitions of a run as `resolve` left them, with the objects that their batches are in.
-
+# The partitions of the run, as `resolve` left them.
 
 Places = Mapping[TopicPartition, Sequence[ObjectPlace]]
 
 
 def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, ...]:
-    """Every partition ever seen, those of Kafka's own topics too, whether it has news or not."""
+    """Every partition ever seen, also those of Kafka's own topics, and those without batches in this run."""
     table = read_table(folder.lake, folder.key(Step.RESOLVE, RESOLVED_PARTITIONS.file))
     rows, segments = table.select(RESOLVED_PARTITIONS.schema.names).to_pylist(), read_segments(folder)
     plans = (_plan(folder, row, places) for row in rows)
@@ -229,27 +231,29 @@ def _inherited_entries(folder: RunFolder) -> Iterator[ManifestEntry]:
             yield ManifestEntry(order=order, role=role, **row)
 
 
-RELAYED = {"consumer_offsets": Step.RESOLVE, "gaps": Step.ADMIT, "transactions": Step.RESOLVE}
-"""Tables that are published as earlier steps have made them."""
+# The step.
+
+RELAYED = ((CONSUMER_OFFSETS, Step.RESOLVE), (GAPS, Step.ADMIT), (TRANSACTIONS, Step.RESOLVE))
+"""Tables of earlier steps that are published unchanged."""
 
 OwnFiles = Mapping[str, Sequence[TableFile]]
-Surveyed = Sequence[tuple[PartitionPlan, Sequence[Chunk]]]
+Surveyed = Sequence[tuple[PartitionPlan, Sequence[RowChunk]]]
 
 
 def run(context: RunContext) -> StepResult:
     """Write the run's share of every table; an unreadable batch is set aside, never a failed run."""
-    workshop = workshop_of(context)
+    for_tasks = task_context(context)
     places = find_places(context.folder, context.manifest, context.settings)
     plans = read_partitions(context.folder, places)
     topics = [plan for plan in plans if plan.partition.topic not in INTERNAL_TOPICS]
     internal = [plan for plan in plans if plan.partition.topic in INTERNAL_TOPICS]
-    with ThreadPoolExecutor(2) as beside:
-        relayed = beside.submit(relay, context, workshop)
-        tasks = account_tasks(context, workshop, plans)
-        accounted = beside.submit(context.run_tasks, account_for_partitions, tasks)
+    with ThreadPoolExecutor(2) as threads:
+        relayed = threads.submit(relay, context, for_tasks)
+        tasks = account_tasks(context, for_tasks, plans)
+        accounted = threads.submit(context.run_tasks, account_for_partitions, tasks)
         surveyed = survey(context, (*topics, *map(_unshown, internal)))
-        written = [*decode_again(context, workshop), *decode(context, workshop, surveyed)]
-        corrected = account_tasks(context, workshop, plans, written)
+        written = [*decode_again(context, for_tasks), *decode(context, for_tasks, surveyed)]
+        corrected = account_tasks(context, for_tasks, plans, written)
         found = correct(context, tasks, accounted.result(), corrected)
         own = {**account_files(found, written), **relayed.result()}
     entries = (*topic_entries(context, topics, written), *own_entries(context, own))
@@ -264,9 +268,9 @@ def run(context: RunContext) -> StepResult:
     )
 
 
-def workshop_of(context: RunContext) -> Workshop:
-    """What the run's workers need."""
-    return Workshop(
+def task_context(context: RunContext) -> TaskContext:
+    """The context of the run's Spark tasks."""
+    return TaskContext(
         lake=context.lake,
         folder=context.folder.key(Step.MATERIALISE),
         settings=context.settings,
@@ -282,7 +286,7 @@ def _unshown(plan: PartitionPlan) -> PartitionPlan:
 def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
     """How much each partition has to publish or to log, for those that have anything.
 
-    One task's worth is done in the driver, beside what workers have to do already.
+    A single task runs in the driver, while workers are busy.
     """
     promising = [plan for plan in plans if plan.first_offset < plan.end_offset or plan.late or plan.segments]
     packed = pack_surveys(promising, context.spark.parallelism) if promising else ()
@@ -291,21 +295,21 @@ def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
     return list(zip(promising, found, strict=True))
 
 
-def decode(context: RunContext, workshop: Workshop, surveyed: Surveyed) -> list[Written]:
+def decode(context: RunContext, for_tasks: TaskContext, surveyed: Surveyed) -> list[Written]:
     """The records of all topics, in files; for none, Spark is not even started."""
     plans = plan_files(surveyed, file_bytes=context.settings.limits.file_bytes)
     if not plans:
         return []
     packed = pack_tasks(plans, context.spark.parallelism)
-    tasks = [DecodeTask(plans=together, workshop=workshop) for together in packed]
+    tasks = [DecodeTask(plans=together, context=for_tasks) for together in packed]
     return list(chain.from_iterable(context.run_tasks(decode_files, tasks)))
 
 
-def decode_again(context: RunContext, workshop: Workshop) -> list[Written]:
+def decode_again(context: RunContext, for_tasks: TaskContext) -> list[Written]:
     """Replayed records of earlier runs, in files of their own."""
     by_topic = groupby(_decoded_again(context), key=lambda replay: replay.topic)
     tasks = [
-        ReplayTask(topic=topic, replays=tuple(replays), workshop=workshop) for topic, replays in by_topic
+        ReplayTask(topic=topic, replays=tuple(replays), context=for_tasks) for topic, replays in by_topic
     ]
     return context.run_tasks(decode_replayed, tasks) if tasks else []
 
@@ -322,12 +326,15 @@ def counts_of_replays(context: RunContext) -> dict[str, int]:
 
 
 def account_tasks(
-    context: RunContext, workshop: Workshop, plans: Sequence[PartitionPlan], written: Sequence[Written] = ()
+    context: RunContext,
+    for_tasks: TaskContext,
+    plans: Sequence[PartitionPlan],
+    written: Sequence[Written] = (),
 ) -> list[AccountTask]:
     """The tables of all batches' outcomes; they need the batches that could not be decoded."""
     packed = pack_accounts(read_accounts(context.folder, plans, written))
     return [
-        AccountTask(number=number, accounts=together, workshop=workshop)
+        AccountTask(number=number, accounts=together, context=for_tasks)
         for number, together in enumerate(packed)
     ]
 
@@ -354,30 +361,27 @@ def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnF
     return files
 
 
-def relay(context: RunContext, workshop: Workshop) -> OwnFiles:
+def relay(context: RunContext, for_tasks: TaskContext) -> OwnFiles:
     """The tables that earlier steps have made."""
     tasks = [
-        RelayTask(table=table, keys=relayed_files(context, table, step), workshop=workshop)
-        for table, step in RELAYED.items()
+        RelayTask(table=table.name, keys=relayed_files(context, table, step), context=for_tasks)
+        for table, step in RELAYED
     ]
-    return dict(zip(RELAYED, context.run_tasks(relay_table, tasks), strict=True))
+    written = context.run_tasks(relay_table, tasks)
+    return {task.table: files for task, files in zip(tasks, written, strict=True)}
 
 
-def relayed_files(context: RunContext, table: str, step: Step) -> list[str]:
-    """Keys of the table's files: one of its name, or those in a folder of its name."""
+def relayed_files(context: RunContext, table: Contract, step: Step) -> list[str]:
+    """Keys of the table's files in the folder of `step`."""
     done = context.folder.done(step)
     paths = [output.path for output in done.outputs] if done else []
-    return [
-        context.folder.key(step, path)
-        for path in paths
-        if path.startswith(f"{table}/") or path == f"{table}.parquet"
-    ]
+    return [context.folder.key(step, path) for path in paths if path.startswith(table.file_prefix)]
 
 
 def topic_entries(
     context: RunContext, plans: Sequence[PartitionPlan], written: Sequence[Written]
 ) -> Iterator[TableEntry]:
-    """The files of every topic's table; a topic without news is named, too."""
+    """The files of every topic's table; a topic without new records is listed, too."""
     files: dict[str, list[tuple[OutputFile, int]]] = defaultdict(list)
     for each in written:
         files[each.plan.topic] += [(file.output, file.rows) for file in each.files]

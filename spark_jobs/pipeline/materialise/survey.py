@@ -1,4 +1,4 @@
-"""How much of a partition is to be published, in chunks that files can be planned with."""
+"""What a Spark task surveys: how much of a partition is published, in chunks for the plan of files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ import numpy as np
 from spark_jobs.lake.accepted_log import PlannedSegment
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, held_rows, rows_of_run
+from spark_jobs.pipeline.materialise.job import PartitionPlan, RowChunk
 from spark_jobs.pipeline.materialise.outcomes import View, view_of
-from spark_jobs.pipeline.materialise.summaries import Chunk, PartitionPlan
 
 CHUNK_BYTES = 8 * 2**20
 """Committed bytes of one chunk: what planning files is exact to."""
@@ -25,12 +25,12 @@ class SurveyTask:
     lake: ObjectStore
 
 
-def survey_partitions(task: SurveyTask) -> tuple[tuple[Chunk, ...], ...]:
+def survey_partitions(task: SurveyTask) -> tuple[tuple[RowChunk, ...], ...]:
     """The chunks of each partition by ascending offset; none where there is nothing to publish."""
     return tuple(tuple(_survey(task.lake, plan)) for plan in task.plans)
 
 
-def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
+def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[RowChunk]:
     view = view_of(lake, plan)
     for held in plan.held:
         yield from chunks_of(held_rows(lake, held), view, first_row=0, held=held)
@@ -43,9 +43,9 @@ def _survey(lake: ObjectStore, plan: PartitionPlan) -> Iterator[Chunk]:
         first_row += rows.rows
 
 
-def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> Chunk:
-    """A segment of the accepted log is written whole, whatever of it is shown."""
-    chunk = Chunk(
+def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: PlannedSegment) -> RowChunk:
+    """A segment of the accepted log is written whole, also if only a part of it is published."""
+    chunk = RowChunk(
         held="",
         first_row=segment.first_row,
         stop_row=segment.stop_row,
@@ -72,14 +72,14 @@ def _segment_chunk(lake: ObjectStore, plan: PartitionPlan, view: View, segment: 
     return chunk
 
 
-def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[Chunk]:
+def chunks_of(rows: BatchRows, view: View, *, first_row: int, held: str = "") -> Iterator[RowChunk]:
     """`rows` cut where their shown bytes fill a chunk; rows that are not shown come along or fall between."""
     shown = np.flatnonzero(view.shows(rows))
     filled = np.cumsum(rows.headers.size[shown]) // CHUNK_BYTES
     for part in np.split(shown, np.flatnonzero(np.diff(filled)) + 1):
         if part.size:
             objects = rows.object_order[part]
-            yield Chunk(
+            yield RowChunk(
                 held=held,
                 first_row=first_row + int(part[0]),
                 stop_row=first_row + int(part[-1]) + 1,

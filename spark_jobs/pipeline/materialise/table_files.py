@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.materialise.summaries import TableFile, Workshop
+from spark_jobs.pipeline.materialise.job import TableFile, TaskContext
 
 GROUP_BYTES = 64 * 2**20
 """Bytes of rows in memory that become one row group; Arrow also ends a group after 2^20 rows."""
@@ -19,14 +19,14 @@ class TableFiles:
 
     def __init__(
         self,
-        workshop: Workshop,
+        context: TaskContext,
         name: Callable[[int], str],
         schema: pa.Schema,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """`name` gives the path of the first, second, … file; a file ends at about `file_bytes`."""
-        self._store, self._folder, self._name = workshop.lake, workshop.folder, name
-        self._file_bytes = workshop.settings.limits.file_bytes
+        self._store, self._folder, self._name = context.lake, context.folder, name
+        self._file_bytes = context.settings.limits.file_bytes
         self._schema, self._options = schema, {"store_schema": False, **(options or {})}
         self._held: list[pa.Table] = []
         self._held_bytes = self._rows = 0

@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `materialise`: batches in, files of committed records and the log out."""
+"""What a Spark task of `materialise` does: it writes files of committed records, and the accepted log."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,30 +24,29 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ScratchFile, put_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, Objects, rows_and_objects
-from spark_jobs.pipeline.materialise.decoding import Decoder, Piece, Reading
-from spark_jobs.pipeline.materialise.outcomes import View, view_of
-from spark_jobs.pipeline.materialise.record_table import RecordTable, ValueSchema, as_written, record_options
-from spark_jobs.pipeline.materialise.summaries import (
+from spark_jobs.pipeline.materialise.decoding import DecodedPiece, Decoder, Reading
+from spark_jobs.pipeline.materialise.job import (
     FilePlan,
     PartitionPlan,
     Share,
     TableFile,
-    Workshop,
+    TaskContext,
     Written,
 )
+from spark_jobs.pipeline.materialise.outcomes import View, view_of
+from spark_jobs.pipeline.materialise.record_table import RecordTable, ValueSchema, as_written, record_options
 from spark_jobs.pipeline.materialise.table_files import TableFiles
 from spark_jobs.tables.materialise import UNREADABLE, QuarantineKind
 from spark_jobs.tables.publish import OWN_TABLES
 
-# What decoding a file's batches brings up besides records, and where that goes.
-
+# What decoding finds besides records: unreadable batches, values that do not fit, segments.
 
 QUARANTINE_SCHEMA = OWN_TABLES["quarantine"].schema
 
 Row = dict[str, Any]
 
 
-def _batches_of(piece: Piece, offsets: Sequence[int]) -> list[int]:
+def _batches_of(piece: DecodedPiece, offsets: Sequence[int]) -> list[int]:
     """The batches of `piece` that hold these offsets, which ascend as the piece's do."""
     records = piece.found.rows
     rows = np.searchsorted(records.offset, np.array(offsets, dtype=np.int64))
@@ -76,10 +75,8 @@ class Findings:
     legacy: int = 0
     unfit: int = 0
 
-    def add(self, place: Place, piece: Piece) -> None:
-        """Batches of `piece` that cannot be decoded; those of this run are quarantined with all other
-        verdicts.
-        """
+    def add(self, place: Place, piece: DecodedPiece) -> None:
+        """Batches of `piece` that cannot be decoded; those of this run go to quarantine by their verdict."""
         self.decoded += piece.found.count
         self.legacy += piece.found.count if piece.is_legacy else 0
         for problem in piece.problems:
@@ -101,7 +98,7 @@ class Findings:
     def add_unfit(
         self,
         place: Place,
-        piece: Piece,
+        piece: DecodedPiece,
         table: pa.Table,
         reasons: Mapping[int, str],
     ) -> None:
@@ -127,7 +124,7 @@ class Findings:
 
     @staticmethod
     def _unreadable(
-        place: Place, piece: Piece, batch: int, *, kind: QuarantineKind, records: int, reason: str
+        place: Place, piece: DecodedPiece, batch: int, *, kind: QuarantineKind, records: int, reason: str
     ) -> Row:
         return {
             "topic": place.partition.topic,
@@ -141,7 +138,7 @@ class Findings:
             "reason": reason,
         }
 
-    def _quarantined(self, place: Place, piece: Piece, batch: int) -> Row:
+    def _quarantined(self, place: Place, piece: DecodedPiece, batch: int) -> Row:
         headers = piece.rows.headers
         home = place.objects.places[int(piece.rows.object_order[batch])]
         return {
@@ -155,7 +152,7 @@ class Findings:
             "run_date": self.run_date,
         }
 
-    def _held_batch(self, place: Place, piece: Piece, batch: int, reason: str) -> Row:
+    def _held_batch(self, place: Place, piece: DecodedPiece, batch: int, reason: str) -> Row:
         headers = piece.rows.headers
         position, size = int(headers.position[batch]), int(headers.size[batch])
         return self._quarantined(place, piece, batch) | {
@@ -170,7 +167,7 @@ class Findings:
             "bytes": place.objects.read(int(piece.rows.object_order[batch]), position, size),
         }
 
-    def _unfit_record(self, place: Place, piece: Piece, batch: int, record: Row, reason: str) -> Row:
+    def _unfit_record(self, place: Place, piece: DecodedPiece, batch: int, record: Row, reason: str) -> Row:
         return self._quarantined(place, piece, batch) | {
             "size": len(record["value"]),
             "kind": QuarantineKind.UNFIT.value,
@@ -184,7 +181,7 @@ class Findings:
         }
 
 
-# One segment of the accepted log in the making: its batches as they were sent, stamped (facts §1.3).
+# A segment of the accepted log: batches as they were sent, with offset and leader epoch (facts §1.3).
 
 
 class SegmentFile(ScratchFile):
@@ -237,31 +234,34 @@ def logged(decoder: Decoder, segment: SegmentFile, rows: BatchRows) -> Iterator[
         segment.append(rows.take(slice(done, rows.rows)), None)
 
 
+# The task.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeTask:
     """Some files for one worker."""
 
     plans: tuple[FilePlan, ...]
-    workshop: Workshop
+    context: TaskContext
 
 
 def decode_files(task: DecodeTask) -> tuple[Written, ...]:
     """Writes the planned files; the same task again writes the same bytes."""
     return tuple(
-        write_records(task.workshop, plan, partial(_planned, task.workshop, plan)) for plan in task.plans
+        write_records(task.context, plan, partial(_planned, task.context, plan)) for plan in task.plans
     )
 
 
 def write_records(
-    workshop: Workshop, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table]]
+    context: TaskContext, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table]]
 ) -> Written:
-    """Writes the files of `plan`: the records of all `parts`, and beside them what it finds on its way."""
-    schema = as_written(topic_contract(workshop.settings, plan.topic, plan.folder).schema)
+    """Writes the files of `plan`: the records of all `parts`, and the findings."""
+    schema = as_written(topic_contract(context.settings, plan.topic, plan.folder).schema)
     with (
-        TableFiles(workshop, plan.path, schema, record_options(schema)) as output,
-        TableFiles(workshop, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
+        TableFiles(context, plan.path, schema, record_options(schema)) as output,
+        TableFiles(context, plan.quarantine_path, QUARANTINE_SCHEMA) as quarantine,
     ):
-        findings = Findings(quarantine=quarantine, run_date=workshop.run_date)
+        findings = Findings(quarantine=quarantine, run_date=context.run_date)
         for part in parts(findings):
             output.add(part if part.schema == schema else part.select(schema.names).cast(schema))
         files, quarantined = output.finish(), quarantine.finish()
@@ -269,7 +269,7 @@ def write_records(
         plan=plan,
         files=files,
         quarantine=quarantined,
-        unreadable=_put_unreadable(workshop, plan, findings),
+        unreadable=_put_unreadable(context, plan, findings),
         unreadable_batches=sum(row["kind"] == QuarantineKind.CORRUPT for row in findings.unreadable),
         unreadable_records=sum(row["records"] for row in findings.unreadable) - findings.unfit,
         unfit=findings.unfit,
@@ -279,30 +279,30 @@ def write_records(
     )
 
 
-def _planned(workshop: Workshop, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
+def _planned(context: TaskContext, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
     for share in plan.shares:
-        view = view_of(workshop.lake, share.plan)
-        yield from _Partition(workshop=workshop, plan=share.plan, view=view, findings=findings).records(share)
+        view = view_of(context.lake, share.plan)
+        yield from _Partition(context=context, plan=share.plan, view=view, findings=findings).records(share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partition:
     """One partition's share of a file."""
 
-    workshop: Workshop
+    context: TaskContext
     plan: PartitionPlan
     view: View
     findings: Findings
 
     def records(self, share: Share) -> Iterator[pa.Table]:
         """The rows of the table, in order of offsets."""
-        workshop, partition = self.workshop, self.plan.partition
-        records = RecordTable(partition=partition.partition, view=self.view, run_date=workshop.run_date)
-        values = value_schema(workshop.settings.topic(partition.topic))
+        context, partition = self.context, self.plan.partition
+        records = RecordTable(partition=partition.partition, view=self.view, run_date=context.run_date)
+        values = value_schema(context.settings.topic(partition.topic))
         for chunk in share.chunks:
-            objects, parts = rows_and_objects(workshop.lake, workshop.settings, self.plan, chunk)
+            objects, parts = rows_and_objects(context.lake, context.settings, self.plan, chunk)
             place = Place(partition=partition, held=chunk.held, objects=objects)
-            decoder = Decoder(read=objects.read, name=objects.name, limits=workshop.settings.limits.protocol)
+            decoder = Decoder(read=objects.read, name=objects.name, limits=context.settings.limits.protocol)
             for piece in self._pieces(decoder, chunk.segment, parts):
                 self.findings.add(place, piece)
                 table = records.rows_of(piece)
@@ -310,27 +310,29 @@ class _Partition:
 
     def _pieces(
         self, decoder: Decoder, segment: PlannedSegment | None, parts: Iterator[BatchRows]
-    ) -> Iterator[Piece]:
+    ) -> Iterator[DecodedPiece]:
         """The records that are shown; a segment of the accepted log is written on the way."""
         if segment is None:
             for rows in parts:
                 yield from decoder.decode(rows.take(self.view.shows(rows)))
             return
-        with SegmentFile(self.workshop.lake, self.plan.partition, segment) as file:
+        with SegmentFile(self.context.lake, self.plan.partition, segment) as file:
             for rows in parts:
                 for reading in logged(decoder, file, rows.take(rows.is_accepted)):
                     yield from decoder.pieces(reading.shown(self.view.shows))
-            self.findings.segments.append(file.finish(self.workshop.folder))
+            self.findings.segments.append(file.finish(self.context.folder))
 
 
 def value_schema(topic: TopicSettings) -> ValueSchema | None:
-    """What the topic's values have to be like, if anything."""
+    """The schema of the topic's values, if it has one."""
     if topic.value is not ValueFormat.JSON:
         return None
     return ValueSchema(fields=topic.fields, required=frozenset(topic.required))
 
 
-def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, findings: Findings) -> pa.Table:
+def fitting(
+    table: pa.Table, values: ValueSchema, place: Place, piece: DecodedPiece, findings: Findings
+) -> pa.Table:
     """The rows whose values fit, with a column per field; the others go to quarantine."""
     fitted = values.fit(table.column("value").to_pylist())
     if fitted.unfit:
@@ -342,10 +344,10 @@ def fitting(table: pa.Table, values: ValueSchema, place: Place, piece: Piece, fi
     return table.filter(pa.array([row not in fitted.unfit for row in range(table.num_rows)]))
 
 
-def _put_unreadable(workshop: Workshop, plan: FilePlan, findings: Findings) -> TableFile | None:
+def _put_unreadable(context: TaskContext, plan: FilePlan, findings: Findings) -> TableFile | None:
     """The table of batches with records that cannot be published, if there are any."""
     if not findings.unreadable:
         return None
     table = UNREADABLE.cast(pa.Table.from_pylist(findings.unreadable, schema=UNREADABLE.schema))
-    output = put_table(workshop.lake, workshop.folder, UNREADABLE.file_of(plan=plan.name), table)
+    output = put_table(context.lake, context.folder, UNREADABLE.file_of(plan=plan.name), table)
     return TableFile(output=output, rows=table.num_rows)

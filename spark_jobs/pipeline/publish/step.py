@@ -1,4 +1,7 @@
-"""`publish`: audited files become visible: one Iceberg commit per table, safe to repeat at any point."""
+"""`publish`: audited files become visible: one Iceberg commit per table, safe to repeat at any point.
+
+The driver does it all; the commits are in `lake.iceberg`.
+"""
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog

@@ -1,4 +1,8 @@
-"""`rebuild`: the state that every partition starts the run with, and where it came from."""
+"""`rebuild`: the state that every partition starts the run with, and where it came from.
+
+Read on in: `job` (what a task receives and returns), `worker` (what a Spark task does). The step also folds
+the coordinators' logs (`coordinator_logs.folding`) and adds missing markers (`captures.markers`).
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -16,14 +20,14 @@ from spark_jobs.lake.states import put_states, states_before
 from spark_jobs.pipeline.captures.markers import mark_all
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.coordinator_logs.folding import fold_coordinators
-from spark_jobs.pipeline.rebuild.worker import RebuildJob, RebuildTask, Rebuilt, offset_of, rebuild_partitions
+from spark_jobs.pipeline.rebuild.job import RebuildJob, RebuildTask, Rebuilt
+from spark_jobs.pipeline.rebuild.worker import offset_of, rebuild_partitions
 from spark_jobs.sources.broker_files import OffsetsByDirectory, read_by_directory
 from spark_jobs.sources.partitions import RunPartition, run_partitions
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 from spark_jobs.tables.states import INHERITED_OBJECTS
 from spark_jobs.tables.table_names import readable_name
 
-INHERITED = "inherited_objects.parquet"
 PARTITIONS_PER_TASK = 64
 DAY_MS = 86_400_000
 MOST_MESSAGES = 20
@@ -43,7 +47,7 @@ def run(context: RunContext) -> StepResult:
         outputs=(
             put_states(folder, Step.REBUILD, states),
             put_table(lake, folder.key(Step.REBUILD), STATE_ORIGINS.file, _origins_table(rebuilt)),
-            put_table(lake, folder.key(Step.REBUILD), INHERITED, _inherited_table(rebuilt)),
+            put_table(lake, folder.key(Step.REBUILD), INHERITED_OBJECTS.file, _inherited_table(rebuilt)),
             *coordinators.outputs,
             *captures.outputs,
         ),

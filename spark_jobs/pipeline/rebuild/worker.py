@@ -1,34 +1,34 @@
-"""What runs in a Spark task of `rebuild`: partitions in, a state file for each."""
+"""What a Spark task of `rebuild` does: it writes the state file that each partition starts from."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.config.settings import OnMissing, Settings
+from spark_jobs.config.settings import OnMissing
 from spark_jobs.kafka.errors import CorruptSnapshot
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.formats.log_files import parse_file_name
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin
 from spark_jobs.kafka.producers.verdict import Rules
-from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows, read_snapshot
 from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION, TransactionTable
 from spark_jobs.lake.errors import BrokenState, StorageError
 from spark_jobs.lake.gap_file import get_gaps
 from spark_jobs.lake.index_rows import PLACE_COLUMNS, IndexedCopy, batches_of, is_problem, iter_log, values
-from spark_jobs.lake.inherited_rows import InheritedObject, get_inherited
+from spark_jobs.lake.inherited_rows import get_inherited
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.states import PartitionState, get_state, put_state
+from spark_jobs.pipeline.rebuild.job import Provenance, RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.sources.broker_files import LogStarts, read_log_starts
 from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.tables.rebuild import StateOrigin
 
-# Snapshots that were staged with a log, newest first; what a broker would not trust is passed over.
+# Producer snapshots that were staged with a log.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def _last_of_each(producers: Rows) -> Rows:
 
 
 def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[np.bool_]:
-    """Which ones a broker would have forgotten: idle for so long, and in no transaction (facts §2.10)."""
+    """Which ones a broker would have expired: idle for so long, and in no transaction (facts §2.10)."""
     is_idle = now - producers["last_timestamp"] >= expiration_ms
     expired: npt.NDArray[np.bool_] = is_idle & (producers["txn_first_offset"] == NO_OFFSET)
     return expired
@@ -79,7 +79,7 @@ def is_expired(producers: Rows, *, now: int, expiration_ms: int) -> npt.NDArray[
 def open_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObjects) -> Rows:
     """The producers that the newest snapshot behind `offset` knows in transactions that began before it.
 
-    A broker keeps such a transaction though all of its batches may be deleted: its last stable offset waits
+    A broker keeps such a transaction though all of its batches may be deleted: its last stable offset stays
     at the log start (facts §2.12, §8.20). What is open at the snapshot was open at `offset`, too.
     """
     producers = newest_snapshot((entry for entry in entries if offset_of(entry) > offset), staged).producers
@@ -96,7 +96,7 @@ def newest_offsets(producers: Rows) -> npt.NDArray[np.int64]:
 
 
 def open_transactions_of(producers: Rows) -> Rows:
-    """What a snapshot tells of open transactions: where they begin, and that they hold a batch at least."""
+    """The open transactions of a snapshot: it stores where they begin; each has one batch at least."""
     is_open = producers["txn_first_offset"] != NO_OFFSET
     opened = producers[is_open]
     rows = np.zeros(len(opened), dtype=TRANSACTION)
@@ -114,73 +114,7 @@ def open_transactions_of(producers: Rows) -> Rows:
     return rows[np.argsort(rows["first_offset"])]
 
 
-# What a worker of `rebuild` is asked, and what it answers.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildJob:
-    """One partition with objects in this run.
-
-    `state` is what the run `run_id` handed on, empty on the partition's first run. `has_news` is false if
-    earlier runs have seen every object. A broker's log begins at `first_offset`, with `log_start_offset`
-    as its checkpoint says, and has `snapshots`. `seeds` are brokers' logs of a captured partition.
-    `first_segments` are where the copies' first segments begin, by source and directory; `checkpoints` hold
-    their leader epochs.
-    `topic_id` is what the staged `partition.metadata` says, empty if unknown.
-    """
-
-    partition: TopicPartition
-    origin: AppendOrigin
-    state: str = ""
-    run_id: str = ""
-    has_news: bool = True
-    first_offset: int = 0
-    log_start_offset: int = 0
-    seeds: tuple[IndexedCopy, ...] = ()
-    snapshots: tuple[ManifestEntry, ...] = ()
-    first_segments: dict[tuple[str, str], int] = field(default_factory=dict)
-    checkpoints: tuple[ManifestEntry, ...] = ()
-    topic_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildTask:
-    """Some partitions for one worker; `day_start` is when the run's day begins, in ms since 1970."""
-
-    jobs: tuple[RebuildJob, ...]
-    lake: ObjectStore
-    settings: Settings
-    day_start: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """What a state was made of: a snapshot up to its offset, then the tail replayed."""
-
-    origin: StateOrigin
-    snapshot: str | None = None
-    snapshot_offset: int | None = None
-    tail_first_offset: int | None = None
-    tail_last_offset: int | None = None
-    skipped: tuple[str, ...] = ()
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilt:
-    """The state file that a partition starts from, where it came from, and objects of parked batches."""
-
-    partition: TopicPartition
-    state: str
-    run_id: str
-    provenance: Provenance
-    producers: int
-    expired: int
-    inherited: tuple[InheritedObject, ...] = field(default=())
-
-
-# A captured partition's past from a broker's log of it: the newest good snapshot, then the log's tail.
-
+# The state of a captured partition from a broker's log: the newest good snapshot, then the log's tail.
 
 REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
 OFFSETS = [*PLACE_COLUMNS, "partition_leader_epoch"]
@@ -250,6 +184,8 @@ def _until_problem(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             return
 
 
+# All partitions.
+
 NOTHING_KNOWN = "starts without any state; no producer is known, and the first sequence of each is taken"
 
 
@@ -306,9 +242,9 @@ def _with_topic_id(state: PartitionState, job: RebuildJob) -> PartitionState:
 
 
 def _with_remark(provenance: Provenance, state: PartitionState, job: RebuildJob) -> Provenance:
-    """A copy that does not say its topic id is taken for the known one, and that is reported."""
-    is_said = job.topic_id or not state.topic_id or job.origin is AppendOrigin.CLIENT
-    if is_said or provenance.message is not None:
+    """A copy without a topic id counts as the known topic; the message reports it."""
+    is_known = job.topic_id or not state.topic_id or job.origin is AppendOrigin.CLIENT
+    if is_known or provenance.message is not None:
         return provenance
     message = f"no readable partition.metadata; taken for topic id {state.topic_id} of earlier runs"
     return replace(provenance, message=message)
@@ -339,7 +275,7 @@ def _from_chain(
 
 
 def _holds(job: RebuildJob, task: RebuildTask) -> bool:
-    """Whether what is staged has to wait for offsets before it: the broker has not deleted them all."""
+    """Whether missing offsets hold what is staged: the broker has not deleted them all."""
     topic = job.partition.topic
     if task.settings.topic(topic).gaps is not OnMissing.HOLD or has_holes_by_design(topic, task.settings):
         return False
@@ -417,15 +353,15 @@ def _with_details(opened: Rows, known: Rows) -> Rows:
 
 
 def _expire_idle(state: PartitionState, task: RebuildTask) -> PartitionState:
-    """A broker looks every ten minutes by its clock, a run once, at the start of its day (facts §2.10).
+    """Expires idle producers at the start of the run's day; a broker does so every ten minutes (facts §2.10).
 
-    So a producer whose time ran out during the day is still known, and a gap in its sequences still refused.
-    One of whose batches some wait is not forgotten: they would no longer know for what.
+    So a producer that expires during the day is still known, and a gap in its sequences is still refused.
+    A producer with parked or held batches does not expire: they still need its sequence.
     """
     expired = is_expired(
         state.producers, now=task.day_start, expiration_ms=task.settings.kafka.producer_id_expiration_ms
     )
-    waited_for = [get_inherited(task.lake, state.parked).rows["producer_id"]]
-    waited_for += (held.rows["producer_id"] for held in get_gaps(task.lake, state.gaps).held_rows(task.lake))
-    kept = ~expired | np.isin(state.producers["producer_id"], np.concatenate(waited_for))
+    needed = [get_inherited(task.lake, state.parked).rows["producer_id"]]
+    needed += (held.rows["producer_id"] for held in get_gaps(task.lake, state.gaps).held_rows(task.lake))
+    kept = ~expired | np.isin(state.producers["producer_id"], np.concatenate(needed))
     return state if kept.all() else replace(state, producers=state.producers[kept])

@@ -1,4 +1,4 @@
-"""What runs in Spark tasks to close partitions: their outcomes, what is held, how far readers get."""
+"""What Spark tasks of `resolve` do last: close partitions with outcomes, held batches and stable offsets."""
 
 import pickle
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from spark_jobs.config.sources import CONSUMER_OFFSETS as OFFSETS_TOPIC
+from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.kafka.coordinator.group_offsets import OffsetsMarker
 from spark_jobs.kafka.log.read_committed import first_unstable_offset, last_stable_offset
 from spark_jobs.kafka.topic_partition import TopicPartition
@@ -35,12 +36,12 @@ from spark_jobs.pipeline.resolve.conclude import BIN
 from spark_jobs.pipeline.resolve.held_batches import Holding, RunBatches, hold
 from spark_jobs.pipeline.resolve.parts import Flags, part_rows
 from spark_jobs.pipeline.resolve.transaction_rows import ABORTED, COMMITTED, OUTCOME_NAMES
-from spark_jobs.tables.resolve import OUTCOMES
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS, OUTCOMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """As a broker would answer, by markers alone: if everything is replicated, and by the checkpoint."""
+    """Offsets that a broker would return, by markers alone: if all is replicated, and by the checkpoint."""
 
     first_unstable_offset: int | None
     last_stable_offset: int
@@ -131,7 +132,7 @@ def close_jobs(task: tuple[int, tuple[CloseJob, ...]]) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedPartition:
-    """What became of one partition: the range to publish, positions, files, digests of what is held.
+    """The result of one partition: the range to publish, positions, files, digests of what is held.
 
     `held` and `late` are of what earlier runs left for this one, `held_batches` is left for the next.
     """
@@ -261,7 +262,7 @@ def _close(facts: CloseFacts, job: CloseJob, found: ConcludedParts) -> ClosedPar
         if job.is_internal
         else hold(facts.lake, found.holding(end), before.stretches, job.batches),
     )
-    offsets = _fold_offsets(facts, job, found) if job.partition.topic == CONSUMER_OFFSETS else _NO_OFFSETS
+    offsets = _fold_offsets(facts, job, found) if job.partition.topic == OFFSETS_TOPIC else _NO_OFFSETS
     return ClosedPartition(
         partition=job.partition,
         first_offset=first,
@@ -305,7 +306,7 @@ def _first_held(facts: CloseFacts, before: HeldState) -> int | None:
 def _put_outcomes(facts: CloseFacts, job: CloseJob, outcomes: pa.Table) -> OutputFile | None:
     if not outcomes.num_rows:
         return None
-    return put_table(facts.lake, facts.folder, f"outcomes/{job.partition}.parquet", outcomes)
+    return put_table(facts.lake, facts.folder, OUTCOMES.file_of(partition=job.partition), outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +330,7 @@ def _fold_offsets(facts: CloseFacts, job: CloseJob, found: ConcludedParts) -> _O
     batches = accepted_batches(facts.lake, job.batches.key) if job.batches.key else ()
     before = get_offsets(facts.lake, job.offsets)
     folded = fold_offsets(before, batches, reader, found.ends_without_marker())
-    path = f"consumer_offsets/{job.partition.partition:05d}.parquet"
+    path = CONSUMER_OFFSETS.file_of(partition=job.partition.partition)
     table = offsets_table(folded.offsets, job.partition.partition)
     return _Offsets(
         digest=put_content(facts.lake, write_offsets(folded.offsets)),

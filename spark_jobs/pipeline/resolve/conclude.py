@@ -1,4 +1,4 @@
-"""What runs in Spark tasks to agree on how far partitions are published, and once that is known."""
+"""What Spark tasks of `resolve` do third and fourth: lower the cuts, then write the table `transactions`."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ def move_cuts(facts: CutFacts, joined: Joined) -> Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcludeFacts:
-    """What is the same for every bucket; `bins` says by partition number which task closes the partition.
+    """What is the same for every bucket; `bins` is by partition number the task that closes it.
 
     `folder` is the key of the folder for outputs.
     """
@@ -95,8 +95,8 @@ class ConcludeTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """Transactions by what became of them.
+class OutcomeCounts:
+    """Counts of transactions by outcome.
 
     `behind` are those that cannot be decided because the coordinator's copy is older than the data, `skew_ms`
     by how much at most, as far as the copies show. `unknowable` are those of captures without markers whose
@@ -110,8 +110,8 @@ class Counted:
     skew_ms: int = 0
     unknowable: int = 0
 
-    def __add__(self, other: "Counted") -> "Counted":
-        return Counted(
+    def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
+        return OutcomeCounts(
             outcomes=self.outcomes + other.outcomes,
             published=self.published + other.published,
             timed_out=self.timed_out + other.timed_out,
@@ -127,12 +127,12 @@ class Concluded:
 
     number: int
     output: OutputFile
-    counted: Counted
+    counted: OutcomeCounts
 
 
 def conclude_transactions(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Table | Note]:
     """Writes the rows of `transactions`; yields rows of `CONCLUDED_PARTS`, and `Concluded` as a note."""
-    counted = Counted(outcomes=Counter())
+    counted = OutcomeCounts(outcomes=Counter())
     with ParquetOutput(facts.lake, TRANSACTIONS.schema) as output:
         for joined in task.joined:
             found = read_joined(facts.lake, joined, facts.cut.published)
@@ -140,7 +140,7 @@ def conclude_transactions(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[
             output.write(transactions_table(found, dispositions, facts.cut, facts.partitions))
             counted += _count(found, dispositions)
             yield concluded_parts_table(found, dispositions, facts.cut, facts.bins)
-        path = f"transactions/{task.number:05d}.parquet"
+        path = TRANSACTIONS.file_of(task=task.number)
         yield Note(Concluded(number=task.number, output=output.finish(facts.folder, path), counted=counted))
 
 
@@ -151,9 +151,9 @@ def completed_rows(facts: ConcludeFacts, task: ConcludeTask) -> Iterator[pa.Tabl
         yield completed_table(found, dispositions_of(found, facts.cut.cuts))
 
 
-def _count(found: JoinedTransactions, dispositions: Dispositions) -> Counted:
+def _count(found: JoinedTransactions, dispositions: Dispositions) -> OutcomeCounts:
     counts = np.bincount(found.outcome[dispositions.is_listed], minlength=len(OUTCOME_NAMES)).tolist()
-    return Counted(
+    return OutcomeCounts(
         outcomes=Counter(dict(zip(OUTCOME_NAMES, counts, strict=True))),
         published=int(dispositions.is_published.sum()),
         timed_out=int((found.is_timed_out & dispositions.is_listed).sum()),

@@ -2,7 +2,7 @@
 
 A partition is decided up to its oldest undecided transaction. A committed transaction that
 reaches beyond that, on any of its partitions, is held on all of them, and so moves their cuts before itself;
-which may reach yet others. What is left when nothing moves any more is the run's cut: every committed
+this may affect further transactions. The run's cut is the fixed point: every committed
 transaction is published whole, or not at all.
 """
 
@@ -172,7 +172,7 @@ class Dispositions:
 
 
 def dispositions_of(file: JoinedTransactions, cuts: Offsets) -> Dispositions:
-    """What becomes of each transaction of `file`."""
+    """The disposition of each transaction of `file`."""
     extents = file.to_publish()
     count = file.transactions.num_rows
     is_held, is_due = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)

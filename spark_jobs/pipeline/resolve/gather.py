@@ -1,4 +1,4 @@
-"""What runs in Spark tasks to gather the parts of all transactions, as partitions have them."""
+"""What Spark tasks of `resolve` do first: gather the parts of all transactions from their partitions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -102,15 +102,15 @@ def parts_held(held: Rows, number: int) -> Rows:
 
 
 def joined(held: Rows, new: Rows, gaps: Mapping[int, tuple[int, int]]) -> Rows:
-    """All parts of some partitions; what this run says of a transaction with data replaces what was held.
+    """All parts of some partitions; this run's part with data replaces the held one of the same transaction.
 
-    It is the same transaction if it began at the same offset; that it was taken for timed out is remembered.
+    It is the same transaction if it began at the same offset; whether it timed out is kept.
     What was held for its marker and is open no longer has ended where its partition, by number, has a gap.
     """
     places = {key: place for place, key in enumerate(_beginnings(held)) if held["batches"][place]}
     is_replaced = np.zeros(len(held), dtype=np.bool_)
-    going_on = np.flatnonzero((new["batches"] > 0) & (new["began_before"] != 0))
-    for place, key in zip(going_on.tolist(), _beginnings(new[going_on]), strict=True):
+    continued = np.flatnonzero((new["batches"] > 0) & (new["began_before"] != 0))
+    for place, key in zip(continued.tolist(), _beginnings(new[continued]), strict=True):
         before = places.get(key)
         if before is not None:
             is_replaced[before] = True

@@ -1,4 +1,4 @@
-"""What runs in Spark tasks to resolve a bucket of producers: their parts and their timelines, joined.
+"""What Spark tasks of `resolve` do second: join and resolve the parts and timelines of a bucket of producers.
 
 Where a capture lacks markers, the coordinator's log gave them before the batches were judged, so that what is
 closed needs no other treatment. What is still open there is ended by the coordinator, not by a marker: it can
@@ -52,7 +52,7 @@ TIMELINE_ROWS = pa.schema(
 class JoinFacts:
     """What is the same for every bucket; all but `context` and what is stored are by partition number.
 
-    `ends` and `published` say where partitions end, and how far they are published. `work` is the key of the
+    `ends` is where partitions end, `published` how far they are published. `work` is the key of the
     folder for the next tasks.
     """
 

@@ -1,4 +1,4 @@
-"""What people should know about a run's transactions."""
+"""The remarks of `resolve` for the run's report."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from spark_jobs.kafka.transactions.hanging import CopyReach
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
-from spark_jobs.pipeline.resolve.conclude import Counted
+from spark_jobs.pipeline.resolve.conclude import OutcomeCounts
 
 _TROUBLES = {
     Outcome.HANGING: "no coordinator will end them; `onceover transactions` shows how to check and end them",
@@ -20,7 +20,7 @@ LAST_SECOND = 253_402_300_799
 
 
 def messages(
-    counted: Counted,
+    counted: OutcomeCounts,
     closed: Iterable[ClosedPartition],
     coordinators: Sequence[int],
     *,
@@ -49,7 +49,7 @@ def _of_coordinators(coordinators: Sequence[int]) -> Iterator[str]:
         )
 
 
-def _of_skew(counted: Counted, reach: CopyReach) -> Iterator[str]:
+def _of_skew(counted: OutcomeCounts, reach: CopyReach) -> Iterator[str]:
     """Whether the coordinator's copy is older than the data: each marker is followed by a record of it."""
     recorded = max(reach.recorded_until.values(), default=None)
     marked = max(reach.marked_until.values(), default=None)
@@ -68,7 +68,9 @@ def _of_skew(counted: Counted, reach: CopyReach) -> Iterator[str]:
         )
 
 
-def _of_captures(counted: Counted, topics: Sequence[str], *, has_coordinator_log: bool) -> Iterator[str]:
+def _of_captures(
+    counted: OutcomeCounts, topics: Sequence[str], *, has_coordinator_log: bool
+) -> Iterator[str]:
     """What to add to a capture from which outcomes cannot be known."""
     if not counted.unknowable:
         return
@@ -95,7 +97,7 @@ def _span(duration_ms: int) -> str:
     return str(timedelta(seconds=min(-(-duration_ms // 1000), LAST_SECOND)))
 
 
-def _of_outcomes(counted: Counted) -> Iterator[str]:
+def _of_outcomes(counted: OutcomeCounts) -> Iterator[str]:
     if counted.timed_out:
         yield (
             f"{counted.timed_out} transactions are taken for aborted: their timeout had passed when the "

@@ -1,4 +1,4 @@
-"""The partitions of a lake as a run finds and leaves them: what is new, and how far they are published."""
+"""The partitions of a run for `resolve`: their rows of this run and of the run before, and after it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class NewestMarker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPartition:
+class ResolvePartition:
     """One partition; `admitted` is its row of this run's `admit`, `before` that of the last run's `resolve`.
 
     At least one of them is there.
@@ -99,12 +99,12 @@ def partitions_of_run(
     before: Mapping[TopicPartition, Row],
     entries: Mapping[TopicPartition, tuple[ManifestEntry, ...]],
     settings: Settings,
-) -> tuple[RunPartition, ...]:
+) -> tuple[ResolvePartition, ...]:
     """Every partition ever seen, numbered by topic and partition."""
     found_now = {TopicPartition(row["topic"], row["partition"]): row for row in admitted}
     known = sorted({*partitions, *found_now, *before})
     return tuple(
-        RunPartition(
+        ResolvePartition(
             number=number,
             partition=partition,
             has_markers=has_markers(entries.get(partition, ()), before.get(partition), settings),
@@ -117,9 +117,9 @@ def partitions_of_run(
 
 
 def gaps_between_runs(
-    run: RunContext, partitions: Iterable[RunPartition]
+    run: RunContext, partitions: Iterable[ResolvePartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First and last of the offsets behind which a snapshot took up what the run before had left."""
+    """First and last of the missing offsets between the end of the run before and a snapshot."""
     rows = read_table(run.lake, run.folder.key(Step.REBUILD, STATE_ORIGINS.file)).to_pylist()
     starts = {TopicPartition(row["topic"], row["partition"]): row["snapshot_offset"] for row in rows}
     found = {
@@ -130,7 +130,7 @@ def gaps_between_runs(
     return {partition: gap for partition, gap in found.items() if gap[0] <= gap[1]}
 
 
-def published_of(partitions: Sequence[RunPartition]) -> Published:
+def published_of(partitions: Sequence[ResolvePartition]) -> Published:
     """How far each partition is published, by number."""
     return Published(
         floors=np.array([each.floor for each in partitions], dtype=np.int64),
@@ -140,13 +140,13 @@ def published_of(partitions: Sequence[RunPartition]) -> Published:
     )
 
 
-def ends_of(partitions: Sequence[RunPartition]) -> Offsets:
+def ends_of(partitions: Sequence[ResolvePartition]) -> Offsets:
     """Where each log ends, by number."""
     return np.array([max(each.log_end_offset, each.floor) for each in partitions], dtype=np.int64)
 
 
 def partitions_table(
-    partitions: Sequence[RunPartition],
+    partitions: Sequence[ResolvePartition],
     closed: Iterable[ClosedPartition],
     decided: Offsets,
     newest_markers: Mapping[TopicPartition, NewestMarker],
@@ -169,7 +169,7 @@ def _marked(newest: NewestMarker | None) -> dict[str, int | None]:
 
 
 def _rows(
-    partitions: Sequence[RunPartition], closed: Iterable[ClosedPartition], decided: Offsets
+    partitions: Sequence[ResolvePartition], closed: Iterable[ClosedPartition], decided: Offsets
 ) -> Iterator[dict[str, Any]]:
     worked = {each.partition: each for each in closed}
     for each in partitions:
@@ -180,7 +180,7 @@ def _rows(
             yield _idle_row(each.before)
 
 
-def _row(own: RunPartition, found: ClosedPartition, decided: int) -> dict[str, Any]:
+def _row(own: ResolvePartition, found: ClosedPartition, decided: int) -> dict[str, Any]:
     positions = found.positions
     return {
         "topic": found.partition.topic,

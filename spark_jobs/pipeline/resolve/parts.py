@@ -1,4 +1,4 @@
-"""A part: one transaction on one partition. As rows, as the rules want them, and grouped by transaction."""
+"""A part is one transaction on one partition: as rows, as values for the rules, grouped by transaction."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ PART = np.dtype(
 PART_FIELDS: "tuple[pa.Field[Any], ...]" = tuple(
     pa.field(name, pa.from_numpy_dtype(PART[name]), nullable=False) for name in PART.names or ()
 )
-"""The columns of a part wherever parts are rows of a table."""
+"""The columns of a part in tables."""
 
 BUCKET = "bucket"
 PARTS = pa.schema([pa.field(BUCKET, pa.int32(), nullable=False), *PART_FIELDS])
@@ -111,7 +111,7 @@ _MARKER = ("marker_type", "marker_offset", "marker_epoch", "coordinator_epoch", 
 def partition_transactions(
     rows: Rows, partitions: Sequence[TopicPartition]
 ) -> Iterator[PartitionTransaction]:
-    """`rows` of `PART` as the rules want them, each when it is asked for; `partitions` are by number."""
+    """`rows` of `PART` as values for the rules, created lazily; `partitions` are by number."""
     markers = map(_marker, *(rows[name].tolist() for name in _MARKER))
     gaps = map(_gap, *(rows[name].tolist() for name in _GAP))
     seen = (rows[name].tolist() for name in _SEEN)

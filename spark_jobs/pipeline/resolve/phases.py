@@ -1,6 +1,6 @@
-"""The driver's side of resolving a run: one phase after the other, small values in between.
+"""The driver's side of `resolve`: its phases, each a Spark job or work of the driver.
 
-Rows meet in Spark's shuffle: parts and timelines by the bucket of their producer, outcomes by the bin of
+Spark's shuffle joins rows: parts and timelines by the bucket of their producer, outcomes by the bin of
 their partition. What one phase writes for the next is in the run's folder, so that a phase can be repeated.
 """
 
@@ -54,7 +54,7 @@ from spark_jobs.pipeline.resolve.held_batches import RunBatches
 from spark_jobs.pipeline.resolve.join import TIMELINE_ROWS, JoinFacts, read_timelines_of, resolve_bucket
 from spark_jobs.pipeline.resolve.partitions import (
     NewestMarker,
-    RunPartition,
+    ResolvePartition,
     ends_of,
     gaps_between_runs,
     published_of,
@@ -68,7 +68,7 @@ WORK = "work"
 PARTITIONS_PER_TASK = 64
 MOST_TASKS = 64
 PARTITION_COST = 4096
-"""What closing a partition costs at least, in batches that could be looked at meanwhile."""
+"""What closing a partition costs at least, in batches that could be read meanwhile."""
 SMALLEST_BIN = 1 << 16
 """Partitions that cost less together are not worth a task of their own."""
 
@@ -82,7 +82,7 @@ class Phases:
     """A run's partitions, and the phases that they go through: each is a Spark job, or work of the driver."""
 
     run: RunContext
-    partitions: tuple[RunPartition, ...]
+    partitions: tuple[ResolvePartition, ...]
     timelines: Timelines
     buckets: int
     copied: CopiedPartitions
@@ -93,7 +93,7 @@ class Phases:
         return self.run.folder.key(Step.RESOLVE, WORK)
 
     @cached_property
-    def busy(self) -> tuple[RunPartition, ...]:
+    def busy(self) -> tuple[ResolvePartition, ...]:
         return tuple(each for each in self.partitions if each.is_busy)
 
     @cached_property
@@ -119,7 +119,7 @@ class Phases:
 
     def _gather_tasks(self) -> list[GatherTask]:
         """A task per file of `admit`, and some for partitions that have nothing but held transactions."""
-        shared: dict[str, list[RunPartition]] = {}
+        shared: dict[str, list[ResolvePartition]] = {}
         for each in self.busy:
             path = None if each.admitted is None else each.admitted["transactions"]
             if path or each.held_state:
@@ -204,7 +204,7 @@ class Phases:
             cuts = lowered
         return Cut(cuts=cuts, decided=decided, ends=ends, published=published)
 
-    def bins(self) -> list[tuple[RunPartition, ...]]:
+    def bins(self) -> list[tuple[ResolvePartition, ...]]:
         """Which partitions are closed in the same task."""
         costs = [_cost(each) for each in self.busy]
         shares = min(-(-sum(costs) // SMALLEST_BIN), MOST_TASKS)
@@ -282,12 +282,12 @@ class Conclusion:
     tasks: tuple[ConcludeTask, ...]
 
 
-def _cost(each: RunPartition) -> int:
+def _cost(each: ResolvePartition) -> int:
     """What closing it costs, in batches."""
     return PARTITION_COST + (0 if each.admitted is None else int(each.admitted["rows"]))
 
 
-def _gather_partition(each: RunPartition, gap: tuple[int, int] | None) -> GatherPartition:
+def _gather_partition(each: ResolvePartition, gap: tuple[int, int] | None) -> GatherPartition:
     return GatherPartition(
         number=each.number,
         partition=each.partition,
@@ -297,7 +297,7 @@ def _gather_partition(each: RunPartition, gap: tuple[int, int] | None) -> Gather
     )
 
 
-def _bin_numbers(bins: Sequence[Sequence[RunPartition]], count: int) -> Numbers:
+def _bin_numbers(bins: Sequence[Sequence[ResolvePartition]], count: int) -> Numbers:
     """For each partition's number the bin that it is in."""
     numbers = np.zeros(count, dtype=np.int32)
     for number, together in enumerate(bins):
@@ -318,7 +318,7 @@ class CloseJobs:
     high_watermarks: dict[TopicPartition, int]
     before: Folds
 
-    def job(self, each: RunPartition, cut: int) -> CloseJob:
+    def job(self, each: ResolvePartition, cut: int) -> CloseJob:
         partition = each.partition
         key = "" if each.admitted is None else self.run.folder.key(Step.ADMIT, each.admitted["batches"])
         own = tuple(entry for entry in each.entries if entry.role in BATCH_ROLES)

@@ -3,6 +3,10 @@
 Transactions are small rows. Spark's shuffle brings them together with the coordinators' logs, by producer,
 and brings their outcomes back to their partitions. The driver sees partitions, never transactions; only a run
 too small to schedule does it resolve itself.
+
+Read on in: `phases` (the driver's side); then, in the order of the phases, what Spark tasks do: `gather`,
+`join`, `conclude` with `cuts`, `close_partitions` with `held_batches`. Their values are in `partitions`,
+`parts` and `transaction_rows`.
 """
 
 from collections import Counter
@@ -15,7 +19,6 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.hanging import CopyReach
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.folds import (
-    PARTITIONS,
     FoldName,
     check_resolved,
     digest_of_folds,
@@ -31,16 +34,17 @@ from spark_jobs.lake.states import read_states
 from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.coordinator_logs.folding import read_timelines
 from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
-from spark_jobs.pipeline.resolve.conclude import Counted
+from spark_jobs.pipeline.resolve.conclude import OutcomeCounts
 from spark_jobs.pipeline.resolve.messages import messages
 from spark_jobs.pipeline.resolve.partitions import partitions_of_run, partitions_table
 from spark_jobs.pipeline.resolve.parts import bucket_count
 from spark_jobs.pipeline.resolve.phases import CloseJobs, Phases
 from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
 from spark_jobs.sources.partitions import run_partitions
-from spark_jobs.tables.states import FoldKind
+from spark_jobs.tables.admit import ADMITTED_PARTITIONS
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+from spark_jobs.tables.states import INHERITED_OBJECTS, FoldKind
 
-INHERITED_OBJECTS = "inherited_objects.parquet"
 MOST_MESSAGES = 20
 
 
@@ -58,11 +62,11 @@ def run(context: RunContext) -> StepResult:
     concluded, closed = phases.close(conclusion, _close_jobs(context, before))
     folds = {**before, **phases.prune(conclusion), **dict(_folds(closed))}
     phases.clear()
-    counted = sum((each.counted for each in concluded), Counted(outcomes=Counter()))
+    counted = sum((each.counted for each in concluded), OutcomeCounts(outcomes=Counter()))
     partitions = partitions_table(phases.partitions, closed, cut.decided, newest_markers)
     return StepResult(
         outputs=(
-            put_table(lake, context.folder.key(Step.RESOLVE), PARTITIONS, partitions),
+            put_table(lake, context.folder.key(Step.RESOLVE), RESOLVED_PARTITIONS.file, partitions),
             put_folds(context.folder, folds),
             *(each.output for each in concluded),
             *chain.from_iterable(map(_outputs, closed)),
@@ -76,7 +80,7 @@ def run(context: RunContext) -> StepResult:
 
 
 def _messages(
-    phases: Phases, reach: CopyReach, counted: Counted, closed: Iterable[ClosedPartition]
+    phases: Phases, reach: CopyReach, counted: OutcomeCounts, closed: Iterable[ClosedPartition]
 ) -> Iterator[str]:
     unmarked = dict.fromkeys(each.partition.topic for each in phases.partitions if not each.has_markers)
     return messages(
@@ -90,7 +94,7 @@ def _messages(
 
 def _phases(context: RunContext) -> Phases:
     found_now = run_partitions(context.folder, context.manifest, context.settings)
-    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, PARTITIONS))
+    admitted = read_table(context.lake, context.folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file))
     partitions = partitions_of_run(
         read_states(context.lake, context.folder.run_id, Step.ADMIT),
         admitted=admitted.to_pylist(),
@@ -122,7 +126,7 @@ def _close_jobs(context: RunContext, before: dict[FoldName, str]) -> CloseJobs:
 def _inherited_objects(context: RunContext) -> dict[TopicPartition, tuple[ManifestEntry, ...]]:
     """Objects of earlier runs that this run's batches may be in, because they were parked there."""
     found: dict[TopicPartition, tuple[ManifestEntry, ...]] = {}
-    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS)).to_pylist():
+    for row in read_table(context.lake, context.folder.key(Step.REBUILD, INHERITED_OBJECTS.file)).to_pylist():
         order, partition = row.pop("object_order"), TopicPartition(row.pop("topic"), row.pop("partition"))
         entry = manifest_entry(
             InheritedObject(**row), order=order, topic=partition.topic, partition=partition.partition
@@ -142,7 +146,7 @@ def _outputs(each: ClosedPartition) -> Iterator[OutputFile]:
     yield from (output for output in (each.outcomes, each.consumer_offsets) if output is not None)
 
 
-def _counts(counted: Counted, closed: Iterable[ClosedPartition]) -> dict[str, int]:
+def _counts(counted: OutcomeCounts, closed: Iterable[ClosedPartition]) -> dict[str, int]:
     return {
         "transactions": counted.outcomes.total(),
         **{outcome.value: counted.outcomes[outcome] for outcome in Outcome},

@@ -118,7 +118,7 @@ DATA_WAIT_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionWait:
-    """`now` is the run's time, `marked` says of known partitions if markers come."""
+    """`now` is the run's time, `marked` is by known partition whether it has markers."""
 
     now: int
     marked: Mapping[TopicPartition, bool]
@@ -202,8 +202,8 @@ def _sentence(
 class JoinedRows:
     """Collects transactions; `now` is the run's time, `parts` are all that they are made of.
 
-    `reach` is how far the copies reach. `marked` says of the known partitions, in the order of their
-    numbers, if markers come. `places` are those of the transactions' parts, one transaction after the other.
+    `reach` is how far the copies reach. `marked` is by known partition, in the order of their
+    numbers, whether it has markers. `places` are those of the transactions' parts, in order.
     `owners` are the partitions of __transaction_state that know their producers.
     """
 
@@ -261,7 +261,7 @@ class JoinedRows:
         return pa.table(arrays, schema=JOINED_TRANSACTIONS)
 
     def _resolved(self, missing: Sequence[Missing]) -> Columns:
-        """What the rules say of each by itself."""
+        """Columns from the resolved transaction alone."""
         resolved = self.transactions
         return {
             "transactional_id": [each.transactional_id for each in resolved],
@@ -280,7 +280,7 @@ class JoinedRows:
         }
 
     def _logged(self, parts: GroupedParts) -> Columns:
-        """What the coordinator's log has, or times of batches and markers where it has nothing."""
+        """Columns from the coordinator's log, or times of batches and markers where it has nothing."""
         logged = [each.coordinator for each in self.transactions]
         starts = pa.array([each and each.start_timestamp_ms for each in logged], pa.int64())
         ends = pa.array([each and each.end_timestamp_ms for each in logged], pa.int64())
@@ -296,7 +296,7 @@ class JoinedRows:
         }
 
     def _seen(self, parts: GroupedParts, timed_out: Flags) -> Columns:
-        """What partitions hold; a timeout that passed since the last run is news without a batch."""
+        """Columns from the parts; a timeout that passed since the last run is a change without a batch."""
         beginnings, starts = parts.beginnings()
         names = pa.array(map(str, self.marked), pa.string())
         was_open = parts.any_of((parts.rows["timed_out"] == 0) & parts.has_data)
@@ -370,7 +370,7 @@ def _array(column: Any, kind: pa.DataType) -> "pa.Array[Any]":
 
 
 def _names_expected(resolved: ResolvedTransaction) -> tuple[str, ...] | None:
-    """The partitions that the coordinator lists, if it says."""
+    """The partitions that the coordinator lists; None if it has no list."""
     coordinator = resolved.coordinator
     if coordinator is None or coordinator.topic_partitions is None:
         return None

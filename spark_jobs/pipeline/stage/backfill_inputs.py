@@ -1,9 +1,9 @@
 """The input objects of a backfilled day: those of its run, and for selected days what the sources hold now.
 
-A source with dates is listed anew, since each object says to which day it belongs. Without dates an object
+A source with dates is listed anew, since each object has the date of its day. Without dates an object
 belongs to the run that took it first, so only its bytes can differ. A log directory that is copied over
 itself shows today's log, not that of the day: its run keeps its inputs. To these come objects of later runs
-with offsets that the day's run went past, because no copy had them.
+with offsets that the day's run published past, because no copy had them.
 """
 
 from collections import defaultdict
@@ -61,7 +61,7 @@ def own_entries(manifest: Manifest) -> tuple[ManifestEntry, ...]:
 
 
 def late_entries(lake: ObjectStore, chain: Chain, day: date) -> tuple[ManifestEntry, ...]:
-    """Objects of later runs with offsets that the day's run went past, because no copy had them."""
+    """Objects of later runs with offsets that the day's run published past, because no copy had them."""
     found: list[ManifestEntry] = []
     for later in (entry for entry in chain.current.values() if entry.day > day):
         key = step_key(later.run_id, Step.ADMIT, GAPS.file)
@@ -87,11 +87,11 @@ def day_inputs(
     `listing` is what its sources have, None where only the run's own objects count. `late` objects of later
     runs fill gaps that the day's run went past.
     """
-    own = tuple(entry for entry in own_entries(standing) if not _is_gone(settings, entry, taken))
+    own = tuple(entry for entry in own_entries(standing) if not _is_taken_before(settings, entry, taken))
     if listing is None:
         return DayInputs(kept=own, problems=standing.problems)
     known = {_where(entry) for entry in own_entries(standing)}
-    found = tuple(each for each in listing.placed if _is_asked_for(request, each, known))
+    found = tuple(each for each in listing.placed if _is_requested(request, each, known))
     missed = _missed(settings, request, own, found)
     kept = (*(entry for entry in own if not _is_listed(settings, request, entry)), *missed)
     filling = [entry for entry in late if request.takes(entry.source, entry.topic)]
@@ -104,7 +104,7 @@ def day_inputs(
     )
 
 
-def _is_gone(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
+def _is_taken_before(settings: Settings, entry: ManifestEntry, taken: Taken) -> bool:
     """Whether an earlier run has taken the object."""
     is_taken = taken.has(entry.source, entry.path, entry.content)
     return is_taken and not is_updated_in_place(_source(settings, entry))
@@ -124,7 +124,7 @@ def _where(entry: ManifestEntry) -> Where:
     return entry.source, entry.path
 
 
-def _is_asked_for(request: BackfillRequest, placed: Placed, known: set[Where]) -> bool:
+def _is_requested(request: BackfillRequest, placed: Placed, known: set[Where]) -> bool:
     source = placed.source
     if is_updated_in_place(source) or not request.takes(source.name, placed.topic):
         return False
@@ -139,7 +139,7 @@ def _is_listed(settings: Settings, request: BackfillRequest, entry: ManifestEntr
 def _missed(
     settings: Settings, request: BackfillRequest, own: Iterable[ManifestEntry], found: Iterable[Placed]
 ) -> tuple[ManifestEntry, ...]:
-    """Objects that their source has lost and whose copies in the lake are used on."""
+    """Objects that their source has lost and whose copies in the lake are still used."""
     there = {(each.source.name, each.path) for each in found}
     return tuple(
         entry
@@ -163,7 +163,7 @@ def _problems(
     return tuple(each for each in standing.problems if (each.source, each.path) not in there)
 
 
-# The manifest of a day of a backfill: what is kept and what was fetched, in arrival order.
+# The manifest of the day: kept and fetched objects, in arrival order.
 
 
 def assemble(
@@ -244,7 +244,6 @@ def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list
 
 # Whether an old run can still be repeated: its staged objects may have expired.
 
-
 READERS = 16
 
 
@@ -272,15 +271,15 @@ def _check(lake: ObjectStore, run_id: str, entries: Iterable[ManifestEntry]) -> 
     copied = [entry for entry in entries if not entry.referenced]
     with ThreadPoolExecutor(READERS) as readers:
         found = readers.map(lambda entry: lake.stat(object_key(entry.sha256)), copied)
-    gone = [entry for entry, stat in zip(copied, found, strict=True) if stat is None]
-    if gone:
+    expired = [entry for entry, stat in zip(copied, found, strict=True) if stat is None]
+    if expired:
         raise UnfitRequest(
-            f"{run_id}: the lake's copies of {len(gone)} objects have expired, such as "
-            f"{gone[0].source}/{gone[0].path}: without them the day cannot run again"
+            f"{run_id}: the lake's copies of {len(expired)} objects have expired, such as "
+            f"{expired[0].source}/{expired[0].path}: without them the day cannot run again"
         )
 
 
-# Which decisions to replay count for a day of a backfill.
+# The replays of the day.
 
 
 def replays_of_day(
@@ -288,11 +287,11 @@ def replays_of_day(
 ) -> tuple[Replay, ...]:
     """Replays of the day's run that still count, and those that are due if the day is requested."""
     had = {replay.decision for replay in standing.replays}
-    asked = request.covers(standing.day)
-    if not had and not asked:
+    requested = request.covers(standing.day)
+    if not had and not requested:
         return ()
     return tuple(
         replay
         for replay in due_replays(lake, chain, taken.decisions, standing.day)
-        if replay.decision in had or (asked and request.takes(replay.source, replay.topic))
+        if replay.decision in had or (requested and request.takes(replay.source, replay.topic))
     )

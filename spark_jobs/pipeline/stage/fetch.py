@@ -1,153 +1,29 @@
-"""Brings objects in: Spark tasks read each at most once, check that it is the one listed, and keep a copy.
+"""The driver's side of fetching: divides the objects among Spark tasks, and checks what the tasks report.
 
-A copy is named by its SHA-256, which is computed while it is copied. Objects of an immutable source are not
-copied, and not read either if their store keeps a checksum of them. A staging too small to schedule runs in
-the driver. What was read is noted in the lake, so that an interrupted staging does not read it again.
+A run with little to fetch does it in the driver.
 """
 
-import json
-import secrets
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import date
 from itertools import chain
-from pathlib import Path
 
-from spark_jobs.config.canonical import canonical_json, digest_of
 from spark_jobs.config.settings import Settings
 from spark_jobs.execution.spark import Spark
-from spark_jobs.lake.checksums import SHA256, algorithm_of, labelled, new_hasher
-from spark_jobs.lake.errors import (
-    ObjectChanged,
-    ObjectMissing,
-    StorageError,
-    StoreDenied,
-    UnsafeKey,
-    understood,
-)
-from spark_jobs.lake.file_store import translated
-from spark_jobs.lake.layout import object_key, staging_key
-from spark_jobs.lake.manifest import SetAside, StageProblem
-from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
+from spark_jobs.lake.errors import StorageError, StoreDenied
+from spark_jobs.lake.manifest import StageProblem
+from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.context import spread
+from spark_jobs.pipeline.stage.worker import FetchTask, Found, Wanted, fetch, fetch_objects
 from spark_jobs.progress import Advance, byte_progress
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import Fetched
 
-# The journal of a staging, in bundles: an interrupted run continues where it stopped.
-
-
-NOTES = "read"
-BUNDLE_OBJECTS = 256
-BUNDLE_BYTES = 64 * 2**20
-
-
-class Notes:
-    """Digests of versions that were read, by identity; threads may share it."""
-
-    def __init__(self, lake: ObjectStore, day: date) -> None:
-        self._lake, self._day = lake, day
-        self._lock = threading.Lock()
-        self._bundle: dict[str, str] = {}
-        self._bytes = 0
-
-    def read(self) -> dict[str, str]:
-        """Everything noted by earlier attempts."""
-        found: dict[str, str] = {}
-        for bundle in self._lake.list(staging_key(self._day, NOTES)):
-            with understood(self._lake.url_of(bundle.key), "remove it: its objects are read again"):
-                found.update(json.loads(self._lake.read(bundle.key)))
-        return found
-
-    def add(self, identity: str, sha256: str, size: int) -> None:
-        """Notes one object of `size` bytes."""
-        with self._lock:
-            self._bundle[identity] = sha256
-            self._bytes += size
-            is_due = len(self._bundle) >= BUNDLE_OBJECTS or self._bytes >= BUNDLE_BYTES
-        if is_due:
-            self.write()
-
-    def write(self) -> None:
-        """Writes down what has been noted since the last bundle."""
-        with self._lock:
-            bundle, self._bundle, self._bytes = self._bundle, {}, 0
-        if bundle:
-            self._lake.put(
-                staging_key(self._day, f"{NOTES}/{secrets.token_hex(8)}.json"), canonical_json(bundle)
-            )
-
-    def clear(self) -> None:
-        """Removes all bundles, once the run's manifest is fixed."""
-        for bundle in tuple(self._lake.list(staging_key(self._day, NOTES))):
-            self._lake.delete(bundle.key)
-
-
-REASONS: dict[type[StorageError], SetAside] = {
-    ObjectMissing: SetAside.VANISHED,
-    ObjectChanged: SetAside.CHANGED,
-    StoreDenied: SetAside.UNREADABLE,
-    UnsafeKey: SetAside.UNSAFE_NAME,
-}
-"""Faults of one object at its source; any other error is a store's and stops the run."""
-OBJECT_COST = 256 * 2**10
-"""What asking a store for an object costs, in bytes that could be read meanwhile."""
 IN_DRIVER_COST = 256 * 2**20
-"""Up to this cost the driver's threads bring everything in."""
+"""Up to this cost the driver's threads fetch everything."""
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 64 * 2**20, 2**30
-"""Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """An object to bring in, and what is known of it.
-
-    `digest` and `prefix` are known if an earlier run or attempt has read this version. `prefix_size` leading
-    bytes are compared with an earlier version, in its `prefix_algorithm`. `algorithms` are those in which
-    earlier runs know the object. `is_read_only` asks for the digest alone, without a copy.
-    """
-
-    placed: Placed
-    digest: str = ""
-    prefix: str = ""
-    prefix_size: int = 0
-    prefix_algorithm: str = SHA256
-    algorithms: frozenset[str] = frozenset()
-    is_read_only: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is nothing to learn about it."""
-        return bool(self.digest) and (bool(self.prefix) or not self.prefix_size)
-
-    @property
-    def cost(self) -> int:
-        return OBJECT_COST + (0 if self.is_known else self.placed.stat.size)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a task learned of an object; the fields are those of `Fetched`."""
-
-    digest: str
-    other: str = ""
-    prefix: str = ""
-    is_here: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTask:
-    """Some objects for one worker."""
-
-    wanted: tuple[Wanted, ...]
-    lake: ObjectStore
-    settings: Settings
-    day: date
+"""Cost of a task: above Spark's own for starting it, below what would be costly to repeat."""
 
 
 def fetch_all(
@@ -160,7 +36,7 @@ def fetch_all(
     whole = FetchTask(wanted=tuple(wanted), lake=lake, settings=settings, day=day)
     with byte_progress("stage", sum(each.cost for each in wanted)) as advance:
         if spark is None or sum(each.cost for each in wanted) <= IN_DRIVER_COST:
-            found = _fetch(whole, advance)
+            found = fetch(whole, advance)
         else:
             found = _fetch_by_tasks(whole, spark, advance)
     return [_fetched(each, result) for each, result in zip(wanted, found, strict=True)]
@@ -218,167 +94,3 @@ def _is_readable(placed: Placed, settings: Settings) -> bool:
     except StorageError:
         return False
     return True
-
-
-def fetch_objects(task: FetchTask) -> tuple[Found | StageProblem, ...]:
-    """What runs in a Spark task of `stage`: objects in, copies and notes in the lake; their digests."""
-    return tuple(_fetch(task, lambda _: None))
-
-
-def _fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
-    """Several objects at a time, since stores answer slowly; notes are written whatever happens."""
-    fetcher = Fetcher(lake=task.lake, notes=Notes(task.lake, task.day))
-    with ThreadPoolExecutor(task.settings.limits.stage_threads) as threads:
-        running = {
-            threads.submit(fetcher.fetch, each, reader_of(each.placed.source).open(task.settings)): each.cost
-            for each in task.wanted
-        }
-        try:
-            for future in as_completed(running):
-                future.result()
-                advance(running[future])
-        finally:
-            threads.shutdown(cancel_futures=True)
-            fetcher.notes.write()
-    return [future.result() for future in running]
-
-
-class SourceFault(StorageError):
-    """One object that cannot be taken as it was listed."""
-
-    def __init__(self, reason: SetAside, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetcher:
-    """Fetches objects of one run into `lake`; threads may share it. `notes` takes what was read."""
-
-    lake: ObjectStore
-    notes: Notes
-
-    def fetch(self, wanted: Wanted, origin: ObjectStore) -> Found | StageProblem:
-        """The object's digest, once it is in its place; or why it was set aside."""
-        placed, is_referenced = wanted.placed, wanted.placed.source.immutable
-        if wanted.is_known:
-            is_here = is_referenced or self._is_here(wanted.digest, placed.stat.size)
-            if is_here or wanted.is_read_only:
-                return Found(digest=wanted.digest, prefix=wanted.prefix, is_here=is_here)
-        try:
-            found = self._read(wanted, origin)
-        except SourceFault as fault:
-            detail = f"{placed.source.name}: {printable(placed.path)}: set aside: {fault}"
-            return StageProblem(
-                source=placed.source.name, path=placed.path, reason=fault.reason, detail=detail
-            )
-        if found.prefix:
-            self.notes.add(identity_of(placed, wanted.prefix_size), found.prefix, 0)
-        if not found.other:  # the next attempt would have to know both
-            self.notes.add(identity_of(placed), found.digest, placed.stat.size)
-        return found
-
-    def _read(self, wanted: Wanted, origin: ObjectStore) -> Found:
-        placed = wanted.placed
-        if not (placed.source.immutable or wanted.is_read_only):
-            return self._copy(wanted, origin)
-        kept = _kept_checksum(placed, origin) if placed.source.immutable else ""
-        if not kept or (wanted.algorithms and algorithm_of(kept) not in wanted.algorithms):
-            found = _digest(wanted, _pieces(origin, placed.stat))
-            return Found(
-                digest=found.digest, other=found.other, prefix=found.prefix, is_here=placed.source.immutable
-            )
-        if not wanted.prefix_size:
-            return Found(digest=kept)
-        head = _digest(wanted, _first_bytes(_pieces(origin, placed.stat), wanted.prefix_size))
-        return Found(digest=kept, prefix=head.prefix)
-
-    def _copy(self, wanted: Wanted, origin: ObjectStore) -> Found:
-        pieces = _pieces(origin, wanted.placed.stat)
-        with self._scratch_file() as path:
-            with translated(str(path)), path.open("wb") as file:
-                found = _digest(wanted, _tee(pieces, file.write))
-            if not self._is_here(found.digest, wanted.placed.stat.size):
-                self.lake.adopt(path, object_key(found.digest))
-        return found
-
-    def _is_here(self, sha256: str, size: int) -> bool:
-        """Whether the lake holds these bytes; they come in whole or not at all, so the size is proof."""
-        if algorithm_of(sha256) != SHA256:
-            return False
-        found = self.lake.stat(object_key(sha256))
-        return found is not None and found.size == size
-
-    @contextmanager
-    def _scratch_file(self) -> Iterator[Path]:
-        path = self.lake.scratch() / secrets.token_hex(8)
-        try:
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def identity_of(placed: Placed, prefix_size: int = 0) -> str:
-    """Names one version of one object, or so many leading bytes of it."""
-    named = [placed.source.name, placed.path, placed.stat.version]
-    return digest_of([*named, prefix_size] if prefix_size else named)
-
-
-@contextmanager
-def _own_faults() -> Iterator[None]:
-    try:
-        yield
-    except tuple(REASONS) as error:
-        raise SourceFault(REASONS[type(error)], str(error)) from error
-
-
-def _kept_checksum(placed: Placed, origin: ObjectStore) -> str:
-    with _own_faults():
-        return origin.checksum(placed.path, version=placed.stat.version)
-
-
-def _pieces(origin: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
-    """The object's bytes; at the end it has proved to be the one that was listed."""
-    count = 0
-    with _own_faults():
-        for piece in origin.chunks(stat.key, version=stat.version):
-            count += len(piece)
-            yield piece
-    if count != stat.size:
-        raise SourceFault(SetAside.CHANGED, f"listed with {stat.size} bytes, but {count} could be read")
-
-
-def _first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """`pieces` up to the one that has the last of the first `size` bytes."""
-    for piece in pieces:
-        yield piece
-        size -= len(piece)
-        if size <= 0:
-            return
-
-
-def _tee(pieces: Iterator[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
-    for piece in pieces:
-        write(piece)
-        yield piece
-
-
-def _digest(wanted: Wanted, pieces: Iterator[bytes]) -> Found:
-    """SHA-256 of all bytes, a second digest if earlier runs know the object by another, and the prefix's."""
-    other = "" if SHA256 in wanted.algorithms else min(wanted.algorithms, default="")
-    named = {SHA256, wanted.prefix_algorithm if wanted.prefix_size else SHA256, other or SHA256}
-    hashers = {algorithm: new_hasher(algorithm) for algorithm in named}
-    left, prefix = wanted.prefix_size, ""
-    for piece in pieces:
-        if 0 < left <= len(piece):
-            head = hashers[wanted.prefix_algorithm].copy()
-            head.update(piece[:left])
-            prefix = labelled(wanted.prefix_algorithm, head.hexdigest())
-        left -= len(piece)
-        for hasher in hashers.values():
-            hasher.update(piece)
-    return Found(
-        digest=hashers[SHA256].hexdigest(),
-        other=labelled(other, hashers[other].hexdigest()) if other else "",
-        prefix=prefix,
-    )

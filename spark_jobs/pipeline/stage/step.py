@@ -1,8 +1,11 @@
 """`stage`: fixes the run's inputs in a manifest, and copies or references the objects that it names.
 
-A run's manifest is fixed once: staging again gives the same one, until the run is final and ever after.
+A run's manifest is fixed once: staging again gives the same one, before and after the run is final.
 What arrives later belongs to the next run. A backfill fixes a final run's inputs anew, and leaves them as
 they are if nothing has changed; `restage` lists the sources again while the run is not final.
+
+Read on in: `fetch` (the driver's side), `worker` (what a Spark task does); for backfills `backfill_request`
+and `backfill_inputs`; `truncations` for the logs of captures.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,8 +43,9 @@ from spark_jobs.pipeline.stage.backfill_inputs import (
     with_kept_orders,
 )
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
-from spark_jobs.pipeline.stage.fetch import Notes, Wanted, fetch_all, identity_of
+from spark_jobs.pipeline.stage.fetch import fetch_all
 from spark_jobs.pipeline.stage.truncations import truncations
+from spark_jobs.pipeline.stage.worker import Notes, Wanted, identity_of
 from spark_jobs.sources.inheritance import SegmentHistory
 from spark_jobs.sources.listing import Drift, drift_of, list_sources
 from spark_jobs.sources.log_ids import with_logs, with_topic_ids
@@ -71,7 +75,7 @@ def stage(
 ) -> Manifest:
     """The manifest of `day`, with all its objects in place; what had to be set aside is listed in it, too.
 
-    Without `spark` the driver brings all objects in, however large they are.
+    Without `spark` the driver fetches all objects, however large they are.
     """
     standing = chain.run_of(day)
     if standing is not None and backfill is None:
@@ -105,7 +109,7 @@ def _check_restage(day: date, run_id: str, *, restage: bool) -> None:
 class FixedInputs:
     """Inputs that an earlier attempt has fixed: when, as far as the ledger knows, and what differs since.
 
-    `problem` says why the sources could not be compared; then `drift` is empty.
+    `problem` is why the sources could not be compared; then `drift` is empty.
     """
 
     day: date
@@ -179,7 +183,7 @@ def _stage_backfill(
         return with_logs(found, settings, taken, accepted=standing)
 
     known = _known_versions(inputs.listed, taken_by([standing]))
-    found = _bring(
+    found = _fetch_into(
         settings,
         day,
         lake,
@@ -216,7 +220,7 @@ def fetch(
     spark: Spark | None = None,
     restage: bool = False,
 ) -> Mapping[str, int]:
-    """Brings one source's objects of `day` into the lake and notes them down; what was counted.
+    """Copies one source's objects of `day` into the lake, and notes them; returns counts.
 
     The manifest stays open: `stage` fixes it over all sources, and finds there what was fetched and has not
     changed since. Where a manifest is fixed already there is nothing to fetch, unless `stage` will restage.
@@ -322,13 +326,13 @@ def _stage_anew(
 
     candidates = not_taken(listing.placed, taken)
     known = _known_versions(candidates, taken)
-    manifest = _bring(
+    manifest = _fetch_into(
         settings, day, lake, taken, spark=spark, candidates=candidates, known=known, build=build
     )
     return replace(manifest, bare_sources=tuple(each.bare(taken) for each in listing.unrecognised))
 
 
-def _bring(
+def _fetch_into(
     settings: Settings,
     day: date,
     lake: ObjectStore,

@@ -41,7 +41,7 @@ LogEnds = list[tuple[TopicPartition, LogEnd]]
 
 
 def truncations(lake: ObjectStore, chain: Chain, day: date) -> tuple[Truncation, ...]:
-    """What a run of `day` has to respect; nothing unless runs were replaced, taken back, or are later."""
+    """The truncations of a run of `day`; none unless runs were replaced, rolled back, or are later."""
     with ThreadPoolExecutor(READERS) as readers:
         others = tuple(readers.map(lambda run_id: _log_ends(lake, run_id), _others(chain, day)))
         if not any(others):
@@ -81,7 +81,7 @@ def _others(chain: Chain, day: date) -> list[str]:
 def _log_ends(lake: ObjectStore, run_id: str) -> LogEnds:
     key = step_key(run_id, Step.ADMIT, ADMITTED_PARTITIONS.file)
     if lake.stat(key) is None:
-        return []  # an old run that was removed: whatever it wrote is out of the world
+        return []  # an old run that was removed, with all that it wrote
     columns = read_table(lake, key).select(COLUMNS).to_pydict()
     return [
         (TopicPartition(topic, partition), LogEnd(leader_epoch=epoch, end_offset=end))
@@ -115,7 +115,7 @@ def _collides(end: LogEnd, start: LogEnd) -> bool:
 
 
 def _last_run(lake: ObjectStore, chain: Chain, day: date) -> RunFolder | None:
-    """The last run of the date, whether it still speaks or not, if what it wrote is still there."""
+    """The last run of the date, also if it was replaced, if what it wrote still exists."""
     runs = [entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN and entry.day == day]
     if not runs or lake.stat(step_key(runs[-1], Step.ADMIT, PLANNED_SEGMENTS.file)) is None:
         return None

@@ -4,7 +4,7 @@ import numpy as np
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.pipeline.audit.columns import Outcomes
-from spark_jobs.pipeline.audit.inputs import PartitionInputs
+from spark_jobs.pipeline.audit.job import PartitionInputs
 from spark_jobs.pipeline.audit.worker import CommittedRecords
 from tests.pipeline.audit.batches import accepted
 

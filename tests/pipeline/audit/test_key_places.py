@@ -33,7 +33,7 @@ def _by(partitioner: Partitioner, count: int, keys: Iterable[bytes] = KEYS, prod
 
 
 def _own(count: int, keys: Iterable[bytes] = KEYS, producer: int = 7) -> list[Row]:
-    """As somebody's own partitioner places them."""
+    """As a custom partitioner places them."""
     return [(key, sum(key) % count, producer) for key in keys]
 
 

@@ -6,7 +6,7 @@ import pytest
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.record_rows import RecordColumns
 from spark_jobs.pipeline.audit.columns import Outcomes
-from spark_jobs.pipeline.audit.inputs import Bounds
+from spark_jobs.pipeline.audit.job import Bounds
 from spark_jobs.pipeline.audit.worker import RecordFacts
 from spark_jobs.tables.materialise import RECORDS
 

@@ -9,7 +9,7 @@ from spark_jobs.kernels.producers import PRODUCER
 from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.states import PartitionState, put_state
-from spark_jobs.pipeline.audit.inputs import PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.job import PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.worker import count_state_breaks
 
 BEFORE = PartitionState(end_offset=10, producers=np.zeros(1, dtype=PRODUCER))
@@ -22,18 +22,18 @@ def lake(tmp_path: Path) -> FileStore:
 
 
 def _breaks(
-    lake: FileStore, handed_on: PartitionState, taken_up: PartitionState, after: PartitionState, end: int = 30
+    lake: FileStore, previous: PartitionState, at_start: PartitionState, after: PartitionState, end: int = 30
 ) -> int:
     states = StateDigests(
-        handed_on=put_state(lake, handed_on),
-        taken_up=put_state(lake, taken_up),
+        previous=put_state(lake, previous),
+        at_start=put_state(lake, at_start),
         after=put_state(lake, after),
         admitted_end=end,
     )
     return count_state_breaks(lake, PartitionInputs(partition=TopicPartition("orders", 0), states=states))
 
 
-def test_a_run_that_goes_on_from_what_was_handed_on_breaks_nothing(lake: FileStore) -> None:
+def test_a_run_that_continues_from_the_previous_state_breaks_nothing(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, BEFORE, AFTER) == 0
 
 
@@ -52,7 +52,7 @@ def test_a_log_does_not_shrink_and_ends_where_admit_says(lake: FileStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("handed_on", "taken_up", "after", "breaks"),
+    ("previous", "at_start", "after", "breaks"),
     [
         ("", "", "", 0),
         ("", "B", "B", 0),
@@ -63,18 +63,18 @@ def test_a_log_does_not_shrink_and_ends_where_admit_says(lake: FileStore) -> Non
     ],
 )
 def test_a_known_topic_id_stays(
-    lake: FileStore, handed_on: str, taken_up: str, after: str, breaks: int
+    lake: FileStore, previous: str, at_start: str, after: str, breaks: int
 ) -> None:
     ids = {"": "", "A": "25SNuNZhRx2La2_fVdm_UQ", "B": "Q6qNlyVoRc-LPQhzkpBTGA"}
-    before, start = replace(BEFORE, topic_id=ids[handed_on]), replace(BEFORE, topic_id=ids[taken_up])
+    before, start = replace(BEFORE, topic_id=ids[previous]), replace(BEFORE, topic_id=ids[at_start])
     assert _breaks(lake, before, start, replace(AFTER, topic_id=ids[after])) == breaks
 
 
 @pytest.mark.parametrize(
     "states",
     [
-        StateDigests(handed_on="ab" * 32),
-        StateDigests(taken_up="ab" * 32, after="cd" * 32),
+        StateDigests(previous="ab" * 32),
+        StateDigests(at_start="ab" * 32, after="cd" * 32),
     ],
     ids=["forgotten", "missing files"],
 )
@@ -94,8 +94,8 @@ def test_what_was_published_is_not_published_again(lake: FileStore, first: int, 
 def test_a_brokers_log_may_begin_later_than_the_run_before_but_not_sooner(
     lake: FileStore, start: int, breaks: int
 ) -> None:
-    handed_on, taken_up = replace(BEFORE, log_start_offset=4), replace(BEFORE, log_start_offset=start)
-    assert _breaks(lake, handed_on, taken_up, replace(AFTER, log_start_offset=start)) == breaks
+    previous, at_start = replace(BEFORE, log_start_offset=4), replace(BEFORE, log_start_offset=start)
+    assert _breaks(lake, previous, at_start, replace(AFTER, log_start_offset=start)) == breaks
 
 
 @pytest.mark.parametrize(("is_behind_gap", "breaks"), [(True, 0), (False, 1)])
@@ -104,8 +104,8 @@ def test_only_behind_a_gap_a_snapshot_tells_which_transactions_are_open(
 ) -> None:
     opened = replace(BEFORE, open_transactions=np.zeros(1, dtype=TRANSACTION))
     states = StateDigests(
-        handed_on=put_state(lake, BEFORE),
-        taken_up=put_state(lake, opened),
+        previous=put_state(lake, BEFORE),
+        at_start=put_state(lake, opened),
         after=put_state(lake, AFTER),
         is_behind_gap=is_behind_gap,
     )

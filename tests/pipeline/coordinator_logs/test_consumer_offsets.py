@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.sources import CONSUMER_OFFSETS
+from spark_jobs.config.sources import CONSUMER_OFFSETS as TOPIC
 from spark_jobs.flow import Step
 from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
 from spark_jobs.kafka.formats.batch_builder import build_batch
@@ -23,12 +23,13 @@ from spark_jobs.lake.folds import read_folds
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.sample.broker.coordinator import TransactionCoordinator
+from spark_jobs.tables.resolve import CONSUMER_OFFSETS
 from spark_jobs.tables.states import FoldKind
 from tests.kafka.txn_cluster import Cluster
 from tests.pipeline.resolve.run_lake import SEGMENT, Resolved, RunLake, end_of_day
 from tests.pipeline.resolve.test_resolve_cases import started
 
-OFFSETS = TopicPartition(CONSUMER_OFFSETS, 3)
+OFFSETS = TopicPartition(TOPIC, 3)
 NOW = end_of_day(0) - 60_000
 
 
@@ -76,7 +77,7 @@ def run(lake: RunLake, number: int, batches: Iterable[bytes]) -> list[dict[str, 
 
 
 def rows(lake: RunLake, found: Resolved) -> list[dict[str, Any]]:
-    key = step_key(found.run_id, Step.RESOLVE, "consumer_offsets/00003.parquet")
+    key = step_key(found.run_id, Step.RESOLVE, CONSUMER_OFFSETS.file_of(partition=3))
     return read_table(lake.lake, key).to_pylist()
 
 

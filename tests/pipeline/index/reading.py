@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.index.piece import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.step import IndexedBin, Settlement, index_until_settled
 from spark_jobs.pipeline.index.walk import ReadRange, StagedBytes, ViewRange, WalkLimits
 from spark_jobs.pipeline.index.worker import IndexFile, scan_piece
@@ -51,7 +51,7 @@ def _part(size: int, start: int, stop: int) -> Bin:
 
 
 def summary(first: int | None, end: int) -> Summary:
-    """What a worker says that wrote no file."""
+    """The summary of a worker that wrote no file."""
     nothing = OutputFile(path="", size=0, digest="")
     return Summary(first=first, end=end, rows=0, problems=0, examples=(), output=nothing)
 

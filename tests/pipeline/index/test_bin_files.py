@@ -1,7 +1,7 @@
 """A part that is read again from a known boundary is written beside the first attempt, not over it."""
 
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.pipeline.index.piece import Bin, Copy, Piece
+from spark_jobs.pipeline.index.job import Bin, Copy, Piece
 
 COPY = Copy(partition=TopicPartition("orders", 0), number=0, source="gateway", directory="")
 

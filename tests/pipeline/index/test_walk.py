@@ -1,4 +1,4 @@
-"""Every byte of an object is a batch or a stretch with a reason, whatever the object holds."""
+"""Every byte of an object is in a batch or in a stretch with a reason, for any content."""
 
 import pyarrow.compute as pc
 import pytest

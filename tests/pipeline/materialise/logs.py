@@ -18,8 +18,8 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
+from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, TaskContext, Written
 from spark_jobs.pipeline.materialise.step import plan_files
-from spark_jobs.pipeline.materialise.summaries import ObjectPlace, PartitionPlan, Workshop, Written
 from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
 from spark_jobs.tables.admit import BATCHES
@@ -46,8 +46,8 @@ class RunData:
         chunks = survey_partitions(SurveyTask(plans=self.plans, lake=self.lake))
         surveyed = zip(self.plans, chunks, strict=True)
         plans = plan_files(surveyed, file_bytes=self.settings.limits.file_bytes)
-        workshop = Workshop(lake=self.lake, folder=FOLDER, settings=self.settings, run_date=DAY)
-        return decode_files(DecodeTask(plans=tuple(plans), workshop=workshop))
+        context = TaskContext(lake=self.lake, folder=FOLDER, settings=self.settings, run_date=DAY)
+        return decode_files(DecodeTask(plans=tuple(plans), context=context))
 
     def rows(self, written: tuple[Written, ...]) -> list[dict[str, Any]]:
         """The records of all files in order."""

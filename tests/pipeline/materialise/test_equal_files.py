@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.accepted_log import PlannedSegment
+from spark_jobs.pipeline.materialise.job import PartitionPlan, RowChunk
 from spark_jobs.pipeline.materialise.step import SMALLEST_FILE, divide, number_of_files, plan_files
-from spark_jobs.pipeline.materialise.summaries import Chunk, PartitionPlan
 
 MIB = 2**20
 PLAN = PartitionPlan(partition=TopicPartition("orders", 0), first_offset=0, end_offset=1)
 
 
-def chunk(size: int) -> Chunk:
-    return Chunk(
+def chunk(size: int) -> RowChunk:
+    return RowChunk(
         held="", first_row=0, stop_row=1, batches=1, records=1, bytes=size, first_object=0, last_object=0
     )
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.pipeline.materialise import record_table, table_files
+from spark_jobs.pipeline.materialise.job import TaskContext
 from spark_jobs.pipeline.materialise.record_table import as_written, record_options
-from spark_jobs.pipeline.materialise.summaries import Workshop
 from spark_jobs.pipeline.materialise.table_files import TableFiles
 from spark_jobs.tables.contract import Column
 from spark_jobs.tables.materialise import records_contract
@@ -81,8 +81,8 @@ def write(place: Path, tables: list[pa.Table] = TABLES, more: str = "") -> list[
     """The paths of the files that `tables` fill."""
     settings = settings_at(place, more)
     lake = FileStore(settings.lake)
-    workshop = Workshop(lake=lake, folder="runs/r/materialise", settings=settings, run_date=DAY)
-    with TableFiles(workshop, lambda part: f"{part}.parquet", SCHEMA, record_options(SCHEMA)) as output:
+    context = TaskContext(lake=lake, folder="runs/r/materialise", settings=settings, run_date=DAY)
+    with TableFiles(context, lambda part: f"{part}.parquet", SCHEMA, record_options(SCHEMA)) as output:
         for table in tables:
             output.add(table)
         files = output.finish()

@@ -1,4 +1,4 @@
-"""Records come out exactly as they went in, whatever is special about their batch; damage costs one batch."""
+"""Records are decoded exactly as they were encoded, for every kind of batch; damage costs one batch."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.lake.inherited_rows import INHERITED, InheritedObject, InheritedRows, put_inherited
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.materialise.summaries import Written
+from spark_jobs.pipeline.materialise.job import Written
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 from tests.pipeline.materialise.logs import FOLDER, RunData, run_of, with_partition
 from tests.pipeline.materialise.truth import EPOCH, timestamp_ms

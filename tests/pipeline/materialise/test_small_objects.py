@@ -10,7 +10,7 @@ from spark_jobs.kafka.formats.records import Record
 from spark_jobs.kernels.scan import scan_headers
 from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, join_rows
-from spark_jobs.pipeline.materialise.decoding import Decoder, Piece
+from spark_jobs.pipeline.materialise.decoding import DecodedPiece, Decoder
 
 
 def batch(number: int, codec: Codec = Codec.LZ4) -> bytes:
@@ -19,7 +19,7 @@ def batch(number: int, codec: Codec = Codec.LZ4) -> bytes:
 
 
 def objects(count: int) -> dict[int, bytes]:
-    """Each begins with bytes that nobody asks for."""
+    """Each begins with bytes that are not needed."""
     codecs = (Codec.LZ4, Codec.NONE, Codec.ZSTD)
     return {order: b"xyz" + batch(order, codecs[order % 3]) for order in range(count)}
 
@@ -38,7 +38,7 @@ def rows_of(held: dict[int, bytes]) -> BatchRows:
     return join_rows([of_one(order, data) for order, data in held.items()])
 
 
-def decode(held: dict[int, bytes], rows: BatchRows) -> list[Piece]:
+def decode(held: dict[int, bytes], rows: BatchRows) -> list[DecodedPiece]:
     decoder = Decoder(
         read=lambda order, start, length: held[order][start : start + length],
         name=lambda order: f"object {order}",
@@ -47,7 +47,7 @@ def decode(held: dict[int, bytes], rows: BatchRows) -> list[Piece]:
     return list(decoder.decode(rows))
 
 
-def values(pieces: list[Piece]) -> list[bytes | None]:
+def values(pieces: list[DecodedPiece]) -> list[bytes | None]:
     return [value for piece in pieces for value in piece.found.records.column("value").to_pylist()]
 
 

@@ -67,7 +67,7 @@ class CaptureLake:
     def run(
         self, number: int, logs: dict[TopicPartition, list[LogBatch]], entries: Iterable[CoordinatorRecord]
     ) -> tuple[Resolved, list[Batch]]:
-        """Runs a run; also tells which batches it published."""
+        """Executes a run; also returns which batches it published."""
         for partition in PARTITIONS:
             self.capture(number, partition, logs[partition])
         Path(self.runs.settings.source("gateway").root).mkdir(exist_ok=True)

@@ -33,6 +33,7 @@ from spark_jobs.lake.run_folder import MESSAGES
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
+from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from tests.in_process import InProcess
 
 FIRST_DAY = date(2024, 5, 1)
@@ -111,7 +112,7 @@ class RunLake:
         return read_resolved(self.lake, outcome.run_id, outcome.done[-1].counts)
 
     def messages(self, number: int, step: str) -> tuple[str, ...]:
-        """What a step of run `number` had to say."""
+        """The messages of a step of run `number`."""
         entry = read_chain(self.lake).run_of(FIRST_DAY + timedelta(days=number))
         assert entry is not None
         return _messages(self.lake, entry.run_id, Step(step))
@@ -119,7 +120,7 @@ class RunLake:
 
 def read_resolved(lake: ObjectStore, run_id: str, counts: Mapping[str, int]) -> Resolved:
     """What `resolve` of a run has written."""
-    rows = read_table(lake, step_key(run_id, Step.RESOLVE, "partitions.parquet")).to_pylist()
+    rows = read_table(lake, step_key(run_id, Step.RESOLVE, RESOLVED_PARTITIONS.file)).to_pylist()
     partitions = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
     outcomes = {
         (partition, row["first_offset"]): row["outcome"]
@@ -152,7 +153,7 @@ def _messages(lake: ObjectStore, run_id: str, step: Step) -> tuple[str, ...]:
 def published_batches(
     lake: ObjectStore, run_id: str, partition: TopicPartition, own: dict[str, Any], outcomes: dict[Batch, str]
 ) -> Iterator[Batch]:
-    """The batches that a run publishes of a partition, as the contract says, row by row."""
+    """The batches that a run publishes of a partition, by the contract, row by row."""
     for row in (*_held_rows(lake, own), *rows_of_run(lake, run_id, own)):
         txn, last_offset = row["txn_first_offset"], row["offset"] + row["last_offset_delta"]
         in_range = last_offset >= own["first_offset"] and row["offset"] < own["end_offset"]
@@ -177,7 +178,7 @@ def rows_of_run(lake: ObjectStore, run_id: str, own: dict[str, Any]) -> Iterator
 
 
 def batch_bytes(batch: LogBatch) -> bytes:
-    """A batch of one record that says where it is, or a marker."""
+    """A batch of one record with its place as value, or a marker."""
     header, marker = batch
     assert isinstance(header, RecordBatchHeader)
     if marker is not None:

@@ -1,4 +1,4 @@
-"""Parts by transaction: what each transaction holds, whatever the order of its parts."""
+"""Parts by transaction: what each transaction holds, in any order of its parts."""
 
 import numpy as np
 

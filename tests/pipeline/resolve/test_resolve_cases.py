@@ -1,4 +1,4 @@
-"""Each rule of `resolve` as a run or two: what is published, what is held, what the tables say of it."""
+"""Each rule of `resolve` as a run or two: what is published, what is held, and the rows of the tables."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -229,7 +229,7 @@ def test_a_marker_against_the_coordinators_word_is_a_conflict_and_holds_the_reco
 def forgotten(*, waits_ms: int) -> tuple[Cluster, int]:
     """A transaction that the coordinator has no record of, and when its batch was appended.
 
-    Another producer's marker follows it, and the coordinator's log goes on for a while.
+    Another producer's marker follows it, and the coordinator's log continues for a while.
     """
     cluster = cluster_at(0)
     cluster.now -= 30 * MINUTES

@@ -1,4 +1,4 @@
-"""Random histories, cut into runs at random: whatever is torn, late or missing, the tables are right.
+"""Random histories, cut into runs at random: the tables are right with torn, late and missing data.
 
 A real coordinator drives producers of both kinds. Each run copies the logs as they are, perhaps without
 their last markers, and goes through the real steps. Over all runs every committed batch is published, once,
@@ -55,7 +55,7 @@ def check_outcomes(
 
 
 def _may_be_forgotten(txn: ResolvedTransaction, context: ResolveContext) -> bool:
-    """Its data came more than a day after its end, on a partition that nobody had copied before."""
+    """Its data came more than a day after its end, on a partition that had not been copied before."""
     known = txn.coordinator
     if known is None or not known.state.is_complete:
         return False

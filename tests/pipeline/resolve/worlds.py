@@ -33,7 +33,7 @@ class Plan:
     """One run: what happens before its copy, how many markers the copy lacks at each log's end.
 
     `starts_early` has the run's events long before its end, so that what is open has timed out by then;
-    `coordinator_wakes` says that the coordinator has noticed before the next run.
+    `coordinator_wakes`: the coordinator has noticed before the next run.
     """
 
     steps: list[Step]
@@ -117,7 +117,7 @@ class World:
             assert whole <= shown, f"{owner} is torn"
 
     def copy(self, lost_markers: Iterable[int]) -> dict[TopicPartition, list[LogBatch]]:
-        """The logs as they are, without some of the markers that stand last."""
+        """The logs as they are, without some of the last markers."""
         return {
             partition: _without_last_markers(log, lost)
             for (partition, log), lost in zip(self.cluster.logs.items(), lost_markers, strict=True)
@@ -148,7 +148,7 @@ def wake(world: World, number: int) -> None:
 
 
 def finish(world: World, number: int) -> None:
-    """All producers start anew before the copy of run `number`, which ends whatever was open."""
+    """All producers start anew before the copy of run `number`, which ends all open transactions."""
     world.cluster.now = max(world.cluster.now, end_of_day(number) - 5 * MINUTES)
     for producer in world.producers:
         world.cluster.init(producer)

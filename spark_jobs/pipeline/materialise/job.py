@@ -1,4 +1,4 @@
-"""What workers of `materialise` are asked and what they answer: small values that travel."""
+"""What the Spark tasks of `materialise` receive and return: plans of files, and what was written."""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -14,7 +14,7 @@ from spark_jobs.tables.table_names import folder_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectPlace:
-    """Where the bytes of a staged object lie, and the source and path that it came from."""
+    """Where the bytes of a staged object are, and the source and path that it came from."""
 
     order: int
     store: str
@@ -25,7 +25,7 @@ class ObjectPlace:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{self.source}/{self.path}"
 
 
@@ -34,9 +34,8 @@ class PartitionPlan:
     """One partition: where its rows and outcomes are, and which offsets the run publishes.
 
     `batches` and `outcomes` are keys in the lake, empty without any; `held` names files of inherited rows, by
-    ascending offset. `late` are first offsets of transactions whose held rows are published though they lie
-    before `first_offset`. `objects` are those that `batches` may speak of, `segments` those of the accepted
-    log that `batches` fill.
+    ascending offset. `late` are first offsets of transactions whose held rows are published though they are
+    before `first_offset`. `objects` hold the batches, `segments` of the accepted log are written from them.
     """
 
     partition: TopicPartition
@@ -51,7 +50,7 @@ class PartitionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class RowChunk:
     """Neighbouring rows of a partition, and what the committed ones among them hold.
 
     The rows are those of a file of inherited rows that `held` names, or of the table `batches`. Objects are a
@@ -73,7 +72,7 @@ class Chunk:
         """Bytes that are read for it."""
         return self.segment.size if self.segment is not None else self.bytes
 
-    def join(self, later: "Chunk") -> "Chunk":
+    def join(self, later: "RowChunk") -> "RowChunk":
         """Both, and the rows between them, of which none is shown."""
         return replace(
             self,
@@ -91,7 +90,7 @@ class Share:
     """The chunks of one partition that go into one file."""
 
     plan: PartitionPlan
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[RowChunk, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ class FilePlan:
         return f"{above}{self.folder}/{self.number:05d}-{part:03d}.parquet"
 
     def quarantine_path(self, part: int) -> str:
-        """Where files about what does not fit go."""
+        """Where the plan's files of the table `quarantine` go."""
         return f"quarantine/{self.name}-{part:03d}.parquet"
 
     @property
@@ -132,8 +131,8 @@ class FilePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """What every worker of a run needs; `folder` is the key of the step's folder in the lake."""
+class TaskContext:
+    """What every Spark task of the step needs; `folder` is the key of the step's folder in the lake."""
 
     lake: ObjectStore
     folder: str
@@ -151,12 +150,12 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a file plan; `unreadable` lists batches with records that are not published, if any.
+    """The result of a file plan; `unreadable` lists batches with records that are not published, if any.
 
     `unreadable_batches` counts those that cannot be decoded: a batch with `unfit` values is none of them.
     `quarantine` are files of that table, about `unfit` records and batches of earlier runs. `hidden` counts
     records before the first offset to publish, in a batch that reaches beyond it, `legacy` those of the older
-    formats, whose number no header says. `segments` are files of accepted logs.
+    formats, whose headers have no count. `segments` are files of accepted logs.
     """
 
     plan: FilePlan

@@ -1,4 +1,4 @@
-"""A piece of an object, from what is asked of a worker to what the driver learns of it."""
+"""What a Spark task of `index` receives and returns: pieces of objects in bins, and a summary of each bin."""
 
 from dataclasses import dataclass, replace
 
@@ -65,7 +65,7 @@ class Bin:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which part of which object it begins with, whatever its boundary."""
+        """Which part of which object it begins with; its boundary does not count."""
         return self.pieces[0].object_order, self.pieces[0].start
 
     @property
@@ -102,7 +102,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a worker made of a bin: `rows` in its file, of which `problems` are no batch, and some `examples`.
+    """The result of a bin: `rows` in its file, of which `problems` are no batch, and some `examples`.
 
     The rows cover the first piece's object from `first` on and the last piece's up to `end`; `first` is None
     if a worker that had to guess found nothing like a batch.

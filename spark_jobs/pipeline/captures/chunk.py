@@ -1,4 +1,4 @@
-"""A chunk of index rows under the rules: what is decided already stays, everything else meets the fold."""
+"""A chunk of index rows, its verdicts, and the partition state that they are judged with."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from spark_jobs.lake.index_rows import batches_of
 from spark_jobs.lake.states import PartitionState
 
 OPEN = -1
-"""In a chunk's preset verdicts: the rules have to decide."""
+"""In a chunk's preset verdicts: not decided yet."""
 NONE = -1
 ACCEPTED = VERDICTS.index(Verdict.ACCEPTED)
 CORRUPT = VERDICTS.index(Verdict.CORRUPT)
@@ -37,7 +37,7 @@ Codes = npt.NDArray[np.int8]
 class Chunk:
     """Rows of the contract `index`, which copy each is of, and the verdicts that are already known.
 
-    `gap`: first and last of the offsets that rows behind them wait for.
+    `gap`: first and last of the missing offsets that hold the rows after them.
     """
 
     rows: pa.RecordBatch
@@ -81,7 +81,7 @@ class Judged:
 
 
 class PartitionMemory:
-    """What a partition remembers while its batches come by: producers, and open transactions."""
+    """The state of a partition while its batches are judged: producers, and open transactions."""
 
     def __init__(self, state: PartitionState, rules: Rules) -> None:
         self.producers = ProducerTable(state.producers, end_offset=state.end_offset)

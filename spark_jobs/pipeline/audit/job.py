@@ -1,4 +1,4 @@
-"""What workers of `audit` are asked: small values that travel."""
+"""What a Spark task of `audit` receives: small values, no rows."""
 
 from dataclasses import dataclass, field
 
@@ -10,14 +10,16 @@ from spark_jobs.pipeline.audit.sequences import NEVER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDigests:
-    """State files of a partition, empty for none: left by the run before, taken up and left by this one.
+    """State files of a partition, empty for none.
 
-    `admitted_end` is where `admit` says that the log ends; None if it had nothing to do with the partition.
-    `is_behind_gap`: the staged log begins only after what was handed on, so a snapshot there told the rest.
+    `previous` is of the run before, `at_start` and `after` are of this run.
+
+    `admitted_end` is the log end offset by `admit`; None if `admit` had no batches of the partition.
+    `is_behind_gap`: the staged log begins after the end of `previous`, so a snapshot gave the rest.
     """
 
-    handed_on: str = ""
-    taken_up: str = ""
+    previous: str = ""
+    at_start: str = ""
     after: str = ""
     admitted_end: int | None = None
     is_behind_gap: bool = False
@@ -25,14 +27,14 @@ class StateDigests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInputs:
-    """One partition: keys of its files in the lake, empty for none, and what the run says of it.
+    """One partition: keys of its files in the lake, empty for none, and its numbers in the run.
 
     The run publishes committed records from `first_offset` to before `end_offset`, and those of the
     transactions that began at one of `late`; the run before published up to `published_before`. It decodes
     `replayed_records` of earlier runs again. A compacted log has holes by design, others below
-    `cleaned_offset`. `passed_gaps` are first and last offsets that the run went past though no copy had them;
-    `gap_offsets` are missing from the log and held up `behind_gaps` batches. Its broker may have forgotten
-    producers that sent nothing newer than `forgotten_before`, in ms since 1970.
+    `cleaned_offset`. `passed_gaps` are first and last offsets that no copy had and the run published past;
+    `gap_offsets` are missing from the log and held up `behind_gaps` batches. Its broker may have expired
+    producers that sent nothing newer than `expired_before`, in ms since 1970.
     """
 
     partition: TopicPartition
@@ -50,7 +52,7 @@ class PartitionInputs:
     behind_gaps: int = 0
     cleaned_offset: int = 0
     is_compacted: bool = False
-    forgotten_before: int = NEVER
+    expired_before: int = NEVER
     unreadable_records: int = 0
     unfit_records: int = 0
     replayed_records: int = 0
