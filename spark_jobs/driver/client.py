@@ -55,7 +55,7 @@ def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
 
 
 def ask(request: DriverRequest, *, log: Log) -> Mapping[str, Any]:
-    """Has the driver do something beside the steps; what it gives back, by name."""
+    """Sends a request other than a step to the driver; returns its result by name."""
     answer = _ask(request, log)
     assert isinstance(answer, Answer)
     return answer.values
@@ -102,9 +102,7 @@ def _error(failure: Failure, log: Log) -> OnceoverError:
 
 
 def _connect(place: Place) -> socket.socket:
-    """A connection to the driver, which is started if there is none; a lock lets one task at a time start
-    it.
-    """
+    """A connection to the driver, which is started if there is none; a lock allows one start at a time."""
     with place.locked():
         connection = _try(place)
         return connection or _start(place)
@@ -121,7 +119,7 @@ def _try(place: Place) -> socket.socket | None:
 
 
 def _start(place: Place) -> socket.socket:
-    """Starts a driver apart from this task, which it outlives."""
+    """Starts a driver that outlives this task."""
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
     pid = start_apart(command, environment=os.environ, log=place.log)
     deadline = time.monotonic() + SECONDS_TO_START
@@ -135,4 +133,4 @@ def _start(place: Place) -> socket.socket:
 def _stderr_tail(place: Place) -> str:
     with place.log.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-        return log.read().decode(errors="replace").strip() or "it left no word"
+        return log.read().decode(errors="replace").strip() or "it printed nothing"

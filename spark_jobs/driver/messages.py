@@ -1,4 +1,4 @@
-"""The messages between a task and the driver: one JSON object per line.
+"""The messages between a task and the driver, one JSON object per line, and where a driver listens.
 
 A task sends one request. The driver answers with any number of log lines and then with a result or a
 failure. A task that closes the connection earlier has ended.
@@ -19,6 +19,11 @@ from typing import Any
 import spark_jobs
 from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import OnceoverError
+
+_FROM_TEXT = {"day": date.fromisoformat, "step": Step}
+"""Fields that JSON has no type for, by name."""
+OWNER_ONLY = 0o700
+NAME_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class DaysRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest:
-    """The driver shall end: nothing more will be asked of it."""
+    """Stops the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ class LogLine:
 class StepAnswer:
     """The step is done; `worked` is false if it had been done before.
 
-    `tables` are those that a run of `publish` has left, each with its `snapshot_id` and `location`.
+    `tables` are the tables that `publish` has committed, each with its `snapshot_id` and `location`.
     """
 
     run_id: str
@@ -146,8 +151,6 @@ _KINDS = (
     Failure,
 )
 _TYPES: dict[str, type[Any]] = {each.__name__: each for each in _KINDS}
-_FROM_TEXT = {"day": date.fromisoformat, "step": Step}
-"""Fields that JSON has no type for, by name."""
 
 
 def write_message(message: Message) -> bytes:
@@ -165,13 +168,6 @@ def read_message(line: bytes) -> Message:
     typed = {name: _FROM_TEXT[name](text) for name, text in fields.items() if name in _FROM_TEXT}
     message: Message = kind(**{**fields, **typed})
     return message
-
-
-# Where drivers can be found on this machine: a directory that only their owner can enter.
-
-
-OWNER_ONLY = 0o700
-NAME_DIGITS = 16
 
 
 class UnsafePlace(OnceoverError):

@@ -1,4 +1,4 @@
-"""The tables in a run's folder: a failed or partial run has only those of its finished steps."""
+"""Reads the tables in a run's folder, and counts batches by verdict and producer."""
 
 import json
 from collections import Counter
@@ -18,10 +18,16 @@ from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.run_folder import DONE
 from spark_jobs.tables.materialise import TABLE_FILES
 
+PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
+"""Verdicts of batches without any problem."""
+COLUMNS = [
+    "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
+]  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of one run, by step and file; None where it has none."""
+    """The tables of one run, by step and file; a failed run has only those of its finished steps."""
 
     lake: ObjectStore
     run_id: str
@@ -57,16 +63,6 @@ class RunTables:
 
     def key(self, step: Step, path: str) -> str:
         return step_key(self.run_id, step, path)
-
-
-# One pass over a partition's verdicts: how many of each, and which producers they are about.
-
-
-PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
-"""Verdicts of batches without any problem."""
-COLUMNS = [
-    "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
-]  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +113,7 @@ def merge(producers: Producers, found: Producers) -> None:
 
 
 def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows that are not plain, by producer, epoch, verdict and the epoch that stood against it."""
+    """Rows that are not plain, by producer, epoch, verdict and the expected epoch."""
     is_plain = pc.is_in(rows.column("verdict"), value_set=pa.array(sorted(PLAIN)))
     found = pa.Table.from_batches([rows]).filter(pc.invert(is_plain))
     if found.num_rows:

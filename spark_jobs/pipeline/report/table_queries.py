@@ -13,7 +13,7 @@ SHOWN = ("type", "uri", "warehouse")
 
 
 def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
-    """By engine."""
+    """The queries by engine."""
     properties = catalog_properties(settings)
     said = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
     return {

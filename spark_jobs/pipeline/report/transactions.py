@@ -1,4 +1,4 @@
-"""Transactions of a run worth attention: undecided ones, and the longest."""
+"""Undecided and longest transactions, and producers with batches that were not simply accepted."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,22 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, RunTables
 
-# The transactions of a lake as its newest resolved run left them.
-
-
 UNDECIDED = frozenset(outcome.value for outcome in Outcome if not outcome.is_decided)
+MOST_UNDECIDED = 500
+MOST_LONGEST = 50
+TRANSACTIONS = "transactions"
+SHOWN = (
+    "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
+    "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
+    "batches", "records", "age_ms", "held_back", "abort_commands",
+    "coordinator_time", "data_time",
+)  # fmt: skip
+Row = dict[str, Any]
+MOST = 500
+MOST_PARTITIONS = 8
+MOST_GAPS = 200
+GAPS = "gaps"
+GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +61,12 @@ def newest_resolved(chain: Chain) -> str | None:
 
 
 def list_transactions(lake: ObjectStore, run_id: str, *, decided: bool) -> Iterator[ListedTransaction]:
-    """The undecided transactions; with `decided` also the others that the run had news of."""
+    """The undecided transactions; with `decided` also those that the run decided."""
     for found in lake.list(step_key(run_id, Step.RESOLVE, "transactions")):
         for batch in iter_rows(lake, found.key):
             for row in batch.to_pylist():
                 if decided or row["outcome"] in UNDECIDED:
                     yield ListedTransaction(run_id=run_id, row=row)
-
-
-MOST_UNDECIDED = 500
-MOST_LONGEST = 50
-TRANSACTIONS = "transactions"
-SHOWN = (
-    "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
-    "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
-    "batches", "records", "age_ms", "held_back", "abort_commands",
-    "coordinator_time", "data_time",
-)  # fmt: skip
-
-Row = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ class TransactionView:
     owners: dict[int, str] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch, troubled: set[int]) -> None:
-        """Look at more transactions; of `troubled` producers the owner is noted, too."""
+        """Adds transactions; for `troubled` producers the transactional id is kept, too."""
         self.outcomes.update(map(str, rows.column("outcome").to_pylist()))
         is_open = pc.is_in(rows.column("outcome"), value_set=pa.array(sorted(UNDECIDED)))
         found = rows.filter(is_open)
@@ -116,7 +115,7 @@ def transaction_view(tables: RunTables, troubled: set[int]) -> TransactionView:
 
 
 def _with_newer(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are shown; null those that runs of earlier versions did not write."""
+    """The shown columns; null where a run of an earlier version did not write them."""
     columns = [
         rows.column(name) if name in rows.schema.names else pa.nulls(rows.num_rows, pa.int64())
         for name in SHOWN
@@ -144,16 +143,6 @@ def _duration(row: Row) -> int:
 
 def _shown(row: Row) -> Row:
     return {name: row[name] for name in SHOWN}
-
-
-# Producers that something went wrong with, the worst first.
-
-
-MOST = 500
-MOST_PARTITIONS = 8
-MOST_GAPS = 200
-GAPS = "gaps"
-GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
 def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, str]) -> dict[str, Any]:

@@ -106,13 +106,13 @@ def test_a_run_can_be_asked_for_again(lake: WatchedStore) -> None:
 
 def test_a_run_touches_the_series_of_its_own_month_alone(lake: WatchedStore) -> None:
     topics = [{"name": "t", "code": "a" * 16, "records": 1, "batches": 2, "verdicts": {}, "lag": 0}]
-    speaking = [run(lake, number) for number in (0, 1, 35)]
+    current = [run(lake, number) for number in (0, 1, 35)]
     build(lake)
-    SiteFiles(lake).put_data([(f"run/{run_id}/topics", topics) for run_id in speaking])
+    SiteFiles(lake).put_data([(f"run/{run_id}/topics", topics) for run_id in current])
     run(lake, 36)
     build(lake)
     assert [key for key in lake.written if "/topics/" in key] == ["dashboard/data/topics/a/2024-06.js"]
-    assert [row[1] for row in lake.shown("topics/a/2024-06")["a" * 16]["rows"]] == [speaking[2]]
+    assert [row[1] for row in lake.shown("topics/a/2024-06")["a" * 16]["rows"]] == [current[2]]
     assert lake.shown("index")["months"] == {"2024-05": "", "2024-06": "a"}
 
 
