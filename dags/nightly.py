@@ -16,8 +16,8 @@ on the dashboard, and the DAG run fails. The next run takes the objects of a run
 sources again.
 
 **Environment:** `ONCEOVER_CONFIG` is the path of the configuration, `ONCEOVER_SCHEDULE` a cron expression in
-UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` the hours after which a late run is reported (4). The
-pool `onceover` has one slot. The optional connection `onceover_spark` sets the Spark master.
+UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` the hours after which a late run is reported (4).
+The pool `onceover` has one slot. The optional connection `onceover_spark` sets the Spark master.
 """
 
 import os

@@ -16,6 +16,7 @@ from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.run_folder import DONE
+from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.materialise import TABLE_FILES
 
 PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
@@ -46,6 +47,14 @@ class RunTables:
         """The rows of a small table; none if there is no such table."""
         table = self.table(step, path)
         return [] if table is None else table.to_pylist()
+
+    def parts(
+        self, step: Step, contract: Contract, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a large table, of all its files; none if there is no such table."""
+        prefix = contract.file.partition("{")[0].rstrip("/")
+        for found in self.lake.list(self.key(step, prefix)):
+            yield from iter_rows(self.lake, found.key, columns=columns)
 
     def table_files(self, step: Step) -> Iterator[dict[str, Any]]:
         """The files that `step` made for published tables, as far as they are still there."""

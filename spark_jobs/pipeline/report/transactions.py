@@ -13,15 +13,14 @@ import pyarrow.compute as pc
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.chain import Chain
-from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, RunTables
+from spark_jobs.tables.admit import GAPS
+from spark_jobs.tables.resolve import TRANSACTIONS
 
 UNDECIDED = frozenset(outcome.value for outcome in Outcome if not outcome.is_decided)
 MOST_UNDECIDED = 500
 MOST_LONGEST = 50
-TRANSACTIONS = "transactions"
 SHOWN = (
     "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
     "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
@@ -29,10 +28,9 @@ SHOWN = (
     "coordinator_time", "data_time",
 )  # fmt: skip
 Row = dict[str, Any]
-MOST = 500
+MOST_PRODUCERS = 500
 MOST_PARTITIONS = 8
 MOST_GAPS = 200
-GAPS = "gaps"
 GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
@@ -62,11 +60,10 @@ def newest_resolved(chain: Chain) -> str | None:
 
 def list_transactions(lake: ObjectStore, run_id: str, *, decided: bool) -> Iterator[ListedTransaction]:
     """The undecided transactions; with `decided` also those that the run decided."""
-    for found in lake.list(step_key(run_id, Step.RESOLVE, "transactions")):
-        for batch in iter_rows(lake, found.key):
-            for row in batch.to_pylist():
-                if decided or row["outcome"] in UNDECIDED:
-                    yield ListedTransaction(run_id=run_id, row=row)
+    for rows in RunTables(lake, run_id).parts(Step.RESOLVE, TRANSACTIONS):
+        for row in rows.to_pylist():
+            if decided or row["outcome"] in UNDECIDED:
+                yield ListedTransaction(run_id=run_id, row=row)
 
 
 @dataclass(slots=True)
@@ -108,9 +105,8 @@ class TransactionView:
 def transaction_view(tables: RunTables, troubled: set[int]) -> TransactionView:
     """The transactions of the run; none if it did not get to `resolve`."""
     view = TransactionView()
-    for found in tables.lake.list(tables.key(Step.RESOLVE, TRANSACTIONS)):
-        for rows in iter_rows(tables.lake, found.key, columns=list(SHOWN)):
-            view.add(_with_newer(rows), troubled)
+    for rows in tables.parts(Step.RESOLVE, TRANSACTIONS, list(SHOWN)):
+        view.add(_with_newer(rows), troubled)
     return view
 
 
@@ -150,7 +146,9 @@ def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, 
     totals: Counter[str] = Counter()
     for each in producers.values():
         totals.update(each.verdicts)
-    worst = nlargest(MOST, producers.values(), key=lambda each: (each.verdicts.total(), -each.producer_id))
+    worst = nlargest(
+        MOST_PRODUCERS, producers.values(), key=lambda each: (each.verdicts.total(), -each.producer_id)
+    )
     return {
         "producers": [_row(each, owners) for each in worst],
         "count": len(producers),
@@ -177,10 +175,9 @@ def _gaps(tables: RunTables) -> dict[str, Any]:
     """Offsets that no copy of a broker's log holds, the widest first."""
     widest: list[dict[str, Any]] = []
     count = 0
-    for found in tables.lake.list(tables.key(Step.ADMIT, GAPS)):
-        for rows in iter_rows(tables.lake, found.key, columns=GAP_COLUMNS):
-            count += rows.num_rows
-            widest = nlargest(MOST_GAPS, [*widest, *rows.to_pylist()], key=_width)
+    for rows in tables.parts(Step.ADMIT, GAPS, GAP_COLUMNS):
+        count += rows.num_rows
+        widest = nlargest(MOST_GAPS, [*widest, *rows.to_pylist()], key=_width)
     return {"gaps": widest, "gap_count": count}
 
 
