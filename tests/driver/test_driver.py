@@ -1,4 +1,4 @@
-"""The driver keeps Spark warm for tasks, tells them all they need to know, and outlives nobody for long."""
+"""The driver keeps Spark warm for tasks, sends them logs and results, and ends when it is idle."""
 
 import socket
 import subprocess
@@ -67,7 +67,7 @@ def _listen(place: Place) -> "subprocess.Popen[bytes]":
 
 
 def _is_heard(place: Place) -> bool:
-    """Whether somebody takes a call there; hanging up without a word does no harm."""
+    """Whether a driver accepts connections; closing one without a request does no harm."""
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(str(place.socket)) == 0
 
@@ -230,7 +230,7 @@ def test_a_task_whose_driver_dies_hears_that_trying_again_can_help(
     place.socket.unlink()
 
 
-def test_a_driver_that_nobody_asks_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_idle_driver_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
     place = Place(tmp_path, "d")
     place.log.touch()
 

@@ -1,4 +1,4 @@
-"""The explorer holds all of a small run, and of a large one a bounded share that leaves nobody out."""
+"""The explorer has all batches of a small run, and a bounded share of a large one from every partition."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_shares_are_bounded_and_use_what_there_is(wanted: list[int], most: int) 
 
 
 @given(WANTED, st.integers(0, 5000))
-def test_nobody_who_gets_less_than_wanted_gets_less_than_another(wanted: list[int], most: int) -> None:
+def test_a_share_below_what_is_wanted_is_no_smaller_than_another(wanted: list[int], most: int) -> None:
     shares = fair_shares(wanted, most)
     cut = [share for share, want in zip(shares, wanted, strict=True) if share < want]
     assert not cut or max(shares) - min(cut) <= 1

@@ -1,4 +1,4 @@
-"""The site is brought up to date by what is new, tells of failures, and needs no final run."""
+"""An update of the site writes what is new, shows failures, and needs no final run."""
 
 import json
 from datetime import date, timedelta
@@ -43,7 +43,7 @@ def lake(tmp_path: Path) -> WatchedStore:
 
 
 def run(lake: ObjectStore, number: int, *, failed: str = "", final: bool = True) -> str:
-    """A run as the ledger and the chain tell of it, without its tables."""
+    """A run in the ledger and the chain, without its tables."""
     chain, day = read_chain(lake), FIRST + timedelta(days=number)
     inputs = RunInputs(day=day, manifest=f"{number:064}", config="c", state_in=chain.state_before(day))
     ledger = Ledger(lake)
@@ -132,7 +132,7 @@ def test_a_site_of_another_version_is_written_anew(lake: WatchedStore) -> None:
     assert build(lake) == 1
 
 
-def test_a_run_that_is_still_at_work_is_shown_as_interrupted_when_nobody_holds_the_lake(
+def test_a_running_run_is_shown_as_interrupted_when_the_lake_is_not_locked(
     lake: WatchedStore,
 ) -> None:
     inputs = RunInputs(day=FIRST, manifest="m", config="c", state_in=EMPTY_STATE)
