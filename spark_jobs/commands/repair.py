@@ -33,9 +33,9 @@ def repair(
         typer.echo(json.dumps(_plain(each)) if as_json else str(each))
     lost = sum(each.kind is RepairKind.LOST for each in done)
     if not as_json:
-        said = "would be done" if dry_run else "done"
+        status = "would be done" if dry_run else "done"
         nothing = "the tables hold what the chain lists as published, nothing to repair"
-        typer.echo(f"{len(done) - lost} repairs {said}, {lost} not possible" if done else nothing)
+        typer.echo(f"{len(done) - lost} repairs {status}, {lost} not possible" if done else nothing)
     if lost:
         raise typer.Exit(EXIT_FAILED)
 
