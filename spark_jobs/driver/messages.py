@@ -170,12 +170,12 @@ def read_message(line: bytes) -> Message:
     return message
 
 
-class UnsafePlace(OnceoverError):
+class UnsafeDirectory(OnceoverError):
     """The directory is not owned by this user, or others may access it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DriverFiles:
     """The files of one driver, all named alike."""
 
     directory: Path
@@ -198,13 +198,13 @@ class Place:
             yield
 
 
-def place_of(*belongings: str) -> Place:
-    """The place of the driver for a configuration and what else sets it apart, such as the Spark master.
+def driver_files(*belongings: str) -> DriverFiles:
+    """The files of the driver for a configuration and other settings, such as the Spark master.
 
     The code's modification time is part of the name, so that a driver of older code is not reused.
     """
     text = "\0".join((*belongings, code_stamp()))
-    return Place(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])
+    return DriverFiles(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])
 
 
 def code_stamp() -> str:
@@ -219,5 +219,5 @@ def _directory() -> Path:
     directory.mkdir(mode=OWNER_ONLY, exist_ok=True)
     status = directory.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o777 != OWNER_ONLY or directory.is_symlink():
-        raise UnsafePlace(f"{directory}: expected a directory that belongs to this user alone; remove it")
+        raise UnsafeDirectory(f"{directory}: expected a directory that belongs to this user alone; remove it")
     return directory

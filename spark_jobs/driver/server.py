@@ -23,13 +23,13 @@ from spark_jobs.config.settings import Settings, SparkSettings
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
+    DriverFiles,
     DriverRequest,
     ExpireRequest,
     Failure,
     FetchRequest,
     LogLine,
     Message,
-    Place,
     PlanRequest,
     ReportRequest,
     Request,
@@ -218,9 +218,9 @@ def spark_settings(request: Request, configured: SparkSettings) -> SparkSettings
 
 
 class Driver:
-    """Serves the tasks of one lake at `place`."""
+    """Serves the tasks of one lake on the socket of `place`."""
 
-    def __init__(self, place: Place, *, idle_s: float = IDLE_SECONDS) -> None:
+    def __init__(self, place: DriverFiles, *, idle_s: float = IDLE_SECONDS) -> None:
         self._place, self._idle_s = place, idle_s
         self._handler = RequestHandler()
 
