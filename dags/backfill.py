@@ -1,19 +1,18 @@
-"""# Backfill: run published days again
+"""# Backfill: run published dates again
 
-Recomputes published days from what their sources hold now: late objects, corrected bytes, a changed
-configuration. Days run again in order, and those after them only as far as their state changes. A day that
-is as it should be is left alone: the same backfill again has nothing to do.
+Recomputes published dates from the current content of their sources: late objects, corrected bytes, a changed
+configuration. Dates run again in order, and later ones only while their state changes. A date without changes
+is skipped, so the same backfill has nothing to do when it is repeated.
 
 **How to use it:** trigger it with a dry run first. The task `plan` shows in its log, and as `plan` among its
-XComs, which days would run again and why. Then trigger it without. Where `ONCEOVER_APPROVAL` is `required`,
-somebody has to approve the plan under "Required Actions" before the first day runs.
+XComs, which dates would run again and why. Then trigger it without *Dry run*. If `ONCEOVER_APPROVAL` is
+`required`, a person approves the plan under "Required Actions" before the first date runs.
 
-**When something fails:** the days before the failed one are published and stay; those after it have not been
-touched. Once the cause is gone clear the failed days, or trigger the backfill again: it continues where it
-stopped.
+**When something fails:** the dates before the failed one are published; later ones are unchanged. Remove the
+cause, then clear the failed dates or trigger the backfill again: it continues where it stopped.
 
-Airflow's own backfill is another thing: it runs `onceover_nightly` for days that never ran, and does nothing
-for those that did.
+Airflow's own backfill is different: it runs `onceover_nightly` for dates that never ran, and does nothing for
+dates whose run is final.
 """
 
 import os
@@ -31,7 +30,7 @@ TIMEOUT = timedelta(days=7)
 
 with DAG(
     dag_id="onceover_backfill",
-    description="Published days brought to what their sources hold now, in order.",
+    description="Runs published dates again, in order, with the current content of their sources.",
     doc_md=__doc__,
     schedule=None,
     catchup=False,
@@ -41,24 +40,24 @@ with DAG(
 ) as backfill:
     planned = plan()
     days = run_day.expand(day=planned)
-    report = report_task("Shows on the dashboard what became of the days.")
+    report = report_task("Updates the dashboard; also when a date failed.")
     good_backfill = EmptyOperator(
         task_id="good_backfill",
         pool=POOL,
         trigger_rule=TriggerRule.NONE_FAILED,
-        doc_md="Represents days without changes.",
+        doc_md="Succeeds if every date has succeeded or was skipped, and the dashboard is updated.",
     )
 
     # plan → approve       optional: a person approves the plan before anything changes
     # → days               in order, each only after the one before it
-    # → report             also when a day failed
+    # → report             also when a date failed
     # both → good_backfill Airflow takes the state of a DAG run from its last tasks, and `report` runs always
     if IS_APPROVED:
         from airflow.providers.standard.operators.hitl import ApprovalOperator  # slow to load, for this alone
 
         approve = ApprovalOperator(
             task_id="approve",
-            subject="A backfill of published days",
+            subject="A backfill of published dates",
             body=f"{{{{ ti.xcom_pull(task_ids='{PLAN}', key='{PLAN}') }}}}",
             ignore_downstream_trigger_rules=True,
             response_timeout=TIMEOUT,

@@ -1,25 +1,23 @@
 """# One run: exactly-once tables of one date
 
 Turns the Kafka batches that arrived until the end of a day into tables that hold each committed record once,
-with a verdict and a reason for every batch. Each task is one step of `onceover run`. They meet in the run's
-folder in the lake, so a task can be cleared and run again at any time: what is done is not done again, and
-the result is the same.
+with a verdict and a reason for every batch. Each task is one step of `onceover run`. Steps exchange tables in
+the run's folder of the lake, so a task can be cleared at any time: finished steps are not repeated, and the
+result is the same.
 
-**Which run date?** The day in which the data interval starts, or the `date` given when the DAG is triggered.
+**Which run date?** The day in which the data interval starts, or the *Run date* of the trigger form.
 
-**When something fails:** the last lines of the task's log say what, and what to do. Only what can pass is
-tried again (a busy lake, a store that does not answer, a worker that died). `report` shows the failure on
-the dashboard, and the run of the DAG is failed. Objects of a run that never succeeded are taken by the next
-one.
+**When something fails:** the last lines of the task's log say what failed and what to do. Only transient
+errors are retried (a busy lake, a store that does not answer, a worker that died). `report` shows the failure
+on the dashboard, and the DAG run fails. The next run takes the objects of a run that never succeeded.
 
-**After a failure or a rollback** the next attempt continues with the inputs that the first one fixed; the log
-of `stage` says since when, and how many objects are new at the sources. Trigger with `restage` to list them
-again.
+**After a failure or a rollback** the next attempt uses the inputs that the first one fixed. The log of
+`stage` shows when that was, and how many objects are new at the sources. Trigger with *Restage* to list the
+sources again.
 
-**Settings** of the machine: `ONCEOVER_CONFIG` names the configuration, `ONCEOVER_SCHEDULE` the hour as a cron
-expression in UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` how long a run may take before
-somebody is told (4), the pool `onceover` has one slot, and the connection `onceover_spark`, where it exists,
-says which Spark to use.
+**Environment:** `ONCEOVER_CONFIG` is the path of the configuration, `ONCEOVER_SCHEDULE` a cron expression in
+UTC (`none` to run by hand only), `ONCEOVER_DEADLINE_HOURS` the hours after which a late run is reported (4).
+The pool `onceover` has one slot. The optional connection `onceover_spark` sets the Spark master.
 """
 
 import os
@@ -36,7 +34,7 @@ AT_THREE = "0 3 * * *"
 SCHEDULE = os.environ.get("ONCEOVER_SCHEDULE", AT_THREE)
 
 WHY = {
-    Step.STAGE: "Fixes the run's inputs: which objects, how large, which checksum, in which order.",
+    Step.STAGE: "Fixes the run's inputs: objects, sizes, checksums and order.",
     Step.INDEX: "One row per batch: its header, its position, whether its checksum is valid.",
     Step.REBUILD: "What a broker would know about every producer at the start of the run.",
     Step.ADMIT: "A verdict for every batch, as a broker would have given it, and offsets for the accepted.",
@@ -63,14 +61,14 @@ with DAG(
             type=["null", "string"],
             format="date",
             title="Run date",
-            description="The day to run, such as 2026-03-01; empty for the day that the schedule means.",
+            description="The date to run, such as 2026-03-01; empty for the date of the schedule.",
         ),
         "restage": Param(
             False,
             type="boolean",
             title="Restage",
-            description="Lists the sources again, though an earlier attempt has fixed the inputs of this "
-            "date. Only for a date whose run is not final: use the backfill DAG for one that is.",
+            description="Lists the sources again, although an earlier attempt has fixed the inputs of this "
+            "date. Only for a date whose run is not final; use the backfill DAG for a final run.",
         ),
     },
 ) as nightly:
@@ -78,23 +76,22 @@ with DAG(
     report = report_task(WHY[Step.REPORT], run_of=Step.STAGE)
     run_succeeded = run_succeeded_task(
         "Succeeds if the run is published and reported, and no partition is held behind missing offsets. "
-        "Without it `report`, which always runs, would make every run look good.",
+        "Without it `report`, which always runs, would make every DAG run succeed.",
         audit=Step.AUDIT,
     )
 
-    # One line, since every step needs what the one before it has written:
+    # A chain, since every step needs what the one before it has written:
     #   sources → fetch       each source by itself
-    #   fetch → stage         the inputs are fixed once, over all sources: all of them must be there
-    #   stage → index         only what is fixed may be read: objects may still arrive or change
+    #   fetch → stage         the inputs are fixed once, for all sources
+    #   stage → index         only fixed inputs are read: objects may still arrive or change
     #   index → rebuild       the tail of a log after its snapshot is replayed from the index
-    #   rebuild → admit       a verdict depends on what is known about the producer before
-    #   admit → resolve       a transaction is made of accepted batches, and of nothing else
+    #   rebuild → admit       a verdict depends on the producer's earlier state
+    #   admit → resolve       a transaction consists of accepted batches
     #   resolve → materialise only committed records are decoded
-    #   materialise → audit   what is checked are the very files that would be published
-    #   audit → publish       nothing is visible before it passed
-    #   publish → report      shows what is visible, or why nothing is
-    #   both → run_succeeded     Airflow takes the state of a DAG run from its last tasks, and `report` runs
-    # always;
-    #                         it fails while partitions are held behind missing offsets
+    #   materialise → audit   the files to be published are checked
+    #   audit → publish       nothing is visible before the audit has passed
+    #   publish → report      shows what was published, or why nothing was
+    #   both → run_succeeded  Airflow takes the state of a DAG run from its last tasks, and `report` always
+    #                         runs; it fails while partitions are held behind missing offsets
     chain(source_tasks(), *steps, report)
     chain([steps[-1], report], run_succeeded)

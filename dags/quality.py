@@ -1,9 +1,9 @@
-"""# Dashboards that follow the tables
+"""# Dashboard and retention
 
 Updates the lake's dashboard whenever an Onceover table has changed: by a run, by a backfill, or by another
 DAG that updates the asset. It can be triggered at any time. The Data Docs of every run are on the dashboard,
 too. Then everything older than the configured `retention` is removed: old runs, staged objects and snapshots
-that nothing needs any more; without one, everything stays.
+that are no longer needed. Without `retention` nothing is removed.
 """
 
 from airflow.sdk import DAG, TriggerRule, chain
@@ -20,6 +20,6 @@ with DAG(
     tags=["onceover"],
 ) as quality:
     report = report_task(
-        "Brings the dashboard up to date with all runs of the lake.", trigger_rule=TriggerRule.ALL_SUCCESS
+        "Updates the dashboard with all runs of the lake.", trigger_rule=TriggerRule.ALL_SUCCESS
     )
     chain(report, expire_task("Removes what is older than the configured retention and no longer needed."))

@@ -1,4 +1,4 @@
-"""The page on the configuration: every key with its type, its default and what the example says of it."""
+"""The page on the configuration: every key with its type, its default and the example's comment."""
 
 import inspect
 import re
@@ -67,7 +67,7 @@ def _section(model: type[BaseModel], prefix: str, title: str) -> Iterator[str]:
 
 
 def key_meaning(model: type[BaseModel], prefix: str, name: str) -> str:
-    """An expectation's sentence, the example's comment, or what the docstring says of the key."""
+    """An expectation's sentence, the example's comment, or the key's sentence in the docstring."""
     section = f"{prefix}{name}".partition(".")[0].partition("[")[0]
     sentences_of_expectations = {each.value: each.sentence for each in ExpectationName}
     if said := sentences_of_expectations.get(name) or _comments().get((section, name)):

@@ -23,7 +23,7 @@ CONSOLE = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def follow(api: Api, dag_id: str, run_id: str, *, timeout_s: float = TIMEOUT_S) -> None:
-    """Until the run has ended; raises what a person needs to know if it failed or nothing moves any more."""
+    """Prints the run's tasks until it has ended; raises if it failed, or if no task makes progress."""
     shown: set[str] = set()
     stillness = Stillness(timeout_s)
     with CONSOLE.status("waiting for the scheduler …") as status:
@@ -43,7 +43,7 @@ def follow(api: Api, dag_id: str, run_id: str, *, timeout_s: float = TIMEOUT_S) 
             time.sleep(SECONDS_BETWEEN_LOOKS)
     if state == "failed":
         failed = next(task for task in tasks if task["state"] == "failed")
-        raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_stderr_tail(api.home, failed)}")
+        raise EmbeddedFailed(f"'{_name(failed)}' failed:\n{_log_errors(api.home, failed)}")
 
 
 class Stillness:
@@ -64,11 +64,11 @@ def _still(tasks: list[Task]) -> str:
     asked = [_name(task) for task in tasks if task["state"] == AWAITS_OPERATOR]
     if asked:
         return f"'{asked[0]}' waits for approval, under Required Actions"
-    return f"nothing moves any more: {_at_work(tasks)}"
+    return f"no progress: {_at_work(tasks)}"
 
 
 def _name(task: Task) -> str:
-    """Of several tasks with one id, one per source or day, it says which."""
+    """The task id, with the source or date of a mapped task."""
     which = task["rendered_map_index"] or (task["map_index"] if task["map_index"] >= 0 else "")
     return f"{task['task_id']} {which}".rstrip()
 
@@ -78,7 +78,7 @@ def _at_work(tasks: list[Task]) -> str:
     return ", ".join(busy) or "waiting for the scheduler …"
 
 
-def _stderr_tail(home: Home, task: Task) -> str:
+def _log_errors(home: Home, task: Task) -> str:
     """The error of a failed task, from the log of its last attempt."""
     named = (f"dag_id={task['dag_id']}", f"run_id={task['dag_run_id']}", f"task_id={task['task_id']}")
     folder = home.directory.joinpath("logs", *named)

@@ -1,7 +1,7 @@
-"""What is known against the pinned dependencies, and clearly what could not be found out.
+"""Checks the pinned dependencies for changes and known vulnerabilities, and reports what was not checked.
 
 Without a network: every requirement is one version with its SHA-256, what is installed is what is pinned, and
-the installed files are those that their packages brought. Known vulnerabilities need somebody who knows them:
+the installed files are those that their packages brought. Known vulnerabilities come from
 a service on the network, or a copy of OSV's export for PyPI (a zip or a directory of JSON files).
 
 Exit code: 0 nothing found, 1 something found, 2 nothing found and something not checked.
@@ -113,9 +113,9 @@ def _ordered(version: str) -> Version:
 
 
 def asked(requirements: Path) -> tuple[list[str], int, str]:
-    """What a service says: vulnerabilities, how many requirements it did not answer for, and why not."""
+    """The answer of a service: vulnerabilities, how many requirements it did not check, and why not."""
     command = [str(Path(sys.executable).with_name("uv")), *PIP_AUDIT, "-r", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- all of it stands here
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- a fixed command
     try:
         found = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
@@ -154,7 +154,7 @@ def main() -> int:
 def _vulnerabilities(
     pinned: dict[str, tuple[str, str]], requirements: Path, place: Path | None
 ) -> tuple[list[str], bool]:
-    """Those known, and whether somebody remains who was not asked about."""
+    """Known vulnerabilities, and whether packages remain that were not checked."""
     if place is not None:
         listed = list(advisories(place))
         reported = sorted({line for each in listed for line in known(each, pinned)})

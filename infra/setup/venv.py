@@ -49,7 +49,7 @@ def basis_of(venv: Path) -> str:
 
 
 def pins_of(root: Path) -> str:
-    """Digest of what shall be installed."""
+    """Digest of the pinned requirements."""
     return hashlib.sha256(b"".join((root / name).read_bytes() for name in INPUTS)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Where the lake's pages are found in Airflow; one place says it for plugin, links and server."""
+"""Addresses of the dashboard in Airflow, and the button that links a task to its run."""
 
 from urllib.parse import quote
 
@@ -16,18 +16,15 @@ def run_page(run_id: str) -> str:
     return f"{PREFIX}/dashboard/run.html#run={quote(run_id)}" if run_id else f"{PREFIX}/{FIRST_PAGE}"
 
 
-# The button on a task's page that leads to the run on the dashboard.
-
-
 def with_run_page(done: XComArg) -> XComArg:
-    """The task, with a button to the run that it gives back as `run_id`."""
+    """The task, with a button to the run that it returns as `run_id`."""
     for operator, _ in done.iter_references():
         operator.operator_extra_links = (RunPage(),)
     return done
 
 
 class RunPage(BaseOperatorLink):
-    """To the page of the run that the task worked on; to the overview if it came to none."""
+    """Links to the page of the task's run, or to the overview if it has no run."""
 
     name = "Dashboard"
 

@@ -14,14 +14,6 @@ from spark_jobs.airflow.links import FIRST_PAGE, PREFIX
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
-
-
-async def site(scope: Scope, receive: Receive, send: Send) -> None:
-    """The site as an ASGI application."""
-    await import_module("spark_jobs.airflow.site").app(scope, receive, send)
-
-
-SERVER = {"app": site, "url_prefix": PREFIX, "name": "Onceover"}
 ENTRY = {
     "name": "Onceover",
     "href": f"{PREFIX}/{FIRST_PAGE}",
@@ -32,8 +24,16 @@ ENTRY = {
 }
 
 
+async def site(scope: Scope, receive: Receive, send: Send) -> None:
+    """The site as an ASGI application."""
+    await import_module("spark_jobs.airflow.site").app(scope, receive, send)
+
+
+SERVER = {"app": site, "url_prefix": PREFIX, "name": "Onceover"}
+
+
 class OnceoverPlugin(AirflowPlugin):
-    """What Airflow asks a plugin for."""
+    """The attributes that Airflow reads from a plugin."""
 
     name = "onceover"
     fastapi_apps = [SERVER]  # noqa: RUF012 — as Airflow declares it

@@ -22,9 +22,6 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.lake.object_store import ObjectStore, key_problem
 from spark_jobs.lake.stores import open_lake
 
-# Which files of a lake may be shown in a browser, and as what.
-
-
 SERVED = "dashboard/"
 """The dashboard with its Data Docs; no other file of the lake is served."""
 CONTENT_TYPES = {
@@ -36,18 +33,6 @@ CONTENT_TYPES = {
     "svg": "image/svg+xml",
 }
 UNKNOWN = "application/octet-stream"
-
-
-def is_served(path: str) -> bool:
-    """Whether `path` is the key of a file to show; no key can climb out of its folder."""
-    return path.startswith(SERVED) and not key_problem(path)
-
-
-def content_type(path: str) -> str:
-    """What the file is, by its ending alone: a browser shall not guess."""
-    return CONTENT_TYPES.get(path.rpartition(".")[2], UNKNOWN)
-
-
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -58,14 +43,23 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-cache",
 }
-
 app = FastAPI(title="Onceover", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+def is_served(path: str) -> bool:
+    """Whether `path` is the key of a file to serve; no key can leave the folder."""
+    return path.startswith(SERVED) and not key_problem(path)
+
+
+def content_type(path: str) -> str:
+    """The content type by file extension, so that a browser does not guess."""
+    return CONTENT_TYPES.get(path.rpartition(".")[2], UNKNOWN)
 
 
 def may_see(user: Annotated[BaseUser, Depends(get_user)]) -> BaseUser:
     """Users who may read the nightly DAG may read the dashboard."""
     if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=NIGHTLY), user=user):
-        raise HTTPException(403, f"you may not see the DAG {NIGHTLY}, hence not its dashboard")
+        raise HTTPException(403, f"you may not read the DAG {NIGHTLY}, and therefore not its dashboard")
     return user
 
 

@@ -1,4 +1,7 @@
-"""A step of the flow as an Airflow task: asks the driver for it and announces what it has published."""
+"""The tasks of the DAGs: sources, steps, report, expiry, with their pool, retries, order and deadline.
+
+A task sends a request to the driver. Only transient errors are retried; the last log lines say what to do.
+"""
 
 import logging
 import os
@@ -19,15 +22,20 @@ from spark_jobs.driver.messages import ExpireRequest, FetchRequest, ReportReques
 from spark_jobs.flow import LAST_OF_RUN, Step
 from spark_jobs.kafka.errors import OnceoverError
 
-# Error handling of tasks: only transient errors are retried, and the last log lines say what to do.
-
-
 LOG = logging.getLogger("onceover")
+POOL = "onceover"
+"""One slot: one task of a lake at a time, whatever DAG it belongs to."""
+TABLES = AssetAlias("onceover_tables")
+"""The alias of all table assets, whose names are known only when a run is published."""
+CHECK_INTERVAL = timedelta(seconds=10)
+UNFINISHED = ("running", "queued")
+DEADLINE_VARIABLE, DEADLINE_HOURS = "ONCEOVER_DEADLINE_HOURS", "4"
+"""A run that is queued at 03:00 is reported at 07:00 at the latest."""
 
 
 @contextmanager
 def final_unless_transient() -> Iterator[None]:
-    """An error that trying again cannot help is final at once."""
+    """Fails the task without retries, unless the error is transient."""
     try:
         yield
     except OnceoverError as error:
@@ -37,7 +45,7 @@ def final_unless_transient() -> Iterator[None]:
 
 
 def explain_failure(context: Context) -> None:
-    """The last lines of a failed task's log: what failed, and what a person can do."""
+    """Logs what failed and what to do, as the last lines of a failed task."""
     LOG.error(
         "%s stopped at '%s': %s\nOnce the cause is gone, clear this task: the run continues where it "
         "stopped, and what is done is not done again.",
@@ -56,11 +64,6 @@ def _what(context: Context) -> str:
         return "the run without a date"
 
 
-# What all tasks that work on a lake have in common: the pool, the retries, the explained failure.
-
-
-POOL = "onceover"
-"""One slot: one task of a lake at a time, whatever DAG it belongs to."""
 LAKE_TASK: dict[str, Any] = {
     "pool": POOL,
     "retries": 3,
@@ -70,10 +73,6 @@ LAKE_TASK: dict[str, Any] = {
     "on_failure_callback": explain_failure,
     "show_return_value_in_logs": False,
 }
-
-
-TABLES = AssetAlias("onceover_tables")
-"""Represents the assets of all tables, whose names are known once a run is published."""
 
 
 def step_task(step: Step, why: str) -> XComArg:
@@ -88,7 +87,7 @@ def step_task(step: Step, why: str) -> XComArg:
 
 
 def do_step(context: Context, step: Step) -> dict[str, Any]:
-    """Has the step done; the run becomes final with the last one."""
+    """Runs the step in the driver; the run becomes final with the last one."""
     more_steps_follow = step is not LAST_OF_RUN
     with final_unless_transient():
         restage = step is Step.STAGE and restage_of(context)
@@ -118,32 +117,22 @@ def announce(context: Context, run_id: str, tables: Mapping[str, Mapping[str, st
         )
 
 
-# Order among runs and tasks that Airflow does not guarantee: a task that is too early is rescheduled.
-
-
-PAUSE = timedelta(seconds=10)
-UNDER_WAY = ("running", "queued")
-
-
-def look_again_later(why: str) -> Exception:
-    """Ends this try without counting it; the task keeps no worker and no slot meanwhile."""
-    LOG.info("%s; looks again in %d s", why, PAUSE.seconds)
+def reschedule(why: str) -> Exception:
+    """Reschedules the task: the attempt is not counted, and worker and pool slot are free meanwhile."""
+    LOG.info("%s; checks again in %d s", why, CHECK_INTERVAL.seconds)
     later: Callable[[datetime], Exception] = AirflowRescheduleException  # Airflow leaves it unannotated
-    return later(datetime.now(UTC) + PAUSE)
+    return later(datetime.now(UTC) + CHECK_INTERVAL)
 
 
 def wait_for_earlier_runs(context: Context) -> None:
-    """Keeps runs in order: Airflow's own backfill starts several at once.
+    """Keeps runs in order, because Airflow's own backfill starts several at once.
 
-    A failed run is not waited for: the next one takes its objects.
+    A failed run does not block: the next one takes its objects.
     """
-    for state in UNDER_WAY:
+    for state in UNFINISHED:
         earlier = context["ti"].get_previous_dagrun(state)
         if earlier is not None:
-            raise look_again_later(f"{earlier.run_id} precedes this run and is {state}")
-
-
-# The sources of a run as tasks: each is fetched on its own, so a slow or broken one has a name.
+            raise reschedule(f"{earlier.run_id} precedes this run and is {state}")
 
 
 @task(
@@ -177,15 +166,12 @@ def fetch(source: str) -> dict[str, Any]:
 
 
 def source_tasks() -> XComArg:
-    """All sources, each with a task of its own."""
+    """One task per source, so that a slow or broken source has a name."""
     return fetch.expand(source=list_sources())
 
 
-# `report` as a task: updates the dashboard, whatever the outcome of the run.
-
-
 def report_task(why: str, *, run_of: str = "", trigger_rule: TriggerRule = TriggerRule.ALL_DONE) -> XComArg:
-    """Shows the lake's runs; `run_of` names the task that knows which run this is about."""
+    """Updates the dashboard; `run_of` is the task whose XCom has the run id."""
 
     @task(task_id=Step.REPORT.value, doc_md=why, trigger_rule=trigger_rule, **LAKE_TASK)
     def do() -> dict[str, Any]:
@@ -207,14 +193,11 @@ def run_succeeded_task(why: str, *, audit: Step) -> XComArg:
         if known.get("counts", {}).get("critical"):
             raise AirflowFailException(
                 "the run is final and published, but partitions are held behind offsets that no copy has: "
-                "the log of `admit` and the table gaps name them. They are published once a copy brings the "
-                "offsets; nothing has to be cleared here"
+                "the log of `admit` and the table gaps name them. They are published once a copy has the "
+                "offsets; no task has to be cleared"
             )
 
     return do()
-
-
-# The configured retention as a task: what a lake can do without goes.
 
 
 def expire_task(why: str) -> XComArg:
@@ -224,24 +207,17 @@ def expire_task(why: str) -> XComArg:
     def do() -> dict[str, Any]:
         with final_unless_transient():
             gone = ask(ExpireRequest(**where()), log=LOG.info)
-        LOG.info("gone: %s", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in gone.items()))
+        LOG.info(
+            "removed: %s", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in gone.items())
+        )
         return dict(gone)
 
     return do()
 
 
-# The deadline of a run: a late run is reported while there is time to act.
-
-
-VARIABLE, HOURS = "ONCEOVER_DEADLINE_HOURS", "4"
-"""A run that is queued at 03:00 is reported at 07:00 at the latest."""
-
-
 def deadline() -> DeadlineAlert:
-    """So many hours after the run was queued; the executor then runs `report_late`, no triggerer is
-    needed.
-    """
-    hours = float(os.environ.get(VARIABLE, HOURS))
+    """Some hours after the run was queued, the executor runs `report_late`; no triggerer is needed."""
+    hours = float(os.environ.get(DEADLINE_VARIABLE, DEADLINE_HOURS))
     return DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=timedelta(hours=hours),
@@ -253,11 +229,11 @@ def deadline() -> DeadlineAlert:
 def report_late(hours: float, context: dict[str, Any]) -> None:
     """Logs what an operator needs to know about a late run."""
     LOG.error(
-        "the run %s of %s is not done %g hours after it was queued. It continues; nothing is lost. The log "
-        "of the running task shows its progress; a task that is queued in the pool 'onceover' waits for "
+        "the run %s of %s is not finished %g hours after it was queued. It continues; nothing is lost. The "
+        "log of the running task shows its progress; a task that is queued in the pool 'onceover' waits for "
         "another run. %s sets the time.",
         context["dag_run"]["dag_run_id"],
         context["dag_run"]["dag_id"],
         hours,
-        VARIABLE,
+        DEADLINE_VARIABLE,
     )

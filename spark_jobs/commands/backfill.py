@@ -1,4 +1,4 @@
-"""`onceover backfill`: days again, with what their sources hold now."""
+"""`onceover backfill`: runs dates again with the current content of their sources."""
 
 import json
 from datetime import datetime
@@ -18,14 +18,19 @@ from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.progress import RunProgress
 
 MOST_OBJECTS = 3
-TITLES = ("day", "runs again", "why", "objects")
+TITLES = ("date", "runs again", "why", "objects")
 DAY = ["%Y-%m-%d"]
 
 
 def backfill(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
-    first: Annotated[datetime, typer.Option("--from", formats=DAY, help="The first day to run again.")],
-    last: Annotated[datetime, typer.Option("--to", formats=DAY, help="The last one; later ones may follow.")],
+    first: Annotated[datetime, typer.Option("--from", formats=DAY, help="The first date to run again.")],
+    last: Annotated[
+        datetime,
+        typer.Option(
+            "--to", formats=DAY, help="The last date to run again; later dates follow if their state changes."
+        ),
+    ],
     *,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only topics of this name or pattern; repeatable.")
@@ -35,19 +40,19 @@ def backfill(
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why; `onceover runs` shows it.")] = "",
     drop_vanished: Annotated[
-        bool, typer.Option("--drop-vanished", help="Also leave out what its source has lost since.")
+        bool, typer.Option("--drop-vanished", help="Also drop objects that their source no longer has.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the days that would change and the reasons.")
+        bool, typer.Option("--dry-run", help="Only list the dates that would change, and why.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line and day.")] = False,
-    until: Annotated[Step, typer.Option("--until", help="The last step to do.")] = Step.REPORT,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per date.")] = False,
+    until: Annotated[Step, typer.Option("--until", help="The last step to run.")] = Step.REPORT,
 ) -> None:
-    """Run days again from what their sources hold now, then later days as long as their inputs or state
-    change.
+    """Run dates again with the current content of their sources.
 
-    Days without changes are skipped, so an interrupted backfill continues where it stopped. Topics and
-    sources not selected by --topic and --source keep their inputs.
+    Later dates run again as long as their inputs or state change. Dates without changes are skipped, so an
+    interrupted backfill continues where it stopped. Topics and sources that --topic and --source leave out
+    keep their inputs.
     """
     with reported_failures(when_interrupted=CONTINUES):
         settings = load_settings(config)
@@ -67,8 +72,8 @@ def backfill(
         for outcome in run_backfill(
             settings, request, spark=spark_for(settings.spark), progress=progress, until=until
         ):
-            said = "final" if outcome.is_final else f"done until {until}"
-            typer.echo(f"{outcome.run_id}  {said}", err=as_json)
+            status = "final" if outcome.is_final else f"done until {until}"
+            typer.echo(f"{outcome.run_id}  {status}", err=as_json)
             held = outcome.run_id if outcome.is_held else held
     exit_if_held(held, is_held=bool(held))
 
@@ -80,12 +85,13 @@ def _show(plan: BackfillPlan, *, as_json: bool) -> None:
         return
     if not plan.days:
         typer.echo(
-            "neither these days nor later ones have a final run: onceover run does a day for the first time"
+            "neither these dates nor later ones have a final run: "
+            "`onceover run` runs a date for the first time"
         )
         return
     show_rows(TITLES, [_row(day) for day in plan.days])
     if not plan.changes:
-        typer.echo("all is as it should be, nothing has to run")
+        typer.echo("no date has changed, nothing has to run")
 
 
 def _row(day: DayPlan) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from spark_jobs.commands.failure import reported_failures
 def bundle(
     to: Annotated[Path, typer.Argument(help="The archive to write, such as onceover.zip.")],
 ) -> None:
-    """Writes this version of the package as a zip for `spark.archives`.
+    """Write this version of the package as a zip archive for `spark.archives`.
 
     Executors need the libraries of requirements.txt in an image or environment of their own; the bundle
     brings Onceover itself, in the version of the driver.

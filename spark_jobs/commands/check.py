@@ -1,4 +1,4 @@
-"""`onceover check`: a lake verified whole."""
+"""`onceover check`: verifies a whole lake."""
 
 import json
 from dataclasses import asdict
@@ -22,7 +22,7 @@ def check(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding.")] = False,
 ) -> None:
-    """Verify a lake whole: its location, chain, run folders, states, staged objects, tables and their files.
+    """Verify a whole lake: location, chain, run folders, states, staged objects, tables and their files.
 
     Nothing is written. The exit code is 1 if something is wrong; notes alone leave it at 0.
     """

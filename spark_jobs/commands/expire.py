@@ -19,7 +19,9 @@ TITLES = ("what", "name", "how many", "bytes")
 def expire(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Remove what is older than the configured `retention` and no longer needed.
@@ -35,7 +37,7 @@ def expire(
         return
     if plan.tables or plan.folders or plan.objects:
         show_rows(TITLES, list(_rows(plan)))
-    typer.echo(f"{plan.bytes:,} bytes {'would go' if dry_run else 'are gone'}")
+    typer.echo(f"{plan.bytes:,} bytes {'would be removed' if dry_run else 'removed'}")
 
 
 def _plain(plan: ExpiryPlan) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`onceover explain`: why a batch was taken or refused."""
+"""`onceover explain`: why a batch was accepted or refused."""
 
 import json
 from collections import deque
@@ -20,7 +20,7 @@ from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
 from spark_jobs.lake.stores import open_lake
 
 MOST = 100
-TITLES = ("run date", "what came", "verdict", "offset", "why", "where")
+TITLES = ("run date", "batch", "verdict", "offset", "why", "where")
 
 
 def explain(
@@ -28,17 +28,23 @@ def explain(
     partition: Annotated[int, typer.Argument(min=0, show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
     *,
-    producer_id: Annotated[int | None, typer.Option("--producer-id", help="Only of this producer.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", help="Only what this offset is about.")] = None,
-    run_id: Annotated[str | None, typer.Option("--run", help="As this run decided it.")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", help="Only batches of this producer.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", help="Only the batch or gap at this offset.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="Only the verdicts of this run.")] = None,
     date: Annotated[
         datetime | None,
-        typer.Option("--date", formats=["%Y-%m-%d"], help="As decided by the run of this date."),
+        typer.Option("--date", formats=["%Y-%m-%d"], help="Only the verdicts of the run of this date."),
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="The newest so many; --json gives all.")] = MOST,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="How many to show, the newest; --json shows all.")
+    ] = MOST,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show why batches of a partition were accepted or rejected, over all final runs by default."""
+    """Show why batches of a partition were accepted or refused, by default in all final runs."""
     question = Question(
         partition=TopicPartition(topic, partition),
         producer_id=producer_id,
@@ -66,8 +72,8 @@ def explain(
 
 
 def _line(answer: Answer | GapAnswer) -> str:
-    reported = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
-    return json.dumps({**reported, **answer.row})
+    identity = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
+    return json.dumps({**identity, **answer.row})
 
 
 def _row(answer: Answer | GapAnswer) -> tuple[str, ...]:

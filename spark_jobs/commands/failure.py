@@ -1,6 +1,4 @@
-"""How a command fails: one sentence on stderr, and an exit code that tells transient from permanent
-errors.
-"""
+"""How a command fails: one sentence on stderr, and separate exit codes for transient and permanent errors."""
 
 import _thread
 import logging
@@ -50,7 +48,7 @@ def reported_failures(*, when_interrupted: str = "run the same command again") -
 
 @contextmanager
 def _noted_interrupts() -> Iterator[list[int]]:
-    """The interrupts that arrive; one that is raised where Python ignores exceptions is raised again."""
+    """Collects interrupts; one that is raised where Python ignores exceptions is raised again."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # signals are the main thread's
@@ -74,7 +72,7 @@ def _noted_interrupts() -> Iterator[list[int]]:
 def _interrupt_again(unraisable: Any) -> None:
     """In a finaliser an exception is only printed: the interrupt would be lost.
 
-    It comes again a moment later: raised at once, it would be ignored in this hook as well.
+    It is raised again a moment later, because this hook would ignore it, too.
     """
     if unraisable.exc_type is KeyboardInterrupt:
         threading.Timer(SECONDS_TO_LEAVE_FINALISER, _thread.interrupt_main).start()
@@ -83,7 +81,7 @@ def _interrupt_again(unraisable: Any) -> None:
 
 
 def _exit_interrupted(advice: str) -> NoReturn:
-    """One sentence is the last that is printed, whatever threads and finalisers meet while all ends."""
+    """Prints one last sentence; errors of threads and finalisers are suppressed from here on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable()
     threading.excepthook = sys.unraisablehook = _ignore
@@ -92,7 +90,7 @@ def _exit_interrupted(advice: str) -> NoReturn:
 
 
 def _ignore(_: object) -> None:
-    """For hooks."""
+    """A hook that does nothing."""
 
 
 def exit_if_held(run_id: str, *, is_held: bool) -> None:
@@ -100,7 +98,7 @@ def exit_if_held(run_id: str, *, is_held: bool) -> None:
     if is_held:
         typer.echo(
             f"onceover: {run_id}: partitions are held behind offsets that no copy has; the table gaps and "
-            "`onceover explain` say which, and they are published once a copy brings the offsets",
+            "`onceover explain` list them; they are published once a copy has the offsets",
             err=True,
         )
         raise typer.Exit(EXIT_HELD)

@@ -24,7 +24,7 @@ def inspect(
     *,
     records: Annotated[bool, typer.Option("--records", help="Show records instead of batches.")] = False,
     isolation: Annotated[
-        Isolation, typer.Option(help="What a consumer of a partition or log directory would get.")
+        Isolation, typer.Option(help="The isolation level of the consumer whose view is shown.")
     ] = Isolation.READ_UNCOMMITTED,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     progress: Annotated[

@@ -1,4 +1,4 @@
-"""`onceover lake …`: the lake as a whole."""
+"""`onceover lake …`: commands for a lake as a whole."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,23 +15,23 @@ lake = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @lake.callback()
 def _lake() -> None:
-    """The lake as a whole: make a copy of it a lake of its own."""
+    """Make a copied or moved lake an independent lake."""
 
 
 @lake.command()
 def relocate(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
 ) -> None:
-    """Make a copied or moved lake a lake of its own: all addresses in it are rewritten to where it is now.
+    """Make a copied or moved lake an independent lake: rewrite all addresses in it to its current location.
 
-    Copy the whole directory or prefix first, and name the new place as 'lake' in the configuration. The
-    original is not changed. An interrupted relocation is simply repeated.
+    Copy the whole directory or prefix first, and set 'lake' in the configuration to the new location. The
+    original is not changed. Repeat the command if it was interrupted.
     """
     with reported_failures():
         settings = load_settings(config)
         done = relocate_lake(settings, RunProgress().on_progress)
     if done.came_from == done.identity.location:
-        typer.echo(f"{done.came_from}: this lake is where it was made, nothing has to be relocated")
+        typer.echo(f"{done.came_from}: the lake is at its own location, nothing has to be relocated")
         return
     typer.echo(
         f"{done.identity.location}: relocated from {done.came_from}, {done.files:,} files rewritten, "

@@ -1,7 +1,7 @@
 """Lists for people: a table where the terminal is wide enough for it, else a block of lines per row.
 
-Names, paths, ids and messages come from others. They are shown as they are, never read as markup, and
-without anything that a terminal would obey.
+Names, paths, ids and messages are foreign input. They are never read as markup, and are shown without
+terminal control sequences.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`onceover log`: the accepted log as a broker's directory."""
+"""`onceover log`: writes the accepted log as a Kafka log directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +15,15 @@ from spark_jobs.lake.stores import open_lake
 
 def log(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
-    to: Annotated[Path, typer.Option("--to", help="An empty or new directory.", show_default=False)],
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only this topic; may be given several times.")
-    ] = None,
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to", help="The directory to write; it must be empty or not exist.", show_default=False
+        ),
+    ],
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")] = None,
 ) -> None:
-    """Assemble the accepted batches of captured partitions, over all final runs, as Kafka log segments."""
+    """Write the accepted batches of captures, of all final runs, as a Kafka log directory."""
     if to.exists() and any(to.iterdir()):
         name = printable(str(to), shown=MOST_SHOWN)
         typer.echo(f"onceover: {name}: directory is not empty; refusing to overwrite", err=True)

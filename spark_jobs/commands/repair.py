@@ -1,4 +1,4 @@
-"""`onceover repair`: a catalog that lost tables or runs."""
+"""`onceover repair`: restores tables and runs that the catalog has lost."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ def repair(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Give tables back what the chain lists as published and the catalog has lost.
+    """Restore tables and runs that the chain lists as published and the catalog has lost.
 
-    A table gets the newest metadata that the lake has of it; what is missing then is published again from the
-    run folders. What cannot be restored is listed, and the exit code is 1.
+    The newest metadata of each table in the lake is registered. Runs that are still missing are published
+    again from the run folders. What cannot be restored is listed, and the exit code is 1.
     """
     with reported_failures():
         settings = load_settings(config)
@@ -33,9 +33,9 @@ def repair(
         typer.echo(json.dumps(_plain(each)) if as_json else str(each))
     lost = sum(each.kind is RepairKind.LOST for each in done)
     if not as_json:
-        said = "would be done" if dry_run else "done"
+        status = "would be done" if dry_run else "done"
         nothing = "the tables hold what the chain lists as published, nothing to repair"
-        typer.echo(f"{len(done) - lost} repairs {said}, {lost} not possible" if done else nothing)
+        typer.echo(f"{len(done) - lost} repairs {status}, {lost} not possible" if done else nothing)
     if lost:
         raise typer.Exit(EXIT_FAILED)
 

@@ -1,4 +1,4 @@
-"""`onceover replay`: quarantined batches and records into the next run."""
+"""`onceover replay`: chooses quarantined batches and records for the next run."""
 
 import json
 from pathlib import Path
@@ -21,14 +21,18 @@ def replay(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
     *,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only of this one.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="rejected, corrupt or unfit.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", help="Only what has this offset.")] = None,
-    path: Annotated[str | None, typer.Option("--path", help="Only of this object.")] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the decision.")] = "",
-    only_list: Annotated[bool, typer.Option("--list", help="Show what could be replayed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide nothing.")] = False,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only this kind: rejected, corrupt or unfit.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="Only this offset.")] = None,
+    path: Annotated[str | None, typer.Option("--path", help="Only this object.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is stored with the decision.")] = "",
+    only_list: Annotated[bool, typer.Option("--list", help="List what can be replayed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be replayed; change nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Replay chosen batches and records of a run's quarantine in the next run.

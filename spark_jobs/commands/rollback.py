@@ -14,7 +14,7 @@ def rollback(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
 ) -> None:
-    """Roll a run back: its rows and its tag are removed from every table, and its date can run again.
+    """Roll back a run: remove its rows and its tag from every table, so that its date can run again.
 
     Failed, interrupted and unfinished runs can be rolled back as well. A final run can be rolled back only
     if no final run of a later date exists.

@@ -19,21 +19,21 @@ PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
 
 def run(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
-    date: Annotated[datetime, typer.Option("--date", formats=["%Y-%m-%d"], help="The date to run.")],
-    until: Annotated[Step, typer.Option("--until", help="The last step to do.")] = Step.REPORT,
+    date: Annotated[datetime, typer.Option("--date", formats=["%Y-%m-%d"], help="The run date.")],
+    until: Annotated[Step, typer.Option("--until", help="The last step to run.")] = Step.REPORT,
     restage: Annotated[
         bool,
         typer.Option(
             "--restage",
-            help="List the sources again, though an earlier attempt has fixed the inputs of this date. "
-            "Only for a run that is not final: use `onceover backfill` for one that is.",
+            help="List the sources again, although an earlier attempt has fixed the inputs of this date. "
+            "Only for a run that is not final; use `onceover backfill` for a final run.",
         ),
     ] = False,
 ) -> None:
-    """Run a date, step by step; what is done already is not done again.
+    """Run the steps of one date; finished steps are not repeated.
 
-    The first attempt fixes the inputs. Later attempts continue with them, and report what is new at the
-    sources since; --restage lists the sources again.
+    The first attempt fixes the inputs. Later attempts use the same inputs and report what is new at the
+    sources; --restage lists the sources again.
 
     Exit code 3: the run is final and published, but partitions are held behind offsets that no copy has.
     """
@@ -45,7 +45,7 @@ def run(
         )
         if outcome.is_final and until in PUBLISHED_UNTIL:
             emit_tables(settings, config)
-    said = "final" if outcome.is_final else f"done until {until}"
-    said += ", partitions are held" if outcome.is_held else ""
-    typer.echo(f"{outcome.run_id}  {said}{'' if outcome.worked else ', nothing was left to do'}")
+    status = "final" if outcome.is_final else f"done until {until}"
+    status += ", partitions are held" if outcome.is_held else ""
+    typer.echo(f"{outcome.run_id}  {status}{'' if outcome.worked else ', nothing was left to do'}")
     exit_if_held(outcome.run_id, is_held=outcome.is_held)

@@ -1,4 +1,4 @@
-"""`onceover runs`: the ledger."""
+"""`onceover runs`: lists the runs of a lake."""
 
 import json
 from dataclasses import asdict
@@ -23,7 +23,7 @@ def runs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """List the runs of the lake: which are final, how far the others came, and when."""
+    """List the runs of the lake: status, last step, start and message of each."""
     with reported_failures():
         lines = list_runs(open_lake(load_settings(config)))
     if as_json:

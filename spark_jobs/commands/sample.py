@@ -10,7 +10,7 @@ from spark_jobs.sample.story import RUN_DATES
 
 
 def sample(directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]) -> None:
-    """Write a sample: two days of a shop's Kafka traffic that cover the failure modes seen in production."""
+    """Write a sample: two days of a shop's Kafka traffic, with failures that are seen in production."""
     write_sample(directory)
     for run_date in RUN_DATES:
         typer.echo(f"onceover run --config {directory / CONFIG} --date {run_date}")

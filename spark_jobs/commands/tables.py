@@ -28,7 +28,7 @@ def tables(
 ) -> None:
     """List the table of each topic: its name, rows and location, and a query to paste.
 
-    The queries are those of one topic: of the first, or of the one that --topic names.
+    Queries are shown for one topic: the first one, or the one that --topic names.
     """
     with reported_failures():
         settings = load_settings(config)
@@ -39,7 +39,11 @@ def tables(
             typer.echo(json.dumps({**plain, "metadata": each.metadata, "queries": queries(settings, each)}))
         return
     if not found:
-        missing = "no topic has a table yet: a run makes it" if topic is None else "this topic has no table"
+        missing = (
+            "no topic has a table yet: the first run creates it"
+            if topic is None
+            else "this topic has no table"
+        )
         typer.echo(f"onceover: {missing}", err=True)
         raise typer.Exit(1)
     show_rows(TITLES, [_row(each) for each in found])
@@ -48,7 +52,7 @@ def tables(
 
 
 def emit_tables(settings: Settings, config: Path) -> None:
-    """Where a run's tables are, on stderr: the first few, and the command that shows how to query them."""
+    """Prints the first tables on stderr, and the command that shows how to query them."""
     found: Sequence[TopicTable] = list(topic_tables(settings))
     for each in found[:MOST_AFTER_RUN]:
         topic, location = printable(each.topic), printable(each.location, shown=MOST_SHOWN)

@@ -1,4 +1,4 @@
-"""`onceover transactions`: undecided ones, what they hold back, how far copies reach, how to end them."""
+"""`onceover transactions`: lists undecided transactions, what they hold back, and how to end hanging ones."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -24,13 +24,13 @@ TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partit
 def transactions(
     config: Annotated[Path, typer.Option("--config", help="The configuration, a YAML file.")],
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also decided transactions.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """List open, hanging, conflicting and ambiguous transactions as the newest run left them.
+    """List the undecided transactions of the newest run: ongoing, hanging, conflict and ambiguous.
 
-    Ages are measured to the newest time that the copies show. For a hanging one, the check to run first, the
-    command that ends it and what that destroys are printed below the table.
+    Ages are measured to the newest time in the copies. For a hanging transaction, the check to run first and
+    the command that aborts it are printed below the table.
     """
     with reported_failures():
         lake = open_lake(load_settings(config))
@@ -45,7 +45,7 @@ def transactions(
         typer.echo("onceover: no run has been resolved yet", err=True)
         raise typer.Exit(1)
     if not count:
-        typer.echo(f"{run_id}: {'there is no transaction' if everything else 'all is decided'}")
+        typer.echo(f"{run_id}: {'there is no transaction' if everything else 'all transactions are decided'}")
         return
     show_rows(TITLES, [_row(each) for each in worst])
     for command in _commands(worst):
@@ -60,7 +60,7 @@ def _worst(found: Iterable[ListedTransaction]) -> tuple[list[ListedTransaction],
 
     def counted() -> Iterator[ListedTransaction]:
         nonlocal count
-        for count, each in enumerate(found, start=1):  # noqa: B007 — told to whoever asks
+        for count, each in enumerate(found, start=1):  # noqa: B007 — returned below
             yield each
 
     return nlargest(MOST, counted(), key=lambda each: (each.row["held_back"], each.row["age_ms"] or 0)), count

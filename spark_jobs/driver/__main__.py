@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from spark_jobs.driver.messages import Place
+from spark_jobs.driver.messages import DriverFiles
 from spark_jobs.driver.server import Driver
 
 if __name__ == "__main__":
     socket = Path(sys.argv[1])
-    Driver(Place(socket.parent, socket.stem)).serve()
+    Driver(DriverFiles(socket.parent, socket.stem)).serve()

@@ -13,15 +13,15 @@ from typing import Any
 
 from spark_jobs.driver.messages import (
     Answer,
+    DriverFiles,
     DriverRequest,
     Failure,
     LogLine,
-    Place,
     Request,
     StepAnswer,
     StepRequest,
     StopRequest,
-    place_of,
+    driver_files,
     read_message,
     write_message,
 )
@@ -55,7 +55,7 @@ def run_step(request: StepRequest, *, log: Log) -> StepAnswer:
 
 
 def ask(request: DriverRequest, *, log: Log) -> Mapping[str, Any]:
-    """Has the driver do something beside the steps; what it gives back, by name."""
+    """Sends a request other than a step to the driver; returns its result by name."""
     answer = _ask(request, log)
     assert isinstance(answer, Answer)
     return answer.values
@@ -87,8 +87,10 @@ def stop_driver(request: Request) -> None:
         connection.sendall(write_message(StopRequest()))
 
 
-def _place(request: Request) -> Place:
-    return place_of(request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items())))
+def _place(request: Request) -> DriverFiles:
+    return driver_files(
+        request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items()))
+    )
 
 
 def _what(request: StepRequest | DriverRequest) -> str:
@@ -101,16 +103,14 @@ def _error(failure: Failure, log: Log) -> OnceoverError:
     return StepInterrupted(failure.message) if failure.transient else StepFailed(failure.message)
 
 
-def _connect(place: Place) -> socket.socket:
-    """A connection to the driver, which is started if there is none; a lock lets one task at a time start
-    it.
-    """
+def _connect(place: DriverFiles) -> socket.socket:
+    """A connection to the driver, which is started if there is none; a lock allows one start at a time."""
     with place.locked():
         connection = _try(place)
         return connection or _start(place)
 
 
-def _try(place: Place) -> socket.socket | None:
+def _try(place: DriverFiles) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(str(place.socket))
@@ -120,8 +120,8 @@ def _try(place: Place) -> socket.socket | None:
     return connection
 
 
-def _start(place: Place) -> socket.socket:
-    """Starts a driver apart from this task, which it outlives."""
+def _start(place: DriverFiles) -> socket.socket:
+    """Starts a driver that outlives this task."""
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
     pid = start_apart(command, environment=os.environ, log=place.log)
     deadline = time.monotonic() + SECONDS_TO_START
@@ -132,7 +132,7 @@ def _start(place: Place) -> socket.socket:
     raise StepInterrupted(f"the driver did not start: {_stderr_tail(place)}")
 
 
-def _stderr_tail(place: Place) -> str:
+def _stderr_tail(place: DriverFiles) -> str:
     with place.log.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-        return log.read().decode(errors="replace").strip() or "it left no word"
+        return log.read().decode(errors="replace").strip() or "it printed nothing"

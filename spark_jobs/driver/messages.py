@@ -1,4 +1,4 @@
-"""The messages between a task and the driver: one JSON object per line.
+"""The messages between a task and the driver, one JSON object per line, and where a driver listens.
 
 A task sends one request. The driver answers with any number of log lines and then with a result or a
 failure. A task that closes the connection earlier has ended.
@@ -19,6 +19,11 @@ from typing import Any
 import spark_jobs
 from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import OnceoverError
+
+_FROM_TEXT = {"day": date.fromisoformat, "step": Step}
+"""Fields that JSON has no type for, by name."""
+OWNER_ONLY = 0o700
+NAME_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class DaysRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest:
-    """The driver shall end: nothing more will be asked of it."""
+    """Stops the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ class LogLine:
 class StepAnswer:
     """The step is done; `worked` is false if it had been done before.
 
-    `tables` are those that a run of `publish` has left, each with its `snapshot_id` and `location`.
+    `tables` are the tables that `publish` has committed, each with its `snapshot_id` and `location`.
     """
 
     run_id: str
@@ -146,8 +151,6 @@ _KINDS = (
     Failure,
 )
 _TYPES: dict[str, type[Any]] = {each.__name__: each for each in _KINDS}
-_FROM_TEXT = {"day": date.fromisoformat, "step": Step}
-"""Fields that JSON has no type for, by name."""
 
 
 def write_message(message: Message) -> bytes:
@@ -167,19 +170,12 @@ def read_message(line: bytes) -> Message:
     return message
 
 
-# Where drivers can be found on this machine: a directory that only their owner can enter.
-
-
-OWNER_ONLY = 0o700
-NAME_DIGITS = 16
-
-
-class UnsafePlace(OnceoverError):
+class UnsafeDirectory(OnceoverError):
     """The directory is not owned by this user, or others may access it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DriverFiles:
     """The files of one driver, all named alike."""
 
     directory: Path
@@ -202,13 +198,13 @@ class Place:
             yield
 
 
-def place_of(*belongings: str) -> Place:
-    """The place of the driver for a configuration and what else sets it apart, such as the Spark master.
+def driver_files(*belongings: str) -> DriverFiles:
+    """The files of the driver for a configuration and other settings, such as the Spark master.
 
     The code's modification time is part of the name, so that a driver of older code is not reused.
     """
     text = "\0".join((*belongings, code_stamp()))
-    return Place(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])
+    return DriverFiles(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])
 
 
 def code_stamp() -> str:
@@ -223,5 +219,5 @@ def _directory() -> Path:
     directory.mkdir(mode=OWNER_ONLY, exist_ok=True)
     status = directory.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o777 != OWNER_ONLY or directory.is_symlink():
-        raise UnsafePlace(f"{directory}: expected a directory that belongs to this user alone; remove it")
+        raise UnsafeDirectory(f"{directory}: expected a directory that belongs to this user alone; remove it")
     return directory

@@ -23,13 +23,13 @@ from spark_jobs.config.settings import Settings, SparkSettings
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
+    DriverFiles,
     DriverRequest,
     ExpireRequest,
     Failure,
     FetchRequest,
     LogLine,
     Message,
-    Place,
     PlanRequest,
     ReportRequest,
     Request,
@@ -48,11 +48,17 @@ from spark_jobs.pipeline.stage.backfill_request import BackfillRequest, read_req
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run, fetch_source, prepare_step, report_run
 
-# Handles the requests of tasks with one shared Spark session.
+IDLE_SECONDS = 60.0
+"""Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
+SECONDS_TO_ASK = 10.0
+MOST_REQUEST_BYTES = 1 << 20
+"""Limits of time and size for a request, so that a stalled client does not block the next one."""
+EXIT_ABANDONED = 3
+WIDTH = 160
 
 
 class RequestHandler:
-    """Does what is asked; the Spark of the first request serves all."""
+    """Handles requests; the Spark session of the first one serves all."""
 
     def __init__(self) -> None:
         self._spark: Spark | None = None
@@ -124,7 +130,7 @@ class RequestHandler:
         return {"runs": runs}
 
     def _spark_for(self, request: Request, settings: Settings) -> Spark:
-        self._spark = self._spark or spark_for(asked_spark(request, settings.spark))
+        self._spark = self._spark or spark_for(spark_settings(request, settings.spark))
         return self._spark
 
     def _start_early(self, request: Request, settings: Settings) -> None:
@@ -147,7 +153,7 @@ def _start(spark: Spark) -> None:
 
 
 def expire_values(settings: Settings) -> Mapping[str, int]:
-    """Removes what may go, and counts it."""
+    """Removes what is older than the retention, and counts it."""
     from spark_jobs.operations.expire import expire  # noqa: PLC0415 — heavy, for one task
 
     gone = expire(settings)
@@ -184,7 +190,7 @@ def due_days(
     spark: Spark,
     progress: RunProgress,
 ) -> Iterator[RunOutcome]:
-    """Each day that has to run, in order; whether the next one has to shows when this one is done."""
+    """Runs each date that has to run, in order; whether the next one has to is known only then."""
     after = date.fromisoformat(request.after) if request.after else None
     last = date.fromisoformat(request.until) if request.until else date.max
     while (day := next_day(settings, backfill, after=after)) is not None and day <= last:
@@ -201,29 +207,20 @@ def _tables(settings: Settings, run_id: str) -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def asked_spark(request: Request, configured: SparkSettings) -> SparkSettings:
-    """The Spark that the request names; apart from the settings, which travel to every worker.
+def spark_settings(request: Request, configured: SparkSettings) -> SparkSettings:
+    """The Spark settings with the request's own; kept apart from `Settings`, which every worker gets.
 
-    Unlike the configuration's own, its `conf` may hold secrets.
+    Unlike the configuration, the request's `conf` may have secrets.
     """
     return configured.model_copy(
         update={"master": request.master or configured.master, "conf": {**configured.conf, **request.conf}}
     )
 
 
-IDLE_SECONDS = 60.0
-"""Longer than the pause between two tasks of a run, short enough not to keep a gigabyte for nothing."""
-SECONDS_TO_ASK = 10.0
-MOST_REQUEST_BYTES = 1 << 20
-"""Limits of time and size for a request, so that a stalled client does not block the next one."""
-EXIT_ABANDONED = 3
-WIDTH = 160
-
-
 class Driver:
-    """Serves the tasks of one lake at `place`."""
+    """Serves the tasks of one lake on the socket of `place`."""
 
-    def __init__(self, place: Place, *, idle_s: float = IDLE_SECONDS) -> None:
+    def __init__(self, place: DriverFiles, *, idle_s: float = IDLE_SECONDS) -> None:
         self._place, self._idle_s = place, idle_s
         self._handler = RequestHandler()
 
@@ -258,9 +255,9 @@ class Driver:
             request = _read_request(lines)
             connection.settimeout(None)
             if isinstance(request, Request):
-                with _Attended(connection):
+                with _EndWithClient(connection):
                     answer = self._answer(request, connection)
-                _tell(connection, answer)
+                _send(connection, answer)
             return not isinstance(request, StopRequest)
 
     def _answer(self, request: StepRequest | DriverRequest, connection: socket.socket) -> Message:
@@ -281,8 +278,8 @@ def _read_request(lines: BinaryIO) -> Message | None:
         return None
 
 
-class _Attended:
-    """While a step is worked on: ends the whole process if the one who asked goes away."""
+class _EndWithClient:
+    """Ends the whole process if the client disconnects while its request is handled."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -310,7 +307,7 @@ class _Lines(StringIO):
 
     def write(self, text: str) -> int:
         for line in filter(None, map(str.rstrip, text.split("\n"))):
-            _tell(self._connection, LogLine(text=line))
+            _send(self._connection, LogLine(text=line))
         return len(text)
 
 
@@ -318,6 +315,6 @@ def _console(connection: socket.socket) -> Console:
     return Console(file=_Lines(connection), highlight=False, width=WIDTH, soft_wrap=True)
 
 
-def _tell(connection: socket.socket, message: Message) -> None:
+def _send(connection: socket.socket, message: Message) -> None:
     with suppress(OSError):  # gone: the watch has seen it, too
         connection.sendall(write_message(message))

@@ -1,6 +1,6 @@
 """Records in bulk: compiled code decompresses, decodes and writes many batches at a time, on all cores.
 
-Memory that was touched before is faster: output buffers go round, and every thread keeps its arena.
+Output buffers and the arena of each thread are reused, because memory that was touched before is faster.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from threading import local
 
 import numpy as np
 
-from spark_jobs.inspect.records import Complain, RecordStyle, Rows, batch_records, plain_lines
+from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, plain_lines
 from spark_jobs.inspect.segments import Segment, in_order
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_FLAG
@@ -19,10 +19,12 @@ from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.memory import Arena, Bytes, as_bytes
 from spark_jobs.kernels.record_lines import LineStop, Payloads, Place, write_lines
 
-# Buffers that go round between those who write lines and those who print them.
-
-
-SIZE = 4 * 1024 * 1024
+BUFFER_SIZE = 4 * 1024 * 1024
+_PART = 4 * 1024 * 1024
+"""About how many bytes of records one thread processes at a time."""
+_LIKELY_RATIO = 4
+"""Assumed bytes of records per compressed byte."""
+_THREADS = local()
 
 
 class OutputBuffers:
@@ -33,25 +35,20 @@ class OutputBuffers:
 
     def take(self, at_least: int = 0) -> Bytes:
         """A buffer of the usual size, or of the size that one long record needs."""
-        if at_least > SIZE:
+        if at_least > BUFFER_SIZE:
             return np.empty(at_least, dtype=np.uint8)
         try:
             return self._free.pop()
         except IndexError:
-            return np.empty(SIZE, dtype=np.uint8)
+            return np.empty(BUFFER_SIZE, dtype=np.uint8)
 
     def give_back(self, buffer: Bytes) -> None:
         """The lines in it have been printed."""
-        if buffer.size == SIZE:
+        if buffer.size == BUFFER_SIZE:
             self._free.append(buffer)
 
 
-_PART = 4 * 1024 * 1024
-"""Bytes of records, or about as many, that one thread takes at a time."""
-_LIKELY_RATIO = 4
-"""Bytes that a compressed byte is taken for."""
 _BUFFERS = OutputBuffers()
-_THREADS = local()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +60,13 @@ class Written:
     problems: list[CorruptData]
 
 
-def fast_lines(segment: Segment, rows: Rows, style: RecordStyle, complain: Complain) -> Iterator[memoryview]:
-    """The same lines as `plain_lines`, in pieces that are valid until the next one is asked for."""
+def fast_lines(
+    segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt
+) -> Iterator[memoryview]:
+    """The same lines as `plain_lines`, in pieces that are valid until the next one is requested."""
     writer = _Writer(segment, style)
     for written in in_order(writer.write, _parts(segment, rows)):
-        yield from writer.hand_out(written, complain)
+        yield from writer.hand_out(written, on_corrupt)
 
 
 def _parts(segment: Segment, rows: Rows) -> list[Rows]:
@@ -86,13 +85,13 @@ class _Writer:
         self._segment, self._style = segment, style
         self._prefix = as_bytes(style.prefix.encode())
 
-    def hand_out(self, written: Written, complain: Complain) -> Iterator[memoryview]:
-        """The finished lines of a part; a buffer is used again as soon as the next piece is asked for."""
+    def hand_out(self, written: Written, on_corrupt: OnCorrupt) -> Iterator[memoryview]:
+        """The finished lines of a part; a buffer is reused when the next piece is requested."""
         for buffer, size in written.pieces:
             yield memoryview(buffer.data)[:size]
             _BUFFERS.give_back(buffer)
         for problem in written.problems:
-            complain(problem)
+            on_corrupt(problem)
 
     def write(self, rows: Rows) -> Written:
         """Lines of the batches at `rows`, which are of one format."""
@@ -136,13 +135,13 @@ class _Writer:
                 place = _after(payloads, place.row)
 
     def _explain(self, row: Rows, written: Written) -> None:
-        """The plain reader's own words for what the compiled one stopped at."""
+        """Reports the error of the plain reader at the batch where the compiled one stopped."""
         for _ in batch_records(self._segment, row, written.problems.append):
             pass
 
 
 def _arena() -> Arena:
-    """That of this thread."""
+    """The arena of this thread."""
     if not hasattr(_THREADS, "arena"):
         _THREADS.arena = Arena(_PART)
     arena: Arena = _THREADS.arena

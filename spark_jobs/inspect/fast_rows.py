@@ -9,7 +9,7 @@ from spark_jobs.kernels.row_text import Layout, pack_texts, write_rows
 
 
 def format_part(columns: Sequence[Column], after: str) -> bytes:
-    """The lines of these rows, as `rows.format_part_plainly` writes them."""
+    """The lines of these rows, as `listing.format_part_plainly` writes them."""
     return write_rows(np.stack([column.values for column in columns]), _layout(columns, after)).tobytes()
 
 

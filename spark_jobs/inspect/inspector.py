@@ -1,4 +1,4 @@
-"""`inspect` itself: recognises, reads and shows each path; errors are reported and the next path follows."""
+"""Shows each path of `onceover inspect`: its report, batches or records. One error does not stop the rest."""
 
 import json
 from base64 import b64encode
@@ -31,7 +31,7 @@ from spark_jobs.inspect.partition import (
 )
 from spark_jobs.inspect.printers import Level, Printer, Remark, Report, error, plural, printable, progress
 from spark_jobs.inspect.record_lines import TEXT_HEADING, iso_timestamp, json_line
-from spark_jobs.inspect.records import Complain, RecordStyle, Rows, batch_records, record_lines
+from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, record_lines
 from spark_jobs.inspect.segments import FAST_FROM, Segment, read_segment
 from spark_jobs.inspect.target import Kind, NotKafka, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
@@ -42,21 +42,33 @@ from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.formats.transaction_state import TransactionState
 from spark_jobs.kernels.line_widths import OFFSET_WIDTH, TIMESTAMP_WIDTH
 
-# Records of Kafka's own topics with their meaning beside the raw bytes, one line each.
-
-
 Decoder = Callable[[LogRecord], dict[str, Any]]
+_PART = 128 * 1024 * 1024
+"""Bytes of batches between two steps of a progress bar."""
+Emit = Callable[[str], None]
+_SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
+    Kind.SNAPSHOT: small_files.report_snapshot,
+    Kind.TXN_INDEX: small_files.report_txn_index,
+    Kind.OFFSET_INDEX: small_files.report_offset_index,
+    Kind.TIME_INDEX: small_files.report_time_index,
+    Kind.LEADER_EPOCHS: small_files.report_leader_epochs,
+    Kind.OFFSETS: small_files.report_offset_checkpoint,
+    Kind.METADATA: small_files.report_partition_metadata,
+    Kind.META_PROPERTIES: small_files.report_meta_properties,
+    Kind.QUORUM_STATE: small_files.report_json,
+    Kind.CLEAN_SHUTDOWN: small_files.report_json,
+}
 
 
 def decoded_lines(
-    segment: Segment, rows: Rows, style: RecordStyle, complain: Complain, decode: Decoder
+    segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt, decode: Decoder
 ) -> Iterator[bytes]:
-    """As `records.record_lines`, with what each record means."""
-    for record in batch_records(segment, rows, complain):
+    """As `records.record_lines`, for Kafka's own topics: each line also has the decoded key and value."""
+    for record in batch_records(segment, rows, on_corrupt):
         try:
             meaning = json.dumps(decode(record), default=_plain)
         except CorruptData as problem:
-            complain(problem)
+            on_corrupt(problem)
             continue
         yield (_json(record, style, meaning) if style.as_json else _text(record, meaning)).encode()
 
@@ -105,13 +117,6 @@ DECODERS: dict[str | None, Decoder] = {
 }
 
 
-# Records to the printer: chosen batches of segments, in parts, with their damage remarked upon.
-
-
-_PART = 128 * 1024 * 1024
-"""Bytes of batches between two steps of a progress bar."""
-
-
 def show_records(
     chosen: Iterable[tuple[Segment, Rows]], style: RecordStyle, options: Options, printer: Printer
 ) -> list[Remark]:
@@ -138,12 +143,12 @@ def style_of(log: PartitionLog, options: Options) -> RecordStyle:
 
 
 def _lines(
-    segment: Segment, rows: Rows, style: RecordStyle, options: Options, complain: Complain
+    segment: Segment, rows: Rows, style: RecordStyle, options: Options, on_corrupt: OnCorrupt
 ) -> Iterator[bytes | memoryview]:
     decode = DECODERS.get(style.topic)
     if decode is not None:
-        return decoded_lines(segment, rows, style, complain, decode)
-    return record_lines(segment, rows, style, complain, fast=options.fast)
+        return decoded_lines(segment, rows, style, on_corrupt, decode)
+    return record_lines(segment, rows, style, on_corrupt, fast=options.fast)
 
 
 def _bytes(segment: Segment, rows: Rows) -> int:
@@ -156,26 +161,10 @@ def _parts(segment: Segment, rows: Rows) -> list[Rows]:
     return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if rows.size else []
 
 
-Emit = Callable[[str], None]
-
-_SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
-    Kind.SNAPSHOT: small_files.report_snapshot,
-    Kind.TXN_INDEX: small_files.report_txn_index,
-    Kind.OFFSET_INDEX: small_files.report_offset_index,
-    Kind.TIME_INDEX: small_files.report_time_index,
-    Kind.LEADER_EPOCHS: small_files.report_leader_epochs,
-    Kind.OFFSETS: small_files.report_offset_checkpoint,
-    Kind.METADATA: small_files.report_partition_metadata,
-    Kind.META_PROPERTIES: small_files.report_meta_properties,
-    Kind.QUORUM_STATE: small_files.report_json,
-    Kind.CLEAN_SHUTDOWN: small_files.report_json,
-}
-
-
 def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, emit: Emit) -> bool:
-    """Show every path; `emit` hears what cannot be shown. Whether all could be, in full.
+    """Shows every path; `emit` gets messages about what cannot be shown. Returns whether all was shown.
 
-    Compiled or plain reading is chosen once, by the bytes of all segments: many small ones are much to read.
+    Compiled or plain reading is chosen once, by the bytes of all segments, since many small ones add up.
     """
     asked = tuple(paths)
     if options.fast is None:
@@ -204,7 +193,7 @@ def _inspect_or_report(path: Path, options: Options, printer: Printer, emit: Emi
 
 
 def inspect_path(path: Path, options: Options, printer: Printer, emit: Emit) -> bool:
-    """Show one path, or raise what it is not. Whether every record that was asked for could be read."""
+    """Shows one path, or raises `NotKafka`. Returns whether all requested records could be read."""
     kind = recognise(path)
     if kind is Kind.SEGMENT:
         return _show_segment(path, options, printer, emit)
@@ -219,7 +208,7 @@ def inspect_path(path: Path, options: Options, printer: Printer, emit: Emit) -> 
 
 
 def _check_any_batch(log: PartitionLog) -> None:
-    """Refuse a directory that holds bytes and not one batch, for the reason that its file is refused for."""
+    """Refuses a directory with bytes but without any batch, with the error of its first file."""
     for segment in log.segments if not log.batches.rows else ():
         if segment.size:
             check_first_batch(segment.path, is_named=True)
@@ -262,7 +251,7 @@ def _show_batches(segment: Segment, options: Options, printer: Printer) -> None:
 
 
 def _finish(report: Report, options: Options, printer: Printer, emit: Emit) -> bool:
-    """The report below a listing; where machines read records and nothing else, only its remarks, aside."""
+    """Prints the report below a listing; with JSON records only its remarks, through `emit`."""
     if options.records and options.as_json:
         _emit_remarks(report.path, report.remarks, emit)
     else:

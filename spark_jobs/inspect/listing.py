@@ -1,4 +1,4 @@
-"""Long listings, one line per row: columns of numbers laid out as text or JSON.
+"""Long listings such as the batches of a segment: one line per row, columns of numbers as text or JSON.
 
 This is the plain writer; `kernels.row_text` writes the same bytes for millions of rows.
 """
@@ -28,6 +28,15 @@ from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
 from spark_jobs.kernels.columns import NO_CONTROL_TYPE, UNREADABLE_CONTROL_TYPE, HeaderColumns
 
 _ROWS_AT_A_TIME = 1 << 15
+CODECS = (*(codec.name.lower() for codec in Codec), "codec-5", "codec-6", "codec-7")
+_TIMESTAMP_TYPES = (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_FLAG = ("no", "yes")
+_CONTROL_NAMES = {NO_CONTROL_TYPE: "", UNREADABLE_CONTROL_TYPE: "UNREADABLE"} | {
+    int(control_type): control_type.name for control_type in ControlType
+}
+_LOWEST = min(_CONTROL_NAMES)
+_CONTROL_TYPES = tuple(_CONTROL_NAMES[control_type] for control_type in sorted(_CONTROL_NAMES))
+"""Names by control type, counted from the lowest."""
 
 
 class CellKind(IntEnum):
@@ -142,22 +151,8 @@ def _pad(text: str, width: int) -> str:
     return text.rjust(width) if width > 0 else text.ljust(-width)
 
 
-# One line per batch of a segment: the columns of the listing, for people and for machines.
-
-
-CODECS = (*(codec.name.lower() for codec in Codec), "codec-5", "codec-6", "codec-7")
-_TIMESTAMP_TYPES = (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
-_FLAG = ("no", "yes")
-_CONTROL_NAMES = {NO_CONTROL_TYPE: "", UNREADABLE_CONTROL_TYPE: "UNREADABLE"} | {
-    int(control_type): control_type.name for control_type in ControlType
-}
-_LOWEST = min(_CONTROL_NAMES)
-_CONTROL_TYPES = tuple(_CONTROL_NAMES[control_type] for control_type in sorted(_CONTROL_NAMES))
-"""Names by control type, counted from the lowest."""
-
-
 def all_fields(batches: HeaderColumns) -> tuple[Column, ...]:
-    """Everything that a header says and what follows from it, under Kafka's names."""
+    """All fields of a header and what is derived from them, under Kafka's names."""
     attributes = batches.attributes
     horizon = np.where((attributes & DELETE_HORIZON_FLAG) != 0, batches.base_timestamp, -1)
     return (

@@ -1,4 +1,4 @@
-"""Reports on logs: a segment, a partition's directory, a whole log directory."""
+"""Reports on a segment, a partition's directory and a log directory, with a remark per problem found."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,11 +18,17 @@ from spark_jobs.kafka.formats.record_batch import CODEC_MASK, CONTROL_FLAG, NO_S
 from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
 from spark_jobs.kernels.columns import UNREADABLE_CONTROL_TYPE, HeaderColumns
 
-# What is remarkable about segments and logs: one function per observation, each a sentence or none.
-
-
 _SHOWN = 3
 """Examples of one kind that are named; the rest is counted."""
+_SEGMENT_COLUMNS = (
+    "segment", "bytes", "batches", "records", "markers", "first_offset", "last_offset", "max_timestamp",
+    "codecs",
+)  # fmt: skip
+_PARTITION_COLUMNS = (
+    "topic", "partition", "segments", "bytes", "batches", "log_start_offset", "last_stable_offset",
+    "log_end_offset", "high_watermark", "open_transactions", "remarks", "topic_id",
+)  # fmt: skip
+_OPEN_COLUMNS = ("producer_id", "producer_epoch", "first_offset", "last_timestamp")
 
 
 def segment_remarks(segment: Segment) -> Iterator[Remark]:
@@ -60,13 +66,13 @@ def _unreadable_markers(segment: Segment) -> Iterator[Remark]:
 
 
 def log_remarks(batches: HeaderColumns, seen: Visibility, *, has_sequences: bool) -> Iterator[Remark]:
-    """What a whole log tells; group coordinators restart their sequences at will (facts §8)."""
+    """Remarks on a whole log; group coordinators may restart their sequences (facts §8)."""
     yield from _open_transactions(seen)
     yield from order_remarks(batches, seen, has_sequences=has_sequences)
 
 
 def order_remarks(batches: HeaderColumns, seen: Visibility, *, has_sequences: bool) -> Iterator[Remark]:
-    """What the order of batches tells, of a whole log or of one segment."""
+    """Remarks on the order of batches, in a whole log or in one segment."""
     yield from _idle_markers(batches, seen)
     yield from _backward_offsets(batches)
     if has_sequences:
@@ -147,17 +153,6 @@ def _examples(named: Iterable[str]) -> str:
 
 def _more(count: int) -> str:
     return f" and {count - _SHOWN:,} more" if count > _SHOWN else ""
-
-
-_SEGMENT_COLUMNS = (
-    "segment", "bytes", "batches", "records", "markers", "first_offset", "last_offset", "max_timestamp",
-    "codecs",
-)  # fmt: skip
-_PARTITION_COLUMNS = (
-    "topic", "partition", "segments", "bytes", "batches", "log_start_offset", "last_stable_offset",
-    "log_end_offset", "high_watermark", "open_transactions", "remarks", "topic_id",
-)  # fmt: skip
-_OPEN_COLUMNS = ("producer_id", "producer_epoch", "first_offset", "last_timestamp")
 
 
 def report_segment(

@@ -1,9 +1,7 @@
-"""The options of the command line."""
+"""The options of `onceover inspect`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-# A consumer's isolation level.
 
 
 class Isolation(StrEnum):

@@ -1,4 +1,4 @@
-"""A partition's directory: its segments in order, seen as one log."""
+"""A partition's directory read as one log: its segments in order, and which batches a consumer gets."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,12 @@ from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FL
 from spark_jobs.kafka.log.log_directory import settle_names
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 
-# Which batches a consumer sees: the markers of a whole partition, applied to its columns (facts §4).
+TRANSACTION_STATE = "__transaction_state"
+CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 class Outcome(IntEnum):
-    """What became of a batch."""
+    """The outcome of a batch's transaction."""
 
     PLAIN = 0
     """Not transactional: nothing to decide."""
@@ -175,10 +176,6 @@ def _open_txns(batches: HeaderColumns, rows: npt.NDArray[np.int64]) -> tuple[Ope
         for producer, start, length in zip(producers, first, count, strict=True)
     )
     return tuple(sorted(txns, key=lambda txn: txn.first_offset))
-
-
-TRANSACTION_STATE = "__transaction_state"
-CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

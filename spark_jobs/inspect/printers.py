@@ -1,4 +1,4 @@
-"""The two ways out: tables for people, one JSON object per line for machines."""
+"""Reports as values, and two printers: tables for people, one JSON object per line for machines."""
 
 import json
 import sys
@@ -16,15 +16,20 @@ from rich.text import Text
 from spark_jobs.inspect.record_lines import ESCAPED_WIDTH, iso_timestamp, preview_text
 from spark_jobs.inspect.segments import Advance
 
-# The report of `inspect` about one path, as values; printers format it.
-
-
 Cell: TypeAlias = int | str | bool | None
 """A number, text, flag or nothing. A column whose name ends in `timestamp` counts milliseconds since 1970."""
+_ROWS_SHOWN = 200
+"""Longer tables are cut for people; JSON has all rows."""
+_CELL_WIDTH = 120
+_WIDTH_OF_A_FILE = 180
+"""Width if there is no terminal."""
+_COUNTS = ("bytes", "batches", "records", "markers", "entries", "producers", "partitions", "size")
+_WORTH_A_BAR = 64 * 1024 * 1024
+"""Bytes from which a progress bar is shown."""
 
 
 class Level(StrEnum):
-    """How much a remark should worry its reader."""
+    """The severity of a remark."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -33,7 +38,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """One sentence on something that the reader would want to know."""
+    """One sentence about something unusual."""
 
     level: Level
     text: str
@@ -50,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One path: what it is, its facts, its tables and what is remarkable about it."""
+    """One path: its kind, facts, tables and remarks."""
 
     path: str
     kind: str
@@ -80,17 +85,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x', 's')) else 's'}"
 
 
-_ROWS_SHOWN = 200
-"""A longer table is cut for readers; machines get all of it."""
-_CELL_WIDTH = 120
-_WIDTH_OF_A_FILE = 180
-"""Width if there is no terminal."""
-_COUNTS = ("bytes", "batches", "records", "markers", "entries", "producers", "partitions", "size")
 _STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
 class Printer(Protocol):
-    """Where reports and listings go."""
+    """Prints reports and listings."""
 
     def report(self, report: Report) -> None:
         """Everything about one path."""
@@ -127,7 +126,7 @@ class JsonPrinter:
 
 
 class TextPrinter:
-    """Tables on a terminal; in a file, as wide as they like."""
+    """Tables, as wide as the terminal; wider in a file."""
 
     def __init__(self, out: BinaryIO, *, is_terminal: bool) -> None:
         self._out = out
@@ -208,25 +207,17 @@ def _cell(name: str, value: Cell) -> str:
 
 
 def printable(text: str) -> str:
-    """The whole of a text with nothing in it that a terminal would obey."""
+    """The whole text without terminal control sequences."""
     return preview_text(text, len(text) * ESCAPED_WIDTH)
-
-
-# A progress bar for long reads, on stderr and only on a terminal.
-
-
-_WORTH_A_BAR = 64 * 1024 * 1024
-"""Bytes below which a bar would only flicker."""
 
 
 @contextmanager
 def progress(what: str, total_bytes: int, *, wanted: bool | None) -> Iterator[Advance]:
-    """A bar over `total_bytes`; `wanted` is None where the terminal decides."""
+    """A progress bar on stderr over `total_bytes`; by default (`wanted` is None) only on a terminal."""
     if not (_is_worth_it(total_bytes) if wanted is None else wanted):
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 — small files are shown without
-    from rich.progress import (  # noqa: PLC0415 — likewise
+    from rich.progress import (  # noqa: PLC0415 — small files are shown without
         BarColumn,
         DownloadColumn,
         Progress,

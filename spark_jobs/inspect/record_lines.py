@@ -1,4 +1,4 @@
-"""One line per record: JSON in the form that consumers of recordings know, or text for people.
+"""One line per record, as JSON or as text: previews of bytes, timestamps, no terminal control sequences.
 
 These are the plain writers; `kernels.record_lines` writes the same bytes for millions of records.
 """
@@ -17,9 +17,6 @@ from spark_jobs.kernels.line_widths import (
     VALUE_WIDTH,
 )
 
-# Bytes for display: short, printable, and without terminal control sequences.
-
-
 ELLIPSIS = "…"
 ESCAPED_WIDTH = 16
 """Columns that one character takes at most: four bytes, each as `\\xNN`."""
@@ -29,6 +26,18 @@ _INVISIBLE = (
 """Ranges of characters that move, hide or reorder their surroundings."""
 _ESCAPED = range(0xDC80, 0xDD00)
 """Where Python puts bytes that are no UTF-8."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END = 253_402_300_800_000
+"""The year 10000: a larger number is not a timestamp."""
+TEXT_HEADING = "  ".join(
+    (
+        "offset".rjust(OFFSET_WIDTH),
+        "timestamp".ljust(TIMESTAMP_WIDTH),
+        "key".ljust(KEY_WIDTH + 1),
+        "value",
+        "{headers}",
+    )
+)
 
 
 def preview(data: bytes | None, limit: int) -> str:
@@ -62,30 +71,11 @@ def _shown(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
-# Milliseconds since 1970 as people read them.
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_END = 253_402_300_800_000
-"""The year 10000: a larger number is not a timestamp."""
-
-
 def iso_timestamp(milliseconds: int) -> str:
     """`2026-11-16T08:35:50.123Z`; a number outside the years 1970 to 9999 stays a number."""
     if not 0 <= milliseconds < _END:
         return str(milliseconds)
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")[:-6] + "Z"
-
-
-TEXT_HEADING = "  ".join(
-    (
-        "offset".rjust(OFFSET_WIDTH),
-        "timestamp".ljust(TIMESTAMP_WIDTH),
-        "key".ljust(KEY_WIDTH + 1),
-        "value",
-        "{headers}",
-    )
-)
 
 
 def json_prefix(topic: str | None, partition: int | None) -> str:

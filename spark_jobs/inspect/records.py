@@ -14,7 +14,7 @@ from spark_jobs.kafka.formats.record_batch import MAGIC_V2
 from spark_jobs.kafka.formats.records import LogRecord, read_records
 
 Rows = npt.NDArray[np.int64]
-Complain = Callable[[CorruptData], None]
+OnCorrupt = Callable[[CorruptData], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,35 +33,35 @@ class RecordStyle:
 
 
 def record_lines(
-    segment: Segment, rows: Rows, style: RecordStyle, complain: Complain, *, fast: bool | None = None
+    segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt, *, fast: bool | None = None
 ) -> Iterator[bytes | memoryview]:
-    """Lines of all records of the batches at `rows`; a batch whose records are damaged goes to `complain`.
+    """Lines of all records of the batches at `rows`; a batch whose records are damaged goes to `on_corrupt`.
 
-    A piece of lines is valid until the next one is asked for.
+    A piece of lines is valid until the next one is requested.
     """
     if len(segment.data) >= FAST_FROM if fast is None else fast:
         from spark_jobs.inspect.fast_records import fast_lines  # noqa: PLC0415 — loads numba
 
-        return fast_lines(segment, rows, style, complain)
-    return plain_lines(segment, rows, style, complain)
+        return fast_lines(segment, rows, style, on_corrupt)
+    return plain_lines(segment, rows, style, on_corrupt)
 
 
-def plain_lines(segment: Segment, rows: Rows, style: RecordStyle, complain: Complain) -> Iterator[bytes]:
+def plain_lines(segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt) -> Iterator[bytes]:
     """One batch after the other, record by record."""
-    for record in batch_records(segment, rows, complain):
+    for record in batch_records(segment, rows, on_corrupt):
         if record.offset >= style.first_offset:
             line = json_line(record, style.prefix) if style.as_json else text_line(record)
             yield line.encode()
 
 
-def batch_records(segment: Segment, rows: Rows, complain: Complain) -> Iterator[LogRecord]:
+def batch_records(segment: Segment, rows: Rows, on_corrupt: OnCorrupt) -> Iterator[LogRecord]:
     """The records of the batches at `rows` as values."""
     with memoryview(segment.data) as view:
         for row in rows.tolist():
             try:
                 yield from _read_batch(segment, view, row)
             except CorruptData as error:
-                complain(error)
+                on_corrupt(error)
 
 
 def _read_batch(segment: Segment, view: memoryview, row: int) -> Iterator[LogRecord]:

@@ -1,7 +1,7 @@
 """Segments read from disk: every batch's header in columns, and where a broker's recovery would cut the file.
 
 Small files go through the plain scan, which needs nothing compiled; big ones through the kernel. Unlike a
-broker's recovery, the scan continues behind a batch with a wrong checksum: the reader sees what is there.
+broker's recovery, the scan continues behind a batch with a wrong checksum, so that all batches are shown.
 """
 
 import os
@@ -31,7 +31,15 @@ from spark_jobs.kernels.columns import (
     concatenate,
 )
 
-# Batch headers of a small file in columns, through the plain scan: nothing has to be compiled or loaded.
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+_THREADS = min(os.cpu_count() or 1, 8)
+FAST_FROM = 2 * 1024 * 1024
+"""Bytes from which the compiled scan is worth its loading time of about a second."""
+_WINDOW = 8 * 1024 * 1024
+"""Bytes that one thread scans at a time."""
+Buffer = bytes | mmap
+Advance = Callable[[int], None]
 
 
 def scan_plainly(data: bytes | mmap, *, source: str) -> tuple[HeaderColumns, CorruptData | None]:
@@ -99,13 +107,13 @@ def _legacy_row(view: memoryview, position: int, header: LegacyHeader) -> tuple[
         header.crc,
         crc_ok,
         header.attributes,
-        0,  # of the last offset: only a decompressed wrapper tells
+        0,  # last offset delta: known only after decompression
         header.timestamp,
         header.timestamp,
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        -1,  # records: likewise
+        -1,  # record count: likewise
         NO_CONTROL_TYPE,
         NO_COORDINATOR_EPOCH,
     )
@@ -133,15 +141,6 @@ def _control_of(batch: memoryview, header: RecordBatchHeader) -> tuple[int, int]
     )
 
 
-# Work on all cores with results in order; for compiled code, which lets other threads run.
-
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
-
-_THREADS = min(os.cpu_count() or 1, 8)
-
-
 def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """`work` of every part in order; parts are requested on demand, and few results are buffered."""
     pending: deque[Future[Result]] = deque()
@@ -155,17 +154,8 @@ def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """The same threads for all work: what they keep, they keep."""
+    """One pool for all work, so that threads keep their arenas."""
     return ThreadPoolExecutor(_THREADS)
-
-
-FAST_FROM = 2 * 1024 * 1024
-"""Bytes from which the compiled scan is worth its loading time of about a second."""
-_WINDOW = 8 * 1024 * 1024
-"""Bytes that one thread scans at a time."""
-
-Buffer = bytes | mmap
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +195,7 @@ def open_segment(path: Path) -> Buffer:
 
 
 def read_segment(path: Path, advance: Advance = lambda _: None, *, fast: bool | None = None) -> Segment:
-    """Scan the whole file; `advance` hears of each part's bytes."""
+    """Scans the whole file; `advance` is called with the bytes of each part."""
     data, source = open_segment(path), path.name
     use_kernel = len(data) >= FAST_FROM if fast is None else fast
     batches, problem = (_scan_fast if use_kernel else _scan_plain)(data, source, advance)
@@ -252,7 +242,7 @@ def _windows(data: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _problem_at(data: Buffer, position: int, source: str) -> CorruptData | None:
-    """The plain scan's own words for what the kernel stopped at."""
+    """The error of the plain scan at the position where the kernel stopped."""
     try:
         next(scan(data, start=position, source=source, check_crc=False), None)
     except CorruptData as error:

@@ -1,4 +1,4 @@
-"""Reports on the small files of a log directory: snapshots, indexes, checkpoints, metadata."""
+"""Reports on the small files of a log directory, and remarks on those beside a partition's segments."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -40,6 +40,8 @@ PRODUCER_COLUMNS = (
     "producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "offset_delta",
     "last_timestamp", "current_txn_first_offset",
 )  # fmt: skip
+_SWAPPED_LOG = f".{LogFileKind.LOG}.{FileSuffix.SWAP}"
+_SNAPSHOT_COLUMNS = ("snapshot", "end_offset", "producers", "open_transactions")
 
 
 def base_offset_of(path: Path) -> int:
@@ -199,13 +201,6 @@ def _json_cell(value: Any) -> Cell:
     return value if isinstance(value, str | int | None) else json.dumps(value)
 
 
-# The files beside a partition's segments: snapshots, transaction indexes, leader epochs, leftovers.
-
-
-_SWAPPED_LOG = f".{LogFileKind.LOG}.{FileSuffix.SWAP}"
-_SNAPSHOT_COLUMNS = ("snapshot", "end_offset", "producers", "open_transactions")
-
-
 def neighbour_tables(log: PartitionLog) -> Iterator[Table]:
     """Snapshots and leader epochs that can be read."""
     snapshots = tuple(row for path in _files(log, LogFileKind.SNAPSHOT) for row in _snapshot_row(path))
@@ -238,7 +233,7 @@ def _leader_epochs(directory: Path) -> tuple[EpochEntry, ...]:
 
 
 def neighbour_remarks(log: PartitionLog) -> Iterator[Remark]:
-    """What a broker would stumble over when it loads the directory."""
+    """What a broker would reject or misread when it loads the directory."""
     yield from _corrupt_files(log.path)
     yield from _indexes_that_lack_aborts(log)
     yield from _leftovers(log.path)

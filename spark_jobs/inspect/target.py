@@ -22,6 +22,14 @@ from spark_jobs.kafka.formats.log_files import (
 from spark_jobs.kafka.formats.record_batch import MAGIC_OFFSET
 from spark_jobs.kafka.log.segment import scan
 
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_KNOWN_MAGIC = (0, 1, 2)
+
 
 class NotKafka(OnceoverError):
     """A path without Kafka data; the message names what was expected."""
@@ -45,12 +53,6 @@ class Kind(StrEnum):
     LOG_DIRECTORY = "log_directory"
 
 
-OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 _BY_NAME = {
     LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
     PARTITION_METADATA: Kind.METADATA,
@@ -66,7 +68,6 @@ _BY_EXTENSION = {
     LogFileKind.TXN_INDEX: Kind.TXN_INDEX,
     LogFileKind.SNAPSHOT: Kind.SNAPSHOT,
 }
-_KNOWN_MAGIC = (0, 1, 2)
 
 
 def recognise(path: Path) -> Kind:
@@ -103,7 +104,7 @@ def is_partition(path: Path) -> bool:
 
 
 def check_first_batch(path: Path, *, is_named: bool) -> None:
-    """Refuse a file that does not begin with a batch; what is behind it is a remark's business.
+    """Refuses a file that does not begin with a batch; problems behind it become remarks.
 
     Kafka's own name is enough for an empty file, a wrong checksum or a batch that was never finished.
     """

@@ -20,7 +20,7 @@ from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.run_folder import MANIFEST, RunInputs
 from spark_jobs.pipeline.report.run_page import run_data
 from spark_jobs.pipeline.report.run_tables import RunTables
-from spark_jobs.pipeline.report.site import Memory, fingerprint, remember, write_years
+from spark_jobs.pipeline.report.site import SiteState, fingerprint, write_state, write_years
 from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, BATCHES
 from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TOPIC_VOLUMES
@@ -174,7 +174,7 @@ def _show(lake: FileStore, run_ids: list[str]) -> None:
         site.put_data(_renamed(template, run_ids[0], run_id))
     shown = [lines[run_id] for run_id in run_ids]
     write_years(site, shown, shown)
-    remember(site, Memory(runs={run_id: fingerprint(lines[run_id]) for run_id in run_ids}))
+    write_state(site, SiteState(runs={run_id: fingerprint(lines[run_id]) for run_id in run_ids}))
 
 
 def _renamed(files: list[NamedData], old: str, new: str) -> Iterator[NamedData]:

@@ -124,7 +124,7 @@ def _one_more_batch(place: Path) -> None:
 
 
 def hostile_lake(place: Path) -> Shown:
-    """Names, keys, ids and errors that try to become markup or script; its the previous run failed.
+    """Names, keys, ids and errors that try to become markup or script; the last run failed.
 
     No run of today takes a topic of such a name, so the name comes into the tables afterwards.
     """

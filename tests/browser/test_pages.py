@@ -1,4 +1,4 @@
-"""Every page opens as a file and from a strict server, asks nobody else, and can be read by anyone."""
+"""Every page opens as a file and from a strict server, loads nothing from other hosts, and is accessible."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,7 +13,7 @@ CONTROLS = ("chosen-run", "topic", "partition", "offset", "producer", "verdict",
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_opened_as_a_file_works_and_asks_nobody_else(
+def test_a_page_opened_as_a_file_works_and_loads_nothing_from_other_hosts(
     name: str, browser: Browser, sample: Shown
 ) -> None:
     with visit(browser, f"file://{sample.directory}/{name}") as seen:

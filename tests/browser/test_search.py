@@ -1,4 +1,4 @@
-"""The batch explorer finds a batch without a server, and tells of it in the words of `onceover explain`."""
+"""The batch explorer finds a batch without a server, and explains it as `onceover explain` does."""
 
 import pytest
 from playwright.sync_api import Browser

@@ -56,13 +56,13 @@ def test_for_machines_a_day_is_a_line(config: Path) -> None:
 def test_where_nothing_has_changed_nothing_runs_and_no_spark_starts(config: Path) -> None:
     before = tree(config.parent)
     reported = _backfill(config, last=1)
-    assert (reported.exit_code, "all is as it should be" in reported.stdout) == (0, True)
+    assert (reported.exit_code, "no date has changed" in reported.stdout) == (0, True)
     assert tree(config.parent) == before
 
 
 def test_days_that_never_ran_are_the_business_of_run(config: Path) -> None:
     reported = _backfill(config, first=7, last=9)
-    assert (reported.exit_code, "onceover run does a day for the first time" in reported.stdout) == (0, True)
+    assert (reported.exit_code, "runs a date for the first time" in reported.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_only_the_newest_are_shown_unless_more_are_wanted(config: Path) -> None:
         (("--run", "2024-05-09-0000"), "there is no such run"),
     ],
 )
-def test_what_nobody_knows_is_said(config: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_a_question_without_answer_is_reported(config: Path, arguments: tuple[str, ...], words: str) -> None:
     result = _explain(config, *arguments)
     assert result.exit_code == 1
     assert words in result.stderr

@@ -106,7 +106,7 @@ def test_a_lake_where_all_is_decided_says_so(lake: RunLake) -> None:
     send(cluster, producer, FIRST)
     cluster.end(producer, TransactionResult.COMMIT)
     resolve(lake, cluster)
-    assert call(lake).stdout.endswith("all is decided\n")
+    assert call(lake).stdout.endswith("all transactions are decided\n")
 
 
 def test_a_lake_without_a_resolved_run_says_so(lake: RunLake) -> None:
@@ -122,4 +122,4 @@ def test_the_newest_run_speaks(lake: RunLake) -> None:
     resolve(lake, cluster)
     cluster.end(producer, TransactionResult.ABORT)
     resolve(lake, cluster, 1)
-    assert call(lake).stdout.endswith("all is decided\n")
+    assert call(lake).stdout.endswith("all transactions are decided\n")

@@ -31,7 +31,7 @@ def test_everything_in_the_form_is_asked_for() -> None:
 
 
 def test_an_end_before_the_beginning_is_reported_in_the_forms_words() -> None:
-    with pytest.raises(UnfitRequest, match=r"From \(2026-03-01\) lies after To \(2026-02-28\)"):
+    with pytest.raises(UnfitRequest, match=r"From \(2026-03-01\) is after To \(2026-02-28\)"):
         backfill_of({**FORM, "to": "2026-02-28"})
 
 
@@ -52,4 +52,4 @@ def test_a_plan_has_a_line_per_day_that_says_why() -> None:
 
 
 def test_a_plan_without_days_says_so() -> None:
-    assert "no run has run yet" in as_markdown("backfill", [])
+    assert "there is no run yet" in as_markdown("backfill", [])

@@ -14,13 +14,13 @@ from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import CAPTURE, place_at
 
 TASK = (
-    "import json, logging, sys; from spark_jobs.airflow import source_tasks, step_task;"
+    "import json, logging, sys; from spark_jobs.airflow import tasks;"
     "from spark_jobs.flow import Step; log = logging.getLogger('onceover');"
     "log.setLevel('INFO'); log.addHandler(logging.StreamHandler(sys.stderr));"
     "context = {'params': json.loads(sys.argv[1])};"
-    "source_tasks.get_current_context = lambda: context;"
-    "fetched = source_tasks.fetch.function('gateway');"
-    "done = step_task.do_step(context, Step.STAGE);"
+    "tasks.get_current_context = lambda: context;"
+    "fetched = tasks.fetch.function('gateway');"
+    "done = tasks.do_step(context, Step.STAGE);"
     "print(json.dumps([fetched['objects'], done['counts']['objects']]))"
 )
 """What the tasks `fetch` and `stage` of one DAG run do; only the context that Airflow gives is made here."""

@@ -1,4 +1,4 @@
-"""The driver keeps Spark warm for tasks, tells them all they need to know, and outlives nobody for long."""
+"""The driver keeps Spark warm for tasks, sends them logs and results, and ends when it is idle."""
 
 import socket
 import subprocess
@@ -13,20 +13,20 @@ from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step,
 from spark_jobs.driver.messages import (
     Answer,
     DaysRequest,
+    DriverFiles,
     ExpireRequest,
     Failure,
     FetchRequest,
     LogLine,
     Message,
-    Place,
     PlanRequest,
     ReportRequest,
     SourcesRequest,
     StepAnswer,
     StepRequest,
     StopRequest,
-    UnsafePlace,
-    place_of,
+    UnsafeDirectory,
+    driver_files,
     read_message,
     write_message,
 )
@@ -57,7 +57,7 @@ def request_(tmp_path: Path) -> Iterator[StepRequest]:
     stop_driver(request)
 
 
-def _listen(place: Place) -> "subprocess.Popen[bytes]":
+def _listen(place: DriverFiles) -> "subprocess.Popen[bytes]":
     """A driver in a process of its own, once it listens."""
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -66,8 +66,8 @@ def _listen(place: Place) -> "subprocess.Popen[bytes]":
     return process
 
 
-def _is_heard(place: Place) -> bool:
-    """Whether somebody takes a call there; hanging up without a word does no harm."""
+def _is_heard(place: DriverFiles) -> bool:
+    """Whether a driver accepts connections; closing one without a request does no harm."""
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(str(place.socket)) == 0
 
@@ -162,7 +162,7 @@ def test_days_that_are_as_they_should_be_need_no_spark(request_: StepRequest, tm
 
 def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
     run_step(request_, log=print)
-    place = place_of(request_.config, "")
+    place = driver_files(request_.config, "")
     before = place.socket.stat().st_ino
 
     run_step(request_, log=print)
@@ -201,7 +201,7 @@ def test_a_bug_is_reported_with_its_trace_and_the_driver_lives_on(
 
 
 def test_a_driver_whose_task_is_gone_ends_at_once(request_: StepRequest, tmp_path: Path) -> None:
-    place = Place(tmp_path, "d")
+    place = DriverFiles(tmp_path, "d")
     process = _listen(place)
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
         connection.connect(str(place.socket))
@@ -217,7 +217,7 @@ def test_a_driver_whose_task_is_gone_ends_at_once(request_: StepRequest, tmp_pat
 def test_a_task_whose_driver_dies_hears_that_trying_again_can_help(
     request_: StepRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = place_of(request_.config, "")
+    place = driver_files(request_.config, "")
     place.log.write_text("killed for its memory")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place.socket))
@@ -230,8 +230,8 @@ def test_a_task_whose_driver_dies_hears_that_trying_again_can_help(
     place.socket.unlink()
 
 
-def test_a_driver_that_nobody_asks_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    place = Place(tmp_path, "d")
+def test_an_idle_driver_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    place = DriverFiles(tmp_path, "d")
     place.log.touch()
 
     Driver(place, idle_s=0.01).serve()
@@ -241,7 +241,7 @@ def test_a_driver_that_nobody_asks_ends_and_leaves_nothing_behind(tmp_path: Path
 
 
 def test_a_driver_ends_when_it_is_reported_to(tmp_path: Path) -> None:
-    place = Place(tmp_path, "d")
+    place = DriverFiles(tmp_path, "d")
     process = _listen(place)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(place.socket))
@@ -253,10 +253,10 @@ def test_a_driver_ends_when_it_is_reported_to(tmp_path: Path) -> None:
 
 def test_a_place_that_others_can_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    place_of("a").directory.chmod(0o755)
+    driver_files("a").directory.chmod(0o755)
 
-    with pytest.raises(UnsafePlace, match="belongs to this user alone"):
-        place_of("a")
+    with pytest.raises(UnsafeDirectory, match="belongs to this user alone"):
+        driver_files("a")
 
 
 def test_the_tasks_side_loads_nothing_heavy() -> None:

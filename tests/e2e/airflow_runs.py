@@ -1,4 +1,4 @@
-"""An Airflow of its own, and the sample's two runs run through its scheduler."""
+"""A separate Airflow, whose scheduler executes the sample's two runs."""
 
 import json
 import time
@@ -26,7 +26,7 @@ UNHURRIED = {
     "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
 }
-"""On a machine with much else to do nobody is taken for dead, and no file for one that cannot be read."""
+"""Timeouts for a busy machine: no live process counts as dead, and no DAG file as broken."""
 
 
 @dataclass(frozen=True)

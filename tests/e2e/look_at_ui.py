@@ -13,7 +13,7 @@ TIMEOUT_MS = 240_000
 
 
 def look(chromium: str, url: str, token: str) -> dict[str, Any]:
-    """Goes to the entry in the navigation, as somebody who has logged in, and on to a run."""
+    """Goes to the entry in the navigation, as a user who has logged in, and opens a run."""
     complaints: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

@@ -122,7 +122,9 @@ def test_a_run_that_is_late_is_reported_while_it_goes_on(airflow_lake: AirflowLa
         airflow_lake.api.home.directory / "logs" / "executor_callbacks" / NIGHTLY / airflow_lake.dag_runs[0]
     )
 
-    sentence = f"the run {airflow_lake.dag_runs[0]} of {NIGHTLY} is not done 0.001 hours after it was queued"
+    sentence = (
+        f"the run {airflow_lake.dag_runs[0]} of {NIGHTLY} is not finished 0.001 hours after it was queued"
+    )
 
     assert until(lambda: [log for log in reported.glob("*") if sentence in log.read_text()])
 

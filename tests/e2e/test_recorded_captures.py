@@ -109,7 +109,7 @@ def test_a_capture_of_older_clients_alone_whose_clocks_are_wrong_is_held_as_a_wh
 
 
 def test_a_capture_beside_a_compacted_coordinator_log_holds_what_that_no_longer_tells(tmp_path: Path) -> None:
-    """Compaction left the last transactions only: some of the others committed, and nobody knows which."""
+    """Compaction left the last transactions only: some of the others committed, but it is unknown which."""
     batches = [each for each in appended("workload_clean") if each.topic_partition.topic not in REWRITTEN]
     settings = _run(tmp_path, "workload_clean", "TV2", batches, "false")
     found = _contents(by_pyiceberg(settings))
@@ -129,7 +129,7 @@ def _judged(settings: Settings) -> dict[int, dict[str, Any]]:
 
 
 def _in_log_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Offsets count markers, too, and those stand elsewhere."""
+    """Offsets count markers, too, and the markers are in another source."""
     return [{**_sent(record), "offset": None} for record in records]
 
 

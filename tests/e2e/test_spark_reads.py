@@ -31,7 +31,7 @@ READER = Path(__file__).with_name("spark_reader.py")
 
 
 def spark_python() -> Path:
-    """The Python of an environment with that Spark; skips the test where nobody asked for it."""
+    """The Python of an environment with that Spark; skips the test if it is not requested."""
     place = CACHE.parent / SPARK.replace("==", "-")
     python, mark = place / "bin" / "python", place / ".complete"
     if mark.exists():

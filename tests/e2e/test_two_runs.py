@@ -1,4 +1,4 @@
-"""A log that grows from run to run is published once: what waited comes with the next run."""
+"""A log that grows from run to run is published once: held records are published by the next run."""
 
 import shutil
 from datetime import date

@@ -193,7 +193,7 @@ def test_every_service_that_stays_says_whether_it_is_well(services: dict[str, di
     assert {name for name, each in services.items() if each.get("restart") != "unless-stopped"} == ONE_SHOT
 
 
-def test_whoever_is_waited_for_is_there_and_can_become_what_is_waited_for(
+def test_services_that_others_depend_on_exist_and_can_reach_the_condition(
     services: dict[str, dict[str, Any]],
 ) -> None:
     for each in services.values():
@@ -211,7 +211,7 @@ def test_every_image_has_a_version_and_ours_are_built_here(services: dict[str, d
             assert (context / each["build"]["dockerfile"]).is_file()
 
 
-def test_our_images_run_as_nobody_special_and_build_what_the_rig_builds() -> None:
+def test_our_images_run_without_privileges_and_build_what_the_rig_builds() -> None:
     for name in ("onceover", "s3"):
         lines = (ROOT / "infra" / "images" / f"{name}.Dockerfile").read_text().splitlines()
         users = [line for line in lines if line.startswith("USER ")]

@@ -26,8 +26,10 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "infra" / "docs" / "mkdocs.yml"
 LOADED = re.compile(r"""<(?:script|link|img)\b[^>]*?(?:src|href)=["']?(https?:)?//""")
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-CODE = re.compile(r"```.*?```|`[^`]*`|\*Run\*", re.DOTALL)
-PRIVATE_WORDS = re.compile(r"\b(?:runs?|told|somebody|whoever|stands|errands?|fates?|is in)\b", re.IGNORECASE)
+CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+PRIVATE_WORDS = re.compile(
+    r"\b(?:nights?|told|somebody|whoever|stands|errands?|fates?|lies in)\b", re.IGNORECASE
+)
 FOLDERS_FOR_USERS = ("concepts", "guides", "operations")
 PAGES_FOR_USERS = [ROOT / "README.md"] + [
     page for folder in FOLDERS_FOR_USERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))

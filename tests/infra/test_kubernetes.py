@@ -103,7 +103,7 @@ def test_the_configuration_is_mounted_where_the_command_looks(
     assert f"onceover run --config {mount['mountPath']}/{file} --date " in driver["args"][-1]
 
 
-def test_driver_and_executors_run_the_image_of_the_compose_file_as_nobody_special(
+def test_driver_and_executors_run_the_image_of_the_compose_file_without_privileges(
     settings: Settings, pod: Object
 ) -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

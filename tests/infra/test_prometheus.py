@@ -108,7 +108,7 @@ def test_prometheus_asks_the_collector_of_the_compose_file() -> None:
         ("check", "config", INFRA / "prometheus" / "prometheus.yml"),
         ("test", "rules", Path(__file__).with_name("rules_test.yml")),
     ],
-    ids=["they are valid", "they tell of the right runs"],
+    ids=["they are valid", "they fire for the right runs"],
 )
 def test_promtool_says_of_configuration_and_rules(question: tuple[str | Path, ...]) -> None:
     promtool = shutil.which("promtool")

@@ -61,9 +61,7 @@ def test_a_segment_shows_a_line_per_batch(inspect: Inspect, sample: Path) -> Non
     assert all(batch["crc_ok"] for batch in batches)
 
 
-def test_transactions_that_nobody_ended_are_counted_with_what_they_hold_up(
-    inspect: Inspect, sample: Path
-) -> None:
+def test_open_transactions_are_counted_with_what_they_hold_back(inspect: Inspect, sample: Path) -> None:
     (text,) = remarks(inspect, sample / "orders-1")
     assert (
         text == "1 open transaction: the oldest, of producer 4001 epoch 0, keeps the last stable offset at 2"

@@ -17,7 +17,7 @@ TRUTH = {Isolation.READ_COMMITTED: "truth.jsonl", Isolation.READ_UNCOMMITTED: "t
 
 
 def by_partition(lines: list[str]) -> dict[str, list[str]]:
-    """Lines of each partition in their order; which partition comes first is nobody's promise."""
+    """Lines of each partition in their order; the order of partitions is not defined."""
     found: dict[str, list[str]] = {}
     for line in lines:
         found.setdefault(line.partition(', "offset"')[0], []).append(line)

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.driver import server
 from spark_jobs.driver.client import run_step, stop_driver
-from spark_jobs.driver.messages import Place, StepRequest, UnsafePlace, place_of
+from spark_jobs.driver.messages import DriverFiles, StepRequest, UnsafeDirectory, driver_files
 from spark_jobs.flow import Step
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import CAPTURE, place_at
@@ -51,8 +51,8 @@ def _answered(tmp_path: Path) -> Iterator[StepRequest]:
     stop_driver(request)
 
 
-def _place(request: StepRequest) -> Place:
-    return place_of(request.config, "")
+def _place(request: StepRequest) -> DriverFiles:
+    return driver_files(request.config, "")
 
 
 def test_nobody_but_the_owner_comes_near(asked: StepRequest) -> None:
@@ -109,5 +109,5 @@ def test_a_directory_that_someone_else_made_is_not_used(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (tmp_path / f"onceover-{os.getuid()}").symlink_to(elsewhere)
-    with pytest.raises(UnsafePlace, match="belongs to this user alone"):
-        place_of("a")
+    with pytest.raises(UnsafeDirectory, match="belongs to this user alone"):
+        driver_files("a")

@@ -1,4 +1,4 @@
-"""The batch explorer's files: batches in chunks, and an index from search keys to chunks."""
+"""The batch explorer's files: all batches of a small run, a selection of a large one, and their index."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,22 +18,23 @@ from spark_jobs.pipeline.report.run_tables import PLAIN, RunTables
 from spark_jobs.pipeline.report.site_files import NamedData
 from spark_jobs.pipeline.report.topics import READERS, PartitionView
 
-# Which batches of a run the explorer holds: all of a small run, a selection of a large one.
-
-
 MOST_TROUBLED = 10_000
-"""Batches that were not simply taken, per run."""
+"""Batches that were not simply accepted, per run."""
 MOST_PLAIN = 5_000
 """Accepted batches and overlaps of copies, per run."""
 FAR_APART = 1 << 16
 """Rows farther apart than this are read separately."""
 
-Places = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
+CHUNK = 500
+MOST_IDS = 100
+"""A chunk with more producers than this is indexed by its smallest and largest id only."""
+Shown = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """How many batches of one partition to hold."""
+class Quota:
+    """How many batches of one partition are shown."""
 
     troubled: int
     plain: int
@@ -43,12 +44,12 @@ class Choice:
         return self.troubled + self.plain
 
 
-def choose(counts: Sequence[Mapping[str, int]]) -> list[Choice]:
-    """A fair share for each partition: what the small ones leave, the large ones get."""
+def quotas_of(counts: Sequence[Mapping[str, int]]) -> list[Quota]:
+    """A fair share for each partition: large ones get what small ones do not use."""
     plain = [sum(n for verdict, n in each.items() if verdict in PLAIN) for each in counts]
     troubled = [sum(each.values()) - n for each, n in zip(counts, plain, strict=True)]
     shares = zip(fair_shares(troubled, MOST_TROUBLED), fair_shares(plain, MOST_PLAIN), strict=True)
-    return [Choice(troubled=bad, plain=good) for bad, good in shares]
+    return [Quota(troubled=bad, plain=good) for bad, good in shares]
 
 
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
@@ -61,16 +62,16 @@ def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
     return shares
 
 
-def chosen_rows(lake: ObjectStore, key: str, choice: Choice, rows: int) -> Iterator[dict[str, Any]]:
+def chosen_rows(lake: ObjectStore, key: str, quota: Quota, rows: int) -> Iterator[dict[str, Any]]:
     """The first of the troubled and the newest of the plain of all `rows`, in the order of the file."""
-    if choice.total == rows:
+    if quota.total == rows:
         for part in iter_rows(lake, key) if rows else ():
             yield from part.to_pylist()
-    elif choice.total:
-        yield from _rows_at(lake, key, _places(lake, key, choice))
+    elif quota.total:
+        yield from _rows_at(lake, key, _row_numbers(lake, key, quota))
 
 
-def _rows_at(lake: ObjectStore, key: str, places: Places) -> Iterator[dict[str, Any]]:
+def _rows_at(lake: ObjectStore, key: str, places: RowNumbers) -> Iterator[dict[str, Any]]:
     for span in np.split(places, np.flatnonzero(np.diff(places) > FAR_APART) + 1):
         start = int(span[0])
         for rows in iter_row_range(lake, key, start, int(span[-1]) + 1):
@@ -79,25 +80,18 @@ def _rows_at(lake: ObjectStore, key: str, places: Places) -> Iterator[dict[str, 
             yield from rows.take(pa.array(inside, pa.int64())).to_pylist()
 
 
-def _places(lake: ObjectStore, key: str, choice: Choice) -> Places:
+def _row_numbers(lake: ObjectStore, key: str, quota: Quota) -> RowNumbers:
     is_plain = np.concatenate(
         [np.empty(0, dtype=bool), *(_is_plain(rows) for rows in iter_rows(lake, key, columns=["verdict"]))]
     )
     troubled, plain = np.flatnonzero(~is_plain), np.flatnonzero(is_plain)
-    return np.sort(np.concatenate([troubled[: choice.troubled], plain[len(plain) - choice.plain :]]))
+    return np.sort(np.concatenate([troubled[: quota.troubled], plain[len(plain) - quota.plain :]]))
 
 
 def _is_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     found = pc.is_in(rows.column("verdict"), value_set=pa.array(sorted(PLAIN)))
     plain: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
     return plain
-
-
-CHUNK = 500
-MOST_IDS = 100
-"""A chunk with more producers than this is indexed by its smallest and largest id only."""
-
-Shown = dict[str, Any]
 
 
 def explorer_files(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[NamedData]:
@@ -135,13 +129,13 @@ def _batches(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator
 
 
 def _rows(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[dict[str, Any]]:
-    choices = choose([view.verdicts for view in partitions])
+    quotas = quotas_of([view.verdicts for view in partitions])
 
-    def read(view: PartitionView, choice: Choice) -> list[dict[str, Any]]:
-        return list(chosen_rows(tables.lake, view.file, choice, view.rows))
+    def read(view: PartitionView, quota: Quota) -> list[dict[str, Any]]:
+        return list(chosen_rows(tables.lake, view.file, quota, view.rows))
 
     with ThreadPoolExecutor(READERS) as readers:
-        for rows in readers.map(read, partitions, choices):
+        for rows in readers.map(read, partitions, quotas):
             yield from rows
 
 

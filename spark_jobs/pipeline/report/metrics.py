@@ -1,4 +1,4 @@
-"""Every metric: its name, its labels, its meaning.
+"""Every metric with name, labels and meaning, and the samples of a run.
 
 All are gauges. A run is an event with a size, not a process that counts up: each run replaces the values of
 the previous one, and a repeated run sets its values again instead of adding them.
@@ -24,6 +24,10 @@ from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.materialise import TABLE_FILES, QuarantineKind
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
+
+MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
+"""Groups of several verdicts, whose counts are not broken down."""
+SINGLE = {each.group: each for each in VERDICTS if each.group not in MIXED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +96,8 @@ METRICS: tuple[Metric, ...] = (
 """In the order in which they are written."""
 
 
-# Batches by topic and verdict.
-
-
-MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
-"""Groups of several verdicts, whose counts are not broken down."""
-SINGLE = {each.group: each for each in VERDICTS if each.group not in MIXED}
-
-
 def topic_verdicts(tables: RunTables) -> dict[str, Counter[str]]:
-    """Topic → verdict → batches, for every topic with objects in the run."""
+    """Batches by topic and verdict, for every topic with objects in the run."""
     found: dict[str, Counter[str]] = {}
     for row in tables.rows(Step.ADMIT, ADMITTED_PARTITIONS.file):
         found.setdefault(row["topic"], Counter()).update(_verdicts(tables, row))
@@ -109,7 +105,7 @@ def topic_verdicts(tables: RunTables) -> dict[str, Counter[str]]:
 
 
 def _verdicts(tables: RunTables, row: Mapping[str, Any]) -> Mapping[str, int]:
-    """Of one partition; its batches are only read where the counts of its groups leave something open."""
+    """Of one partition; its batches are read only if the counts of its groups do not give all verdicts."""
     if not any(row[group] for group in MIXED):
         return {verdict.value: row[group] for group, verdict in SINGLE.items()}
     counts: Counter[str] = Counter()
@@ -118,9 +114,6 @@ def _verdicts(tables: RunTables, row: Mapping[str, Any]) -> Mapping[str, int]:
         names, numbers = found.field("values").to_pylist(), found.field("counts").to_pylist()
         counts.update(dict(zip(names, numbers, strict=True)))
     return counts
-
-
-# The samples of a run; a failed run has those of its finished steps.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +126,10 @@ class Sample:
 
 
 def samples_of(lines: Iterable[LedgerLine], run_id: str | None, tables: RunTables | None) -> list[Sample]:
-    """Everything about the run of `run_id`, if there is one, and about the lake's last success."""
+    """Samples of the run `run_id`, if there is one, and of the last successful run.
+
+    A failed run has samples of its finished steps only.
+    """
     known = tuple(lines)
     line = next((each for each in known if each.run_id == run_id), None)
     run = [] if line is None or tables is None else [*_run(line), *_data(tables)]

@@ -1,4 +1,4 @@
-"""Writes the metrics of a run to the configured targets."""
+"""Writes the metrics of a run in Prometheus' text format (0.0.4), and sends them to StatsD as gauges."""
 
 import os
 import re
@@ -14,11 +14,16 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.report.metrics import METRICS, RUN_INFO, Metric, Sample, last_run, samples_of
 from spark_jobs.pipeline.report.run_tables import RunTables
 
-# Samples as Prometheus reads them from a file: its text format, version 0.0.4.
-
-
 ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-"""Topic names come from outside: what they hold must stay inside the quotes."""
+"""Topic names are foreign input: they must stay inside the quotes."""
+PACKET_BYTES = 1432
+"""Fits into one packet on common networks."""
+UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that StatsD reserves, and others that a topic's name may have."""
+METRICS_KEY = "metrics/onceover.prom"
+"""In the lake; always written."""
+READABLE_BY_ALL = 0o644
+"""The collector runs as another user."""
 
 
 def exposition(samples: Iterable[Sample]) -> str:
@@ -47,15 +52,6 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-# Samples as StatsD takes them: gauges by UDP, label values as parts of the name.
-
-
-PACKET_BYTES = 1432
-"""What fits in a packet on every network that is likely to be on the way."""
-UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-"""StatsD's own characters, and whatever else a topic's name may hold."""
-
-
 def send(samples: Iterable[Sample], address: Address) -> None:
     """Sends without waiting for an answer; no server needs to listen."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outgoing:
@@ -71,7 +67,7 @@ def gauge(sample: Sample) -> str:
 
 
 def packets(lines: Iterable[str]) -> Iterator[bytes]:
-    """As many lines in each as fit."""
+    """Packets of as many lines as fit."""
     packet = b""
     for line in lines:
         more = line.encode("ascii")
@@ -83,14 +79,8 @@ def packets(lines: Iterable[str]) -> Iterator[bytes]:
         yield packet
 
 
-METRICS_KEY = "metrics/onceover.prom"
-"""In the lake, whatever else is configured."""
-READABLE_BY_ALL = 0o644
-"""A collector is another user."""
-
-
 def publish(settings: Settings, lake: ObjectStore, *, run_id: str | None) -> str:
-    """The metrics of `run_id`, else of the run that was started last; where the lake has them now."""
+    """Writes the metrics of `run_id`, else of the run started last; returns their address in the lake."""
     lines = list_runs(lake)
     chosen = run_id or last_run(lines)
     samples = samples_of(lines, chosen, RunTables(lake, chosen) if chosen else None)
@@ -104,7 +94,7 @@ def publish(settings: Settings, lake: ObjectStore, *, run_id: str | None) -> str
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replaced atomically: a collector may read at any moment."""
+    """Replaces the file atomically, because a collector may read it at any time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as unfinished:
         unfinished.write(data)

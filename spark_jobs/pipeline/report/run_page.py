@@ -17,13 +17,13 @@ from spark_jobs.pipeline.report.transactions import producer_view, transaction_v
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 
-# The page of one run: its steps, inputs, the origin of its state, and the audit's results.
-
-
 MESSAGES = "messages.json"
 MOST_ORIGINS = 300
 MOST_SET_ASIDE = 50
 LONGEST_TEXT = 500
+DOCS = "docs"
+STYLE = "assets/docs.css"
+_INLINE_STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
 
 
 def run_view(line: LedgerLine, tables: RunTables) -> Row:
@@ -110,16 +110,8 @@ def _expectation(row: Row) -> Row:
     return {name: row[name] for name in names}
 
 
-# Data Docs beside the dashboard, so that both travel together and links between them hold.
-
-
-DOCS = "docs"
-STYLE = "assets/docs.css"
-_INLINE_STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
-
-
 def docs_files(tables: RunTables) -> Iterator[tuple[str, bytes]]:
-    """The run's pages, with their style in a file: a strict server lets no page bring its own."""
+    """The run's Data Docs, with their style in a file: the content security policy forbids inline styles."""
     prefix = tables.key(Step.AUDIT, DOCS) + "/"
     for found in tables.lake.list(prefix):
         page = tables.lake.read(found.key)
@@ -131,7 +123,7 @@ def docs_files(tables: RunTables) -> Iterator[tuple[str, bytes]]:
 
 
 def write_run(site: SiteFiles, line: LedgerLine) -> None:
-    """Write what the site shows of the run, from the tables in its folder."""
+    """Writes the files of the run, from the tables in its folder."""
     tables = RunTables(site.lake, line.run_id)
     docs = dict(docs_files(tables))
     for path, page in docs.items():

@@ -1,4 +1,4 @@
-"""The tables in a run's folder: a failed or partial run has only those of its finished steps."""
+"""Reads the tables in a run's folder, and counts batches by verdict and producer."""
 
 import json
 from collections import Counter
@@ -16,12 +16,19 @@ from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.run_folder import DONE
+from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.materialise import TABLE_FILES
+
+PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
+"""Verdicts of batches without any problem."""
+COLUMNS = [
+    "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """The tables of one run, by step and file; None where it has none."""
+    """The tables of one run, by step and file; a failed run has only those of its finished steps."""
 
     lake: ObjectStore
     run_id: str
@@ -41,6 +48,14 @@ class RunTables:
         table = self.table(step, path)
         return [] if table is None else table.to_pylist()
 
+    def parts(
+        self, step: Step, contract: Contract, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a large table, of all its files; none if there is no such table."""
+        prefix = contract.file.partition("{")[0].rstrip("/")
+        for found in self.lake.list(self.key(step, prefix)):
+            yield from iter_rows(self.lake, found.key, columns=columns)
+
     def table_files(self, step: Step) -> Iterator[dict[str, Any]]:
         """The files that `step` made for published tables, as far as they are still there."""
         for entry in self.rows(step, TABLE_FILES.file):
@@ -57,16 +72,6 @@ class RunTables:
 
     def key(self, step: Step, path: str) -> str:
         return step_key(self.run_id, step, path)
-
-
-# One pass over a partition's verdicts: how many of each, and which producers they are about.
-
-
-PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
-"""Verdicts of batches without any problem."""
-COLUMNS = [
-    "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
-]  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +122,7 @@ def merge(producers: Producers, found: Producers) -> None:
 
 
 def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows that are not plain, by producer, epoch, verdict and the epoch that stood against it."""
+    """Rows that are not plain, by producer, epoch, verdict and the expected epoch."""
     is_plain = pc.is_in(rows.column("verdict"), value_set=pa.array(sorted(PLAIN)))
     found = pa.Table.from_batches([rows]).filter(pc.invert(is_plain))
     if found.num_rows:

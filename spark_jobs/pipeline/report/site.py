@@ -1,4 +1,4 @@
-"""The whole site, brought up to date: what is new is read and written, what is shown already stays."""
+"""Builds the site: its pages, a line per run, series of topics by month. Writes only what has changed."""
 
 import json
 from collections import defaultdict
@@ -24,12 +24,17 @@ from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.pipeline.report.site_files import SiteFiles, shard_of, to_constant, topic_code
 from spark_jobs.tables.audit import TOPIC_VOLUMES
 
-# The pages themselves: what is the same in every lake, and loads the rest.
-
-
 HERE = Path(__file__).parent
 CHARTS = ("uPlot.iife.js", "uPlot.min.css")
-"""Of the package uplot-python, which carries the library in a wheel; its own code is not used."""
+"""From the package uplot-python, whose wheel contains the library; its Python code is not used."""
+FORMAT = 4
+"""If it differs from the stored one, every file is written again."""
+STATE_FILE = "data/memory.json"
+SERIES_COLUMNS = ("day", "run", "records", "batches", "verdicts", "lag")
+Months = dict[str, list[ChainEntry]]
+RECENT_RUNS = 28
+VOLUMES = tuple(name for name in TOPIC_VOLUMES.schema.names if name != "topic")
+OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ PAGES = (
 
 
 def page_files(lake: str) -> Iterator[tuple[str, bytes]]:
-    """Every page and everything that pages are made with, by path; `lake` is named in each."""
+    """Every page, script, style and icon by path; `lake` is shown on each page."""
     for page in PAGES:
         template = _environment().get_template(f"{page.name}.html.j2")
         yield page.file, template.render(page=page, pages=PAGES, lake=lake).encode()
@@ -67,7 +72,7 @@ def page_files(lake: str) -> Iterator[tuple[str, bytes]]:
 
 
 def labels() -> dict[str, dict[str, tuple[str, str, str]]]:
-    """Symbol, tone and meaning of every verdict and outcome, as they are defined."""
+    """Symbol, tone and meaning of every verdict and outcome, from their definitions."""
     return {
         "verdicts": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Verdict},
         "outcomes": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Outcome},
@@ -91,19 +96,11 @@ def _chart_library() -> Path:
     return Path(found.origin).parent / "static"
 
 
-# What the site already shows, so that updating it costs only what is new.
-
-
-FORMAT = 4
-"""Another one means that every file is written anew."""
-PLACE = "data/memory.json"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Fingerprints: of each run as it was shown, and of the runs that each month's files were made of.
+class SiteState:
+    """What the site shows already: fingerprints of each run, and of the runs in each month's files.
 
-    `shards` are the files that each month has, as one letter each.
+    `shards` are the files of each month, one letter each.
     """
 
     format: int = FORMAT
@@ -117,31 +114,23 @@ def fingerprint(line: LedgerLine) -> str:
     return digest_of({**asdict(line), "day": line.day.isoformat()})
 
 
-def recall(site: SiteFiles) -> Memory:
-    """What was noted last time; nothing if a version of other files wrote it."""
-    if site.lake.stat(site.key(PLACE)) is None:
-        return Memory()
-    noted = json.loads(site.lake.read(site.key(PLACE)))
-    return Memory(**noted) if noted.get("format") == FORMAT else Memory()
+def read_state(site: SiteFiles) -> SiteState:
+    """The state after the last update; empty if another format wrote it."""
+    if site.lake.stat(site.key(STATE_FILE)) is None:
+        return SiteState()
+    stored = json.loads(site.lake.read(site.key(STATE_FILE)))
+    return SiteState(**stored) if stored.get("format") == FORMAT else SiteState()
 
 
-def remember(site: SiteFiles, memory: Memory) -> None:
-    """Notes it down, after everything else is written."""
-    site.put(PLACE, canonical_json(asdict(memory)))
+def write_state(site: SiteFiles, state: SiteState) -> None:
+    """Stores the state, after everything else is written."""
+    site.put(STATE_FILE, canonical_json(asdict(state)))
 
 
-# Each topic over time: a file per month and shard, so that a run rewrites one month only.
-
-
-COLUMNS = ("day", "run", "records", "batches", "verdicts", "lag")
-
-Months = dict[str, list[ChainEntry]]
-
-
-def by_month(speaking: Sequence[ChainEntry]) -> Months:
+def by_month(current: Sequence[ChainEntry]) -> Months:
     """The current runs, by month such as `2026-03`."""
     months: Months = defaultdict(list)
-    for entry in speaking:
+    for entry in current:
         months[f"{entry.day:%Y-%m}"].append(entry)
     return dict(months)
 
@@ -157,23 +146,20 @@ def month_shards(site: SiteFiles, entries: Sequence[ChainEntry]) -> dict[str, di
     for entry in entries:
         for row in site.read_data(f"run/{entry.run_id}/topics") or ():
             topics = shards[shard_of(row["code"])]
-            series = topics.setdefault(row["code"], {"name": row["name"], "columns": COLUMNS, "rows": []})
-            series["rows"].append([entry.day.isoformat(), entry.run_id, *(row[name] for name in COLUMNS[2:])])
+            series = topics.setdefault(
+                row["code"], {"name": row["name"], "columns": SERIES_COLUMNS, "rows": []}
+            )
+            series["rows"].append(
+                [entry.day.isoformat(), entry.run_id, *(row[name] for name in SERIES_COLUMNS[2:])]
+            )
     return dict(shards)
 
 
-# The last runs topic by topic: what the overview draws as small lines.
-
-
-RUNS = 28
-VOLUMES = tuple(name for name in TOPIC_VOLUMES.schema.names if name != "topic")
-
-
-def recent(lake: ObjectStore, speaking: Sequence[ChainEntry]) -> dict[str, Any]:
+def recent(lake: ObjectStore, current: Sequence[ChainEntry]) -> dict[str, Any]:
     """The volumes of the last current runs; those with the most records come first."""
     runs = [
         (entry, RunTables(lake, entry.run_id).rows(Step.AUDIT, TOPIC_VOLUMES.file))
-        for entry in speaking[-RUNS:]
+        for entry in current[-RECENT_RUNS:]
     ]
     audited = [(entry, {row["topic"]: row for row in rows}) for entry, rows in runs if rows]
     topics = sorted({topic for _, rows in audited for topic in rows})
@@ -189,33 +175,30 @@ def _line(topic: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"name": topic, "code": topic_code(topic), **series}
 
 
-OnProgress = Callable[[str], None]
-
-
 def build_site(lake: ObjectStore, on_progress: OnProgress, *, anew: str | None = None) -> int:
-    """Write what is missing, and the run `anew` in any case; how many runs were written."""
+    """Writes what is missing, and the run `anew` in any case; returns how many runs were written."""
     site = SiteFiles(lake)
-    memory, lines = recall(site), list_runs(lake)
+    before, lines = read_state(site), list_runs(lake)
     prints = {line.run_id: fingerprint(line) for line in lines}
     news = [
-        line for line in lines if memory.runs.get(line.run_id) != prints[line.run_id] or line.run_id == anew
+        line for line in lines if before.runs.get(line.run_id) != prints[line.run_id] or line.run_id == anew
     ]
     for number, line in enumerate(news, start=1):
         on_progress(f"report: run {number} of {len(news)}")
         write_run(site, line)
     write_years(site, lines, news)
-    speaking = list(read_chain(lake).current.values())
-    known = Memory(runs=prints, months=memory.months, shards=memory.shards)
-    noted = write_months(site, speaking, known, {line.run_id for line in news})
-    site.put_data([("recent", recent(lake, speaking)), ("index", _index(lines, noted.shards))])
+    current = list(read_chain(lake).current.values())
+    known = SiteState(runs=prints, months=before.months, shards=before.shards)
+    after = write_months(site, current, known, {line.run_id for line in news})
+    site.put_data([("recent", recent(lake, current)), ("index", _index(lines, after.shards))])
     for path, data in page_files(lake.url):
         site.put(path, data)
-    remember(site, noted)
+    write_state(site, after)
     return len(news)
 
 
 def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[LedgerLine]) -> None:
-    """A line of every run, in a file per year; only years with news are touched."""
+    """A line per run, in one file per year; only years with changed runs are written."""
     known = {line.run_id for line in lines}
     for year in sorted({line.day.year for line in news}):
         name = f"runs/{year}"
@@ -229,18 +212,18 @@ def write_years(site: SiteFiles, lines: Sequence[LedgerLine], news: Sequence[Led
 
 
 def write_months(
-    site: SiteFiles, speaking: Sequence[ChainEntry], memory: Memory, news: Collection[str]
-) -> Memory:
+    site: SiteFiles, current: Sequence[ChainEntry], before: SiteState, news: Collection[str]
+) -> SiteState:
     """The topics' series of every month that has changed, and the fingerprints of all months."""
-    found = by_month(speaking)
-    months = {month: month_fingerprint(entries, memory.runs) for month, entries in found.items()}
-    shards = {month: memory.shards.get(month, "") for month in months}
+    found = by_month(current)
+    months = {month: month_fingerprint(entries, before.runs) for month, entries in found.items()}
+    shards = {month: before.shards.get(month, "") for month in months}
     for month, entries in found.items():
-        if memory.months.get(month) != months[month] or any(each.run_id in news for each in entries):
+        if before.months.get(month) != months[month] or any(each.run_id in news for each in entries):
             series = month_shards(site, entries)
             site.put_data([(f"topics/{shard}/{month}", topics) for shard, topics in series.items()])
             shards[month] = "".join(sorted(series))
-    return Memory(runs=memory.runs, months=months, shards=shards)
+    return SiteState(runs=before.runs, months=months, shards=shards)
 
 
 def _by_day(row: Row) -> tuple[str, str, str]:

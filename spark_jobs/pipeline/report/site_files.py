@@ -1,4 +1,7 @@
-"""The site's files in the lake: keys and writers."""
+"""The site's files in the lake.
+
+Data is JSON in scripts of one call, because pages that are opened from disk may not fetch.
+"""
 
 import hashlib
 import json
@@ -9,12 +12,14 @@ from typing import Any
 
 from spark_jobs.lake.object_store import ObjectStore, join_key
 
-# Data that a page loads on demand: JSON in a script of one call, since pages opened as files may not fetch.
-
-
 BEGIN, END = b"onceover.take(", b");\n"
 _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-"""JSON has these characters only inside of strings."""
+"""In JSON these characters occur only inside strings."""
+DASHBOARD = "dashboard"
+FIRST_PAGE = "index.html"
+WRITERS = 16
+NAME_DIGITS = 16
+NamedData = tuple[str, Any]
 
 
 def to_script(name: str, value: Any) -> bytes:
@@ -30,16 +35,8 @@ def to_constant(name: str, value: Any) -> bytes:
 
 
 def from_script(data: bytes) -> Any:
-    """The value again."""
+    """The value in a script of `to_script`."""
     return json.loads(data.removeprefix(BEGIN).removesuffix(END))[1]
-
-
-DASHBOARD = "dashboard"
-FIRST_PAGE = "index.html"
-WRITERS = 16
-NAME_DIGITS = 16
-
-NamedData = tuple[str, Any]
 
 
 def topic_code(topic: str) -> str:
@@ -65,7 +62,7 @@ class SiteFiles:
         self.lake.put(self.key(path), data)
 
     def put_data(self, files: Iterable[NamedData]) -> int:
-        """Write data files, several at a time; how many they were."""
+        """Writes data files, several at a time; returns how many."""
         with ThreadPoolExecutor(WRITERS) as writers:
             return len(list(writers.map(lambda each: self._put_one(*each), files)))
 

@@ -24,7 +24,7 @@ OnProgress = Callable[[str], None]
 def report(
     settings: Settings, *, run_id: str | None = None, on_progress: OnProgress = lambda _: None
 ) -> StepResult:
-    """Bring metrics and site of the lake up to date; with `run_id`, that run is read again in any case."""
+    """Updates the metrics and the site of the lake; the run `run_id` is read again in any case."""
     lake = open_at_home(settings)
     publish(settings, lake, run_id=run_id)
     runs = build_site(lake, on_progress, anew=run_id)

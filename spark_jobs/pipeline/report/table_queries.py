@@ -13,13 +13,13 @@ SHOWN = ("type", "uri", "warehouse")
 
 
 def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
-    """By engine."""
+    """The queries by engine."""
     properties = catalog_properties(settings)
-    said = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
+    arguments = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
     return {
         "python": (
             "from pyiceberg.catalog import load_catalog\n"
-            f"catalog = load_catalog({NAME!r}, {said})\n"
+            f"catalog = load_catalog({NAME!r}, {arguments})\n"
             f"records = catalog.load_table({table.name!r}).scan().to_duckdb('records')\n"
             f"records.sql('{PER_PARTITION} records GROUP BY partition').show()"
         ),
@@ -33,9 +33,9 @@ def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
 
 def table_view(settings: Settings, table: TopicTable) -> tuple[str, dict[str, Any]]:
     """What a topic's page shows of its table, by the topic's code: only what the next run does not change."""
-    said = queries(settings, table)
+    texts = queries(settings, table)
     shown = {"name": table.name, "location": table.location}
-    return topic_code(table.topic), {**shown, "python": said["python"], "spark": said["spark"]}
+    return topic_code(table.topic), {**shown, "python": texts["python"], "spark": texts["spark"]}
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The topics of a run: their sums, and for each its partitions and keys."""
+"""The partitions and topics of a run: verdicts, records, offsets, lag, and the most frequent keys."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,17 @@ from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 from spark_jobs.tables.audit import PARTITION_FACTS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
-# The partitions of a run as pages show them: what came, what became of it, how far readers get.
-
-
 READERS = 8
 
 Key = tuple[str, int]
+COLUMNS = (
+    "partition", "verdicts", "records", "start_offset", "end_offset", "producers", "lag", "undecided", "held",
+)  # fmt: skip
+PER_FILE = 20_000
+PER_TOPIC = 100_000
+SHOWN_KEYS = 5
+SHOWN_CHARACTERS = 80
+Skew = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ class PartitionView:
 
     @property
     def troubled(self) -> int:
-        """Batches that were neither taken nor merely another copy's."""
+        """Batches that are neither accepted nor an overlap of copies."""
         return self.rows - sum(self.verdicts.get(verdict, 0) for verdict in PLAIN)
 
     def shown(self) -> list[Any]:
@@ -57,11 +62,6 @@ class PartitionView:
             self.partition, self.verdicts, self.records, self.start_offset, self.end_offset,
             self.producers, self.lag, self.undecided, self.held,
         ]  # fmt: skip
-
-
-COLUMNS = (
-    "partition", "verdicts", "records", "start_offset", "end_offset", "producers", "lag", "undecided", "held",
-)  # fmt: skip
 
 
 def partition_views(tables: RunTables, producers: Producers) -> list[PartitionView]:
@@ -80,7 +80,7 @@ def partition_views(tables: RunTables, producers: Producers) -> list[PartitionVi
 
 
 def _count(tables: RunTables, row: Row) -> tuple[dict[str, int], Producers]:
-    """What became of the partition's batches; where all were taken, nothing has to be read."""
+    """The verdicts of the partition's batches; if all were accepted, nothing is read."""
     if row["rows"] == row[VerdictGroup.ACCEPTED]:
         return ({Verdict.ACCEPTED.value: row["rows"]} if row["rows"] else {}), {}
     if not tables.has(Step.ADMIT, row["batches"]):
@@ -123,19 +123,8 @@ def partition_files(run_id: str, views: list[PartitionView]) -> Iterator[NamedDa
     )
 
 
-# Which keys a topic's records crowd under, from a sample: a few thousand keys of each file.
-
-
-PER_FILE = 20_000
-PER_TOPIC = 100_000
-SHOWN_KEYS = 5
-SHOWN_CHARACTERS = 80
-
-Skew = dict[str, Any]
-
-
 def key_skews(tables: RunTables) -> dict[str, Skew]:
-    """By topic: how many keys were looked at, how many differ, and the most frequent ones."""
+    """By topic, from a sample of each file: how many keys were read and differ, and the most frequent."""
     counted: dict[str, Counter[bytes | None]] = defaultdict(Counter)
     for entry in tables.table_files(Step.MATERIALISE):
         topic = entry["topic"]

@@ -1,4 +1,4 @@
-"""Transactions of a run worth attention: undecided ones, and the longest."""
+"""Undecided and longest transactions, and producers with batches that were not simply accepted."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,25 @@ import pyarrow.compute as pc
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.chain import Chain
-from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, RunTables
-
-# The transactions of a lake as its newest resolved run left them.
-
+from spark_jobs.tables.admit import GAPS
+from spark_jobs.tables.resolve import TRANSACTIONS
 
 UNDECIDED = frozenset(outcome.value for outcome in Outcome if not outcome.is_decided)
+MOST_UNDECIDED = 500
+MOST_LONGEST = 50
+SHOWN = (
+    "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
+    "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
+    "batches", "records", "age_ms", "held_back", "abort_commands",
+    "coordinator_time", "data_time",
+)  # fmt: skip
+Row = dict[str, Any]
+MOST_PRODUCERS = 500
+MOST_PARTITIONS = 8
+MOST_GAPS = 200
+GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +59,11 @@ def newest_resolved(chain: Chain) -> str | None:
 
 
 def list_transactions(lake: ObjectStore, run_id: str, *, decided: bool) -> Iterator[ListedTransaction]:
-    """The undecided transactions; with `decided` also the others that the run had news of."""
-    for found in lake.list(step_key(run_id, Step.RESOLVE, "transactions")):
-        for batch in iter_rows(lake, found.key):
-            for row in batch.to_pylist():
-                if decided or row["outcome"] in UNDECIDED:
-                    yield ListedTransaction(run_id=run_id, row=row)
-
-
-MOST_UNDECIDED = 500
-MOST_LONGEST = 50
-TRANSACTIONS = "transactions"
-SHOWN = (
-    "transactional_id", "producer_id", "producer_epoch", "outcome", "sentence", "state", "start_timestamp",
-    "end_timestamp", "transaction_timeout_ms", "partitions_found", "first_offsets", "markers_missing",
-    "batches", "records", "age_ms", "held_back", "abort_commands",
-    "coordinator_time", "data_time",
-)  # fmt: skip
-
-Row = dict[str, Any]
+    """The undecided transactions; with `decided` also those that the run decided."""
+    for rows in RunTables(lake, run_id).parts(Step.RESOLVE, TRANSACTIONS):
+        for row in rows.to_pylist():
+            if decided or row["outcome"] in UNDECIDED:
+                yield ListedTransaction(run_id=run_id, row=row)
 
 
 @dataclass(slots=True)
@@ -81,7 +77,7 @@ class TransactionView:
     owners: dict[int, str] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch, troubled: set[int]) -> None:
-        """Look at more transactions; of `troubled` producers the owner is noted, too."""
+        """Adds transactions; for `troubled` producers the transactional id is kept, too."""
         self.outcomes.update(map(str, rows.column("outcome").to_pylist()))
         is_open = pc.is_in(rows.column("outcome"), value_set=pa.array(sorted(UNDECIDED)))
         found = rows.filter(is_open)
@@ -109,14 +105,13 @@ class TransactionView:
 def transaction_view(tables: RunTables, troubled: set[int]) -> TransactionView:
     """The transactions of the run; none if it did not get to `resolve`."""
     view = TransactionView()
-    for found in tables.lake.list(tables.key(Step.RESOLVE, TRANSACTIONS)):
-        for rows in iter_rows(tables.lake, found.key, columns=list(SHOWN)):
-            view.add(_with_newer(rows), troubled)
+    for rows in tables.parts(Step.RESOLVE, TRANSACTIONS, list(SHOWN)):
+        view.add(_with_newer(rows), troubled)
     return view
 
 
 def _with_newer(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are shown; null those that runs of earlier versions did not write."""
+    """The shown columns; null where a run of an earlier version did not write them."""
     columns = [
         rows.column(name) if name in rows.schema.names else pa.nulls(rows.num_rows, pa.int64())
         for name in SHOWN
@@ -146,22 +141,14 @@ def _shown(row: Row) -> Row:
     return {name: row[name] for name in SHOWN}
 
 
-# Producers that something went wrong with, the worst first.
-
-
-MOST = 500
-MOST_PARTITIONS = 8
-MOST_GAPS = 200
-GAPS = "gaps"
-GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
-
-
 def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, str]) -> dict[str, Any]:
     """The page's data; `owners` are transactional ids by producer id, where known."""
     totals: Counter[str] = Counter()
     for each in producers.values():
         totals.update(each.verdicts)
-    worst = nlargest(MOST, producers.values(), key=lambda each: (each.verdicts.total(), -each.producer_id))
+    worst = nlargest(
+        MOST_PRODUCERS, producers.values(), key=lambda each: (each.verdicts.total(), -each.producer_id)
+    )
     return {
         "producers": [_row(each, owners) for each in worst],
         "count": len(producers),
@@ -188,10 +175,9 @@ def _gaps(tables: RunTables) -> dict[str, Any]:
     """Offsets that no copy of a broker's log holds, the widest first."""
     widest: list[dict[str, Any]] = []
     count = 0
-    for found in tables.lake.list(tables.key(Step.ADMIT, GAPS)):
-        for rows in iter_rows(tables.lake, found.key, columns=GAP_COLUMNS):
-            count += rows.num_rows
-            widest = nlargest(MOST_GAPS, [*widest, *rows.to_pylist()], key=_width)
+    for rows in tables.parts(Step.ADMIT, GAPS, GAP_COLUMNS):
+        count += rows.num_rows
+        widest = nlargest(MOST_GAPS, [*widest, *rows.to_pylist()], key=_width)
     return {"gaps": widest, "gap_count": count}
 
 

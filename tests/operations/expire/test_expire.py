@@ -106,7 +106,7 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(shop: Shop) -> None:
     assert speaking == {runs[day(number)] for number in (1, 2, 3)}
     assert [each for each in plan.folders if not each.is_current]
     said = CliRunner().invoke(app, ["expire", "--dry-run", "--config", str(shop.directory / "onceover.yaml")])
-    assert f"{plan.bytes:,} bytes would go" in said.output
+    assert f"{plan.bytes:,} bytes would be removed" in said.output
     assert _files(settings) == before
 
 

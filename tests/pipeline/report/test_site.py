@@ -1,4 +1,4 @@
-"""The site is brought up to date by what is new, tells of failures, and needs no final run."""
+"""An update of the site writes what is new, shows failures, and needs no final run."""
 
 import json
 from datetime import date, timedelta
@@ -43,7 +43,7 @@ def lake(tmp_path: Path) -> WatchedStore:
 
 
 def run(lake: ObjectStore, number: int, *, failed: str = "", final: bool = True) -> str:
-    """A run as the ledger and the chain tell of it, without its tables."""
+    """A run in the ledger and the chain, without its tables."""
     chain, day = read_chain(lake), FIRST + timedelta(days=number)
     inputs = RunInputs(day=day, manifest=f"{number:064}", config="c", state_in=chain.state_before(day))
     ledger = Ledger(lake)
@@ -106,13 +106,13 @@ def test_a_run_can_be_asked_for_again(lake: WatchedStore) -> None:
 
 def test_a_run_touches_the_series_of_its_own_month_alone(lake: WatchedStore) -> None:
     topics = [{"name": "t", "code": "a" * 16, "records": 1, "batches": 2, "verdicts": {}, "lag": 0}]
-    speaking = [run(lake, number) for number in (0, 1, 35)]
+    current = [run(lake, number) for number in (0, 1, 35)]
     build(lake)
-    SiteFiles(lake).put_data([(f"run/{run_id}/topics", topics) for run_id in speaking])
+    SiteFiles(lake).put_data([(f"run/{run_id}/topics", topics) for run_id in current])
     run(lake, 36)
     build(lake)
     assert [key for key in lake.written if "/topics/" in key] == ["dashboard/data/topics/a/2024-06.js"]
-    assert [row[1] for row in lake.shown("topics/a/2024-06")["a" * 16]["rows"]] == [speaking[2]]
+    assert [row[1] for row in lake.shown("topics/a/2024-06")["a" * 16]["rows"]] == [current[2]]
     assert lake.shown("index")["months"] == {"2024-05": "", "2024-06": "a"}
 
 
@@ -132,7 +132,7 @@ def test_a_site_of_another_version_is_written_anew(lake: WatchedStore) -> None:
     assert build(lake) == 1
 
 
-def test_a_run_that_is_still_at_work_is_shown_as_interrupted_when_nobody_holds_the_lake(
+def test_a_running_run_is_shown_as_interrupted_when_the_lake_is_not_locked(
     lake: WatchedStore,
 ) -> None:
     inputs = RunInputs(day=FIRST, manifest="m", config="c", state_in=EMPTY_STATE)

@@ -1,4 +1,4 @@
-// Find a batch by partition, offset, producer or verdict, and read why it was taken or refused.
+// Find a batch by partition, offset, producer or verdict, and why it was accepted or refused.
 "use strict";
 
 (() => {
@@ -15,7 +15,7 @@
     return { topic: found.get("topic") || "", partition: number("partition"), offset: number("offset"), producer: number("producer"), verdict: found.get("verdict") || "" };
   }
 
-  // Whether a chunk can hold what is wished for; most can be ruled out without loading them.
+  // Whether a chunk can have a match; most are excluded without loading them.
   function mayHold(entry, wished) {
     if (wished.verdict && !entry.verdicts.includes(wished.verdict)) return false;
     if (wished.producer !== null) {
@@ -75,7 +75,7 @@
   function results({ found, more }, run, wished) {
     if (!found.length) {
       const command = wished.topic ? `onceover explain ${quoted(wished.topic)} ${wished.partition ?? 0} --run ${run.id}${wished.offset === null ? "" : ` --offset ${wished.offset}`} --config onceover.yaml` : null;
-      return [el("p", { class: "notice", id: "results" }, "No batch here is like that.", command ? [" To ask the tables themselves: ", el("code", {}, visible(command))] : null)];
+      return [el("p", { class: "notice", id: "results" }, "No batch on this page matches.", command ? [" To search the whole run: ", el("code", {}, visible(command))] : null)];
     }
     const offsets = (batch) => (batch.offset === null ? words.NONE : batch.offset === batch.last ? words.number(batch.offset) : `${words.number(batch.offset)} – ${words.number(batch.last)}`);
     const columns = [
@@ -87,7 +87,7 @@
       { title: "Size", number: true, cell: (batch) => [batch.records > 0 ? words.count(batch.records, "record") : words.NONE, el("br"), words.bytes(batch.bytes)] },
       { title: "Newest record", cell: (batch) => (batch.time > 0 ? onceover.time(new Date(batch.time).toISOString()) : words.NONE) },
     ];
-    return [parts.table(more ? `The first ${found.length} batches that fit` : `${words.count(found.length, "batch", "batches")} found`, columns, found)];
+    return [parts.table(more ? `The first ${found.length} matching batches` : `${words.count(found.length, "batch", "batches")} found`, columns, found)];
   }
 
   parts.start(async (site) => {

@@ -25,7 +25,7 @@
       fact("Ended", run.finished ? time(run.finished) : words.NONE),
       fact("Worked", words.seconds(run.seconds), run.attempts > 1 ? ` in ${run.attempts} attempts` : null),
       fact("Records published", run.published ? words.count(run.records, "record") : "nothing is published"),
-      fact("Look closer", el("a", { href: link("batches", { run: run.id }) }, "batches"), ", ", el("a", { href: link("producers", { run: run.id }) }, "producers"), ", ", el("a", { href: link("transactions", { run: run.id }) }, "transactions")),
+      fact("Details", el("a", { href: link("batches", { run: run.id }) }, "batches"), ", ", el("a", { href: link("producers", { run: run.id }) }, "producers"), ", ", el("a", { href: link("transactions", { run: run.id }) }, "transactions")),
     );
     return [parts.runPicker(runs, run.id, "run"), el("h1", {}, `Run of ${run.day}`), el("p", { class: "soft code" }, run.id), facts, failure];
   }

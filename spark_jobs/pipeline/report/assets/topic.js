@@ -1,4 +1,4 @@
-// One topic over time: volume, trouble, partitions, and how its keys crowd. Without a topic: all of them.
+// One topic over time: volume, refused batches, partitions and key skew. Without a topic: all of them.
 "use strict";
 
 (() => {

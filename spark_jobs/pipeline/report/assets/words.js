@@ -1,4 +1,4 @@
-// Numbers with their units, and every status, verdict and outcome with a symbol: no colour speaks alone.
+// Numbers with their units; statuses, verdicts and outcomes with a symbol, so that colour is never the only sign.
 "use strict";
 
 onceover.words = (() => {
@@ -46,7 +46,7 @@ onceover.words = (() => {
     none: { symbol: "·", tone: "none", text: "no run" },
   };
 
-  // A run that is final but failed expectations of the milder kind is shown as such; one that ended early too.
+  // A final run with failed expectations, or one that ended before publish, has a status of its own.
   function statusOf(run) {
     if (!run) return STATUS.none;
     if (run.status === "final" && run.critical) return STATUS.held;

@@ -1,1 +1,1 @@
-"""What Prometheus and StatsD are told about runs."""
+"""Metrics of runs for Prometheus and StatsD."""
