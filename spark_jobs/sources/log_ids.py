@@ -249,7 +249,9 @@ def _check_left_over(manifest: Manifest, settings: Settings, taken: Taken) -> No
         raise TopicRecreated(
             f"{topic_of(found[0].topic)}: the topic was deleted and recreated, but its copy still has "
             f"{len(found)} segments of the deleted log: {names}. Nothing was written. Copy without the files "
-            "that the broker has deleted (rsync --delete), and run again."
+            "that the broker has deleted (rsync --delete), and run again. If the copy is right, an earlier "
+            "copy had an older partition.metadata beside these segments, so an earlier run read them as the "
+            "deleted log: roll back the newest runs (`onceover runs`, `onceover rollback RUN`) and run again."
         )
 
 

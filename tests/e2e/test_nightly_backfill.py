@@ -157,7 +157,7 @@ def test_a_form_that_cannot_be_meant_is_refused_at_once(
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
-        ({"to": str(date(2026, 2, 1))}, "From (2026-03-01) lies after To (2026-02-01)"),
+        ({"to": str(date(2026, 2, 1))}, "From (2026-03-01) is after To (2026-02-01)"),
         ({"sources": ["gatewy"]}, "no source 'gatewy', only backup, gateway"),
     ],
     ids=["to before from", "unknown source"],

@@ -90,7 +90,7 @@ public final class Judge {
                 case "append" -> append(asked, answer);
                 case "follow" -> follow(asked, answer);
                 case "verify" -> verify(asked, answer);
-                case "forget" -> log.producerStateManager()
+                case "prune" -> log.producerStateManager()
                     .clearVerificationStateEntry(asked.get("producer_id").asLong());
                 case "leader" -> log.assignEpochStartOffset(asked.get("epoch").asInt(), log.logEndOffset());
                 case "roll" -> log.roll(Optional.empty());
