@@ -5,7 +5,6 @@ writes are files. Everything goes through the DataFrame API, so classic Spark an
 """
 
 import logging
-import pickle
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +42,7 @@ from spark_jobs.execution.worker import (
     SUMMARIES,
     Summary,
     Task,
+    from_bytes,
     group_of,
     outcomes_of,
     rows_of,
@@ -108,7 +108,7 @@ class Spark:
             return [function(task) for task in tasks]
         frame = self._task_frame(tasks).mapInArrow(outcomes_of(function), ddl(OUTCOMES))
         found = self._collect(frame, watch, description or _name(function))
-        return [_value(pickle.loads(each)) for each in _in_order(found)]  # noqa: S301 — our workers'
+        return [_value(from_bytes(each)) for each in _in_order(found)]
 
     def shuffle(
         self,
@@ -235,11 +235,11 @@ def _in_order(outcomes: pa.Table) -> list[bytes]:
 
 def _shuffled(summaries: pa.Table, notes: Sequence[bytes]) -> Shuffled[Any]:
     """Summaries in order of their keys; of several errors the one whose text is the first."""
-    found = [pickle.loads(note) for note in notes]  # noqa: S301 — our workers'
+    found = [from_bytes(note) for note in notes]
     for error in sorted((each for each in found if isinstance(each, OnceoverError)), key=str):
         raise error
     pickled: list[Any] = summaries["summary"].to_pylist()
-    by_key = sorted(map(pickle.loads, pickled), key=itemgetter(0))
+    by_key = sorted(map(from_bytes, pickled), key=itemgetter(0))
     return Shuffled([summary for _, summary in by_key], [note.value for note in found])
 
 

@@ -29,9 +29,19 @@ ROWS_PER_BATCH = 1 << 16
 """Rows that the JVM takes at a time."""
 
 
+def to_bytes(value: object) -> bytes:
+    """A value on its way between the driver and its own workers; such bytes are never stored."""
+    return pickle.dumps(value)
+
+
+def from_bytes(data: bytes) -> Any:
+    """The value that the other side sent; Spark moves its own functions and values in the same way."""
+    return pickle.loads(data)  # noqa: S301 — from our own driver or workers
+
+
 def task_table(tasks: Sequence[Any]) -> pa.Table:
     """Tasks as rows, numbered."""
-    return pa.table({"number": range(len(tasks)), "task": list(map(pickle.dumps, tasks))}, TASKS)
+    return pa.table({"number": range(len(tasks)), "task": list(map(to_bytes, tasks))}, TASKS)
 
 
 def outcomes_of(function: Callable[[Task], Summary]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -40,7 +50,7 @@ def outcomes_of(function: Callable[[Task], Summary]) -> Callable[[Batches], Iter
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for number, task in _tasks(batches):
             with _imports_frozen():
-                outcome = pickle.dumps(_attempt(function, task))
+                outcome = to_bytes(_attempt(function, task))
             yield pa.RecordBatch.from_pydict({"number": [number], "outcome": [outcome]}, OUTCOMES)
 
     return run
@@ -61,10 +71,7 @@ def rows_of(rows: TaskRows) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
 def _tasks(batches: Batches) -> Iterator[tuple[int, Any]]:
     for batch in batches:
-        yield from (
-            (row["number"], pickle.loads(row["task"]))  # noqa: S301 — the driver's own
-            for row in batch.to_pylist()
-        )
+        yield from ((row["number"], from_bytes(row["task"])) for row in batch.to_pylist())
 
 
 def _rows(
@@ -74,13 +81,13 @@ def _rows(
     try:
         for found in function(task):
             if isinstance(found, Note):
-                yield with_notes(schema.empty_table(), schema, [pickle.dumps(found)])
+                yield with_notes(schema.empty_table(), schema, [to_bytes(found)])
             else:
                 yield with_notes(found, schema)
     except OnceoverError as error:
         if error.transient:
             raise
-        yield with_notes(schema.empty_table(), schema, [pickle.dumps(error)])
+        yield with_notes(schema.empty_table(), schema, [to_bytes(error)])
 
 
 def group_of(rows: GroupRows) -> Callable[..., pa.Table]:
@@ -96,7 +103,7 @@ def group_of(rows: GroupRows) -> Callable[..., pa.Table]:
         with _imports_frozen():
             found = _attempt(lambda groups: function(value, *groups), [table for table, _ in split])
         if isinstance(found, OnceoverError):
-            return with_notes(schema.empty_table(), schema, [pickle.dumps(found)])
+            return with_notes(schema.empty_table(), schema, [to_bytes(found)])
         return with_notes(found, schema)
 
     # Spark counts arguments.
@@ -111,7 +118,7 @@ def group_of(rows: GroupRows) -> Callable[..., pa.Table]:
 
 def summary_row(function: Callable[..., Summary], key: Any, *groups: pa.Table) -> pa.Table:
     """The last group of a shuffle: what `function` returns of it, with its key."""
-    return pa.table({"summary": [pickle.dumps((key, function(key, *groups)))]}, SUMMARIES)
+    return pa.table({"summary": [to_bytes((key, function(key, *groups)))]}, SUMMARIES)
 
 
 def _attempt(function: Callable[[Task], Summary], task: Task) -> Summary | OnceoverError:

@@ -166,7 +166,7 @@ def _failed(api: Api) -> str:
 
 
 def test_the_failed_run_says_what_is_wrong_without_a_secret(searched: Searched) -> None:
-    assert "the sql catalog does not answer" in searched.reported
+    assert "cannot connect to the sql catalog" in searched.reported
     assert names_in(searched.reported.encode(), searched.secrets) == []
 
 

@@ -17,6 +17,8 @@ METHODS = {
     "tempfile.mktemp", "np.load", "numpy.load", "pd.read_pickle", "pandas.read_pickle",
 }  # fmt: skip
 FLAGS = {"shell", "allow_pickle"}
+EXCEPT = {"spark_jobs/execution/worker.py": "pickle"}
+"""Tasks and summaries between the driver and its own workers, as Spark moves its own; never stored."""
 
 
 def _sources() -> list[Path]:
@@ -50,10 +52,15 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield f"{name}=True"
 
 
+def _lines(name: str) -> list[str]:
+    allowed = EXCEPT.get(name)
+    return [line for line in forbidden((ROOT / name).read_text()) if line.partition(": ")[2] != allowed]
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_nothing_is_ever_made_an_object_or_run_because_data_says_so(room: str) -> None:
     files = [path for path in _sources() if path.relative_to(ROOT).parts[0] == room]
-    found = {str(path.relative_to(ROOT)): list(forbidden(path.read_text())) for path in files}
+    found = {name: _lines(name) for name in (str(path.relative_to(ROOT)) for path in files)}
     assert files
     assert {name: lines for name, lines in found.items() if lines} == {}
 

@@ -78,7 +78,7 @@ def test_a_catalog_that_does_not_answer_is_named_without_its_password(
     text = "lake: lake\ncatalog: {kind: sql}\nsources: [{name: a, kind: capture, root: b}]\n"
     settings = parse_settings(text, name=CONFIG, base=tmp_path)
     with (
-        pytest.raises(PublishFailed, match="the sql catalog does not answer") as failed,
+        pytest.raises(PublishFailed, match="cannot connect to the sql catalog") as failed,
         open_catalog(settings),
     ):
         pytest.fail("there is no such catalog")

@@ -1,6 +1,5 @@
 """What Spark tasks of `resolve` do last: close partitions with outcomes, held batches and stable offsets."""
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS as OFFSETS_TOPIC
 from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.execution.worker import from_bytes, to_bytes
 from spark_jobs.kafka.coordinator.group_offsets import OffsetsMarker
 from spark_jobs.kafka.log.read_committed import first_unstable_offset, last_stable_offset
 from spark_jobs.kafka.topic_partition import TopicPartition
@@ -127,7 +127,7 @@ CLOSE_JOBS = pa.schema(_JOB_FIELDS)
 def close_jobs(task: tuple[int, tuple[CloseJob, ...]]) -> Iterator[pa.Table]:
     """A row of `CLOSE_JOBS` for a bin's number and its jobs."""
     number, jobs = task
-    yield pa.Table.from_pylist([{BIN: number, "jobs": pickle.dumps(jobs)}], CLOSE_JOBS)
+    yield pa.Table.from_pylist([{BIN: number, "jobs": to_bytes(jobs)}], CLOSE_JOBS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +247,7 @@ def close_partitions(
 ) -> tuple[ClosedPartition, ...]:
     """Closes each partition of a bin; `concluded` are rows of `CONCLUDED_PARTS`, `jobs` of `CLOSE_JOBS`."""
     pickled: list[Any] = jobs.column("jobs").to_pylist()
-    own: tuple[CloseJob, ...] = pickle.loads(pickled[0])  # noqa: S301 — the driver's own
+    own: tuple[CloseJob, ...] = from_bytes(pickled[0])
     return tuple(_close(facts, job, concluded_parts(concluded, job.number)) for job in own)
 
 
