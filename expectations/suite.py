@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from great_expectations.expectations import Expectation
 
 from spark_jobs.config.audit import AuditSettings
+
+if TYPE_CHECKING:  # the library loads slowly, and `audit` needs the facts before it
+    from great_expectations.expectations import Expectation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +33,5 @@ class Suite:
     name: str
     about: tuple[str, ...]
     frame: Callable[[Facts, AuditSettings], pa.Table]
-    expectations: Callable[[AuditSettings], tuple[Expectation, ...]]
+    expectations: "Callable[[AuditSettings], tuple[Expectation, ...]]"
     shown: tuple[str, ...] = ()

@@ -95,7 +95,7 @@ def test_the_same_run_again_changes_nothing_and_needs_no_spark(tmp_path: Path, s
     first = _run(place, spark)
     before = _tree(tmp_path / "lake", "locks")
 
-    again = _run(place, Spark("no such master"))
+    again = _run(place, Spark("local[no such number]"))
 
     assert not again.worked
     assert (again.run_id, again.done) == (first.run_id, first.done)
