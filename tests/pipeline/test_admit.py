@@ -134,7 +134,7 @@ def test_a_refused_batch_says_what_was_expected_and_what_was_found(tmp_path: Pat
 
     assert rows[1]["reason"] == "expected sequence 1 of epoch 0, found 7"
     assert (rows[1]["expected_sequence"], rows[1]["base_sequence"]) == (1, 7)
-    assert rows[3]["reason"] == "producer epoch 1 is fenced by epoch 2"
+    assert rows[3]["reason"] == "epoch 1 is fenced by the producer's epoch 2"
     assert [row["reason"] for row in rows if row["verdict"] == "accepted"] == [None, None]
 
 
@@ -215,7 +215,7 @@ def test_a_codec_that_kafka_does_not_have_is_refused_before_it_gets_an_offset(tm
     row = run.batches()[0]
     assert (row["kafka_error"], row["reason"]) == (
         "UNKNOWN_SERVER_ERROR",
-        "unknown compression codec 5",
+        "codec 5, which Kafka does not have",
     )
 
 
