@@ -13,12 +13,14 @@ from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 from spark_jobs.execution.spark import Spark
+from tests.chromium import browser
 from tests.contacts import Contacts
 from tests.in_process import InProcess
 from tests.s3_server import s3_server
 from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
 
-__all__ = ["s3_server"]  # here alone: each place that names it would start one, and spoil the others' keys
+# Here alone: each place that names a fixture would start one of its own.
+__all__ = ["browser", "s3_server"]
 
 settings.register_profile(
     "onceover",

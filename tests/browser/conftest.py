@@ -1,30 +1,12 @@
-"""A real Chromium, the sites that it opens, and a server as strict as a careful one is."""
+"""The sites that a real Chromium opens, and a server as strict as a careful one is."""
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.browser.sample_lake import Shown, copied_lake, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
-from tests.browser.visit import TIMEOUT_MS
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One browser for all; skips where the machine has none."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip("no Chromium here; install the package chromium (Debian: apt install chromium)")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox"], timeout=TIMEOUT_MS
-        )
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="session")

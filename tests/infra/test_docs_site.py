@@ -1,7 +1,6 @@
 """The documentation builds offline, its links and pictures are right, and the reference follows the code."""
 
 import re
-import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import typer
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from infra.docs.layers import PICTURE, picture
 from spark_jobs.cli import app
@@ -36,7 +35,6 @@ PAGES_FOR_USERS = [ROOT / "README.md"] + [
 ]
 COMMAND = re.compile(r"^ *(onceover (?:lake )?[a-z]+)\b([^#\n]*)", re.MULTILINE)
 OPTION = re.compile(r"(?<!\w)--[a-z-]+")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +110,14 @@ def test_commands_of_the_pages_exist_with_their_options(page: Path) -> None:
     assert [(name, options) for name, options in used if not options <= known.get(name, set())] == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; install the package chromium")
-def test_search_works_in_a_browser_that_opened_the_site_from_disk(site: Path) -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto((site / "index.html").as_uri())
-        page.get_by_placeholder("Search").press_sequentially("coordinator_fenced")
-        page.locator(".md-search-result__link[href*='verdicts.html']").first.click()
-        page.wait_for_url("**/*verdicts.html*")
-        assert page.get_by_text("coordinator_fenced").count() > 0
-        assert errors == []
-        browser.close()
+def test_search_works_in_a_browser_that_opened_the_site_from_disk(site: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((site / "index.html").as_uri())
+    page.get_by_placeholder("Search").press_sequentially("coordinator_fenced")
+    page.locator(".md-search-result__link[href*='verdicts.html']").first.click()
+    page.wait_for_url("**/*verdicts.html*")
+    assert page.get_by_text("coordinator_fenced").count() > 0
+    assert errors == []
+    page.close()

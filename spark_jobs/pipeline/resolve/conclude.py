@@ -177,7 +177,7 @@ def concluded_parts_table(
     parts, number = file.parts.copy(), file.transaction
     is_timed_out = file.is_timed_out[number]
     was_late = parts["timed_out"] != 0
-    is_below = parts["last_offset"] < cut.cuts[parts["partition"]]
+    is_below = parts["first_offset"] < cut.cuts[parts["partition"]]
     stays_late = was_late & (file.is_undecided | dispositions.is_held)[number]
     is_passed = (is_timed_out | file.is_set_aside[number]) & is_below
     parts["timed_out"] = (parts["batches"] > 0) & (is_passed | stays_late)

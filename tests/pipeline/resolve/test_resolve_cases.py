@@ -533,6 +533,26 @@ def test_what_was_taken_for_timed_out_is_published_whole_when_it_commits_after_a
     assert all(own["held_batches"] == 0 for own in found.partitions.values())
 
 
+def test_what_was_taken_for_timed_out_is_kept_on_both_sides_of_the_cut(lake: RunLake) -> None:
+    cluster = cluster_at(0)
+    cluster.timeout_ms = MINUTES
+    producer, other = started(cluster), started(cluster, "other")
+    send(cluster, producer, FIRST)
+    assert resolve(lake, cluster, 0).published == ()
+    at_run(cluster, 1)
+    send(cluster, other, FIRST)
+    send(cluster, producer, FIRST)
+    found = resolve(lake, cluster, 1)
+    assert (found.partitions[FIRST]["end_offset"], found.partitions[FIRST]["held_batches"]) == (1, 3)
+    at_run(cluster, 2)
+    cluster.end(producer, COMMIT)
+    cluster.end(other, COMMIT)
+
+    found = resolve(lake, cluster, 2)
+
+    assert found.published == ((FIRST, 0), (FIRST, 1), (FIRST, 2))
+
+
 def test_two_phase_commit_never_times_out(lake: RunLake) -> None:
     cluster = cluster_at(0)
     cluster.timeout_ms = TWO_PHASE_COMMIT_TIMEOUT_MS
