@@ -4,11 +4,15 @@ The digest covers what decides the outcome: path, order and content of every obj
 It leaves out where the bytes are stored and when they were written, so the same copied objects have the same
 digest from a file system and from S3. A referenced object is identified by the checksum that its store keeps,
 or by its SHA-256 where the store keeps none.
+
+Format 1 had one more field in every entry, `rewritten`, which nothing used. Its manifests are still read.
+They keep the digest that their runs are named by: it is a value of the manifest, and of its heading if it is
+written again.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from enum import StrEnum
@@ -25,7 +29,8 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import MANIFEST
 from spark_jobs.lake.stores import open_store
 
-FORMAT = 1
+FORMAT = 2
+FORMAT_WITH_REWRITTEN = 1
 NO_PARTITION = -1
 NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
 LEFT_OUT_IF_EMPTY = (
@@ -88,9 +93,8 @@ class ManifestEntry:
     `version` is the store's own (ETag; size, time and inode). `referenced` bytes are at the source, others in
     the lake. `checksum` instead of `sha256` is the store's own digest of a referenced object that was not
     read (`lake.checksums`). `seen`: a final run of an earlier date had the same path with the same bytes.
-    `rewritten`: it had other bytes there, though objects of this source are taken once. `topic_id` is what
-    the object's directory has in `partition.metadata`, empty if unknown; `cluster_id` that of
-    `meta.properties`. `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown.
+    `topic_id` is what the object's directory has in `partition.metadata`, empty if unknown; `cluster_id`
+    that of `meta.properties`. `copied_at` is the store's own time of the object, ms since 1970, 0 if unknown.
 
     Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
     judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is
@@ -110,7 +114,6 @@ class ManifestEntry:
     version: str = ""
     referenced: bool = False
     seen: bool = False
-    rewritten: bool = False
     topic_id: str = ""
     cluster_id: str = ""
     copied_at: int = 0
@@ -229,7 +232,7 @@ class Manifest:
     """Everything that a run reads, in arrival order, the objects set aside, and the replays.
 
     `truncations` are the captured partitions whose log it may have to rewrite, `bare_sources` those without
-    an object that could be taken.
+    an object that could be taken. `digest_in_format_1` is empty unless the manifest was fixed in that format.
     """
 
     day: date
@@ -238,15 +241,12 @@ class Manifest:
     replays: tuple[Replay, ...] = ()
     truncations: tuple[Truncation, ...] = ()
     bare_sources: tuple[BareSource, ...] = ()
+    digest_in_format_1: str = ""
 
     @property
     def digest(self) -> str:
         """SHA-256 of the decisive part of every line, in hexadecimal."""
-        total = hashlib.sha256()
-        for line in _lines(self):
-            decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
-            total.update(canonical_json(decisive) + b"\n")
-        return total.hexdigest()
+        return self.digest_in_format_1 or _digest(_lines(self))
 
     @property
     def batches(self) -> tuple[ManifestEntry, ...]:
@@ -271,7 +271,7 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
     """The manifest in `data`; `source` names it in messages."""
     with understood(source):
         heading, *lines = [json.loads(line) for line in unsealed(data, source=source).splitlines()]
-        if heading["format"] != FORMAT:
+        if heading["format"] not in (FORMAT_WITH_REWRITTEN, FORMAT):
             raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
         if not all(_KINDS.intersection(line) for line in lines):
             raise ValueError("a line of an unknown kind")
@@ -282,16 +282,31 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
             replays=tuple(read_replay(line) for line in lines if "decision" in line),
             truncations=tuple(_truncation(line) for line in lines if "segments" in line),
             bare_sources=tuple(BareSource(**line) for line in lines if "bare" in line),
+            digest_in_format_1=(
+                _digest([heading, *lines])
+                if heading["format"] == FORMAT_WITH_REWRITTEN
+                else heading.get("digest_in_format_1", "")
+            ),
         )
 
 
 def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    yield {"format": FORMAT, "day": manifest.day.isoformat()}
+    fixed_before = manifest.digest_in_format_1
+    first = {"digest_in_format_1": fixed_before} if fixed_before else {}
+    yield {"format": FORMAT, "day": manifest.day.isoformat(), **first}
     yield from map(_entry_line, manifest.entries)
     yield from (asdict(problem) for problem in manifest.problems)
     yield from (asdict(replay) for replay in manifest.replays)
     yield from (asdict(truncation) for truncation in manifest.truncations)
     yield from (asdict(source) for source in manifest.bare_sources)
+
+
+def _digest(lines: Iterable[dict[str, Any]]) -> str:
+    total = hashlib.sha256()
+    for line in lines:
+        decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
+        total.update(canonical_json(decisive) + b"\n")
+    return total.hexdigest()
 
 
 def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
@@ -300,7 +315,8 @@ def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
 
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:
-    return ManifestEntry(**{**line, "role": ObjectRole(line["role"])})
+    fields = {key: value for key, value in line.items() if key != "rewritten"}
+    return ManifestEntry(**{**fields, "role": ObjectRole(line["role"])})
 
 
 def _problem(line: dict[str, Any]) -> StageProblem:

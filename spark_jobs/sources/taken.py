@@ -52,10 +52,6 @@ class Taken:
         """Whether an earlier run took these bytes under this name."""
         return digest in self.contents.get((source, path), ())
 
-    def has_other(self, source: str, path: str, digest: str) -> bool:
-        """Whether an earlier run took other bytes under this name."""
-        return (source, path) in self.contents and not self.has(source, path, digest)
-
     def add(self, manifest: Manifest, run_id: str = "") -> None:
         """Adds the objects, replays and logs in the manifest of a run."""
         self.runs.append((run_id, manifest))
@@ -171,5 +167,4 @@ def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
         copied_at=placed.stat.modified_at,
         referenced=placed.source.immutable,
         seen=taken.has(*fetched.where, digest),
-        rewritten=not is_updated_in_place(placed.source) and taken.has_other(*fetched.where, digest),
     )

@@ -112,14 +112,14 @@ def test_without_dates_a_run_takes_whatever_no_run_has_taken(tmp_path: Path) -> 
     assert paths(spot.finish(2)) == ["orders-0/0"]
 
 
-def test_a_capture_object_rewritten_under_its_old_name_is_taken_again_and_marked(tmp_path: Path) -> None:
+def test_a_capture_object_rewritten_under_its_old_name_is_taken_again(tmp_path: Path) -> None:
     spot = place_at(tmp_path, UNDATED)
     spot.arrive("orders-0/1", b"old")
     spot.arrive("orders-0/2", b"stays")
-    assert [entry.rewritten for entry in spot.finish(1).entries] == [False, False]
+    assert len(spot.finish(1).entries) == 2
     spot.arrive("orders-0/1", b"new bytes")
     (entry,) = spot.finish(2).entries
-    assert (entry.path, entry.rewritten, entry.seen) == ("orders-0/1", True, False)
+    assert (entry.path, entry.seen) == ("orders-0/1", False)
 
 
 def test_a_touched_object_with_the_same_bytes_is_not_taken_again(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_a_log_directory_is_taken_whole_every_run_and_knows_what_it_has_seen(tmp
     spot.arrive("replication-offset-checkpoint", b"0\n0\n")
     assert [entry.seen for entry in spot.finish(1).entries] == [False] * 4
     spot.arrive("orders-0/00000000000000000007.log", b"growing, grown")
-    found = {entry.name: (entry.role, entry.seen, entry.rewritten) for entry in spot.finish(2).entries}
+    found = {entry.name: (entry.role, entry.seen) for entry in spot.finish(2).entries}
     assert found == {
-        "replication-offset-checkpoint": (ObjectRole.LOG_DIRECTORY, True, False),
-        SEGMENT: (ObjectRole.LOG, True, False),
-        "00000000000000000007.log": (ObjectRole.LOG, False, False),
-        "00000000000000000007.snapshot": (ObjectRole.SNAPSHOT, True, False),
+        "replication-offset-checkpoint": (ObjectRole.LOG_DIRECTORY, True),
+        SEGMENT: (ObjectRole.LOG, True),
+        "00000000000000000007.log": (ObjectRole.LOG, False),
+        "00000000000000000007.snapshot": (ObjectRole.SNAPSHOT, True),
     }
     assert len(list(spot.lake.list("objects"))) == 5
 

@@ -167,7 +167,6 @@ def _problems(
 
 
 def assemble(
-    settings: Settings,
     day: date,
     taken: Taken,
     *,
@@ -176,15 +175,13 @@ def assemble(
     problems: Iterable[StageProblem],
 ) -> Manifest:
     """Compares kept entries with what earlier runs have taken by now."""
-    seen = (_seen(settings, entry, taken) for entry in kept)
+    seen = (_seen(entry, taken) for entry in kept)
     new = (entry_of(each, taken) for each in new_content(fetched, taken))
     return as_manifest(day, (*seen, *new), problems)
 
 
-def _seen(settings: Settings, entry: ManifestEntry, taken: Taken) -> ManifestEntry:
-    place = (entry.source, entry.path, entry.content)
-    is_whole = is_updated_in_place(settings.source(entry.source))
-    return replace(entry, seen=taken.has(*place), rewritten=not is_whole and taken.has_other(*place))
+def _seen(entry: ManifestEntry, taken: Taken) -> ManifestEntry:
+    return replace(entry, seen=taken.has(entry.source, entry.path, entry.content))
 
 
 def with_kept_orders(manifest: Manifest, standing: Manifest) -> Manifest:
@@ -230,9 +227,7 @@ def _decisive(manifest: Manifest) -> tuple[object, ...]:
 
 def _object(entry: ManifestEntry) -> ManifestEntry:
     """What makes an object another one; its topic id follows from the bytes of `partition.metadata`."""
-    return replace(
-        entry, order=0, version="", referenced=False, seen=False, rewritten=False, topic_id="", copied_at=0
-    )
+    return replace(entry, order=0, version="", referenced=False, seen=False, topic_id="", copied_at=0)
 
 
 def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list[ManifestEntry]]:

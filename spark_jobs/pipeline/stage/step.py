@@ -179,7 +179,7 @@ def _stage_backfill(
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
         aside = (*inputs.problems, *problems)
-        found = assemble(settings, day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
+        found = assemble(day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
         return with_logs(found, settings, taken, accepted=standing)
 
     known = _known_versions(inputs.listed, taken_by([standing]))
