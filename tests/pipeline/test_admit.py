@@ -134,7 +134,7 @@ def test_a_refused_batch_says_what_was_expected_and_what_was_found(tmp_path: Pat
 
     assert rows[1]["reason"] == "expected sequence 1 of epoch 0, found 7"
     assert (rows[1]["expected_sequence"], rows[1]["base_sequence"]) == (1, 7)
-    assert rows[3]["reason"] == "epoch 1 is fenced by the producer's epoch 2"
+    assert rows[3]["reason"] == "producer epoch 1 is fenced by epoch 2"
     assert [row["reason"] for row in rows if row["verdict"] == "accepted"] == [None, None]
 
 

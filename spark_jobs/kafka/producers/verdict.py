@@ -139,7 +139,7 @@ class Verdict(StrEnum):
             symbol="⊘",
             tone=Tone.WARN,
             meaning="The producer epoch is older than the producer's newest one.",
-            reason="epoch {producer_epoch} is fenced by the producer's epoch {expected_epoch}",
+            reason="producer epoch {producer_epoch} is fenced by epoch {expected_epoch}",
         ),
     )
     COORDINATOR_FENCED = (
@@ -206,8 +206,8 @@ class Verdict(StrEnum):
             tone=Tone.BAD,
             meaning="Other bytes at offsets for which a newer leader epoch has a batch.",
             reason=(
-                "another batch stands for offset {base_offset} "
-                "than that of leader epoch {partition_leader_epoch}"
+                "a newer leader epoch has another batch at offset {base_offset} "
+                "than leader epoch {partition_leader_epoch}"
             ),
         ),
     )
