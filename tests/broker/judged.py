@@ -1,7 +1,6 @@
 """Kafka's classes compared with our folds, readers and coordinator codecs; `log_plays` compares the log."""
 
 import shutil
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -30,6 +29,7 @@ from tests.broker.log_plays import T0, Scribe, Step, agree, data_of, marker_of, 
 from tests.kernels.histories import columns_of
 from tests.kernels.test_admission import decisions_of
 from tests.kernels.test_parking import fold_with_kernel
+from tests.recordings.coordinator_json import offset_key_json, offset_value_json, transaction_value_json
 
 MANY = 1000
 UNBOUNDED = {"internal.segment.bytes": str(1 << 26), "segment.ms": str(10**12), "retention.ms": "-1"}
@@ -411,7 +411,6 @@ def _written(kind: str, random: Random) -> bytes:
 
 def _described(kind: str, data: bytes) -> dict[str, Any]:
     """What our codec reads, with the names and in the form of Kafka's JSON."""
-    version = int.from_bytes(data[:2], signed=True)
     if kind == TRANSACTION_KEY:
         key = coordinator_log.read_key(data)
         assert isinstance(key, coordinator_log.TransactionLogKey)
@@ -419,38 +418,8 @@ def _described(kind: str, data: bytes) -> dict[str, Any]:
     if kind == OFFSET_KEY:
         found = consumer_offsets.read_key(data)
         assert isinstance(found, OffsetCommitKey)
-        return {"group": found.group, "topic": found.topic, "partition": found.partition}
+        return offset_key_json(found)
     if kind == OFFSET_VALUE:
-        return _described_offset(consumer_offsets.read_value(data), version)
-    return _described_transaction(coordinator_log.read_value(data), version)
-
-
-def _described_offset(value: OffsetCommitValue, version: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"offset": value.offset}
-    row |= {"leaderEpoch": value.leader_epoch} if version >= 3 else {}
-    row |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
-    row |= {"expireTimestamp": value.expire_timestamp} if version == 1 else {}
-    if version >= 4 and value.topic_id is not None:
-        row["topicId"] = urlsafe_b64encode(value.topic_id).decode().rstrip("=")
-    return row
-
-
-def _described_transaction(value: TransactionLogValue, version: int) -> dict[str, Any]:
-    topics = value.transaction_partitions
-    row: dict[str, Any] = {
-        "producerId": value.producer_id,
-        "producerEpoch": value.producer_epoch,
-        "transactionTimeoutMs": value.transaction_timeout_ms,
-        "transactionStatus": int(value.transaction_status),
-        "transactionPartitions": None
-        if topics is None
-        else [{"topic": topic.topic, "partitionIds": list(topic.partition_ids)} for topic in topics],
-        "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
-        "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
-    }
-    tagged = {
-        "previousProducerId": (value.previous_producer_id, -1),
-        "nextProducerId": (value.next_producer_id, -1),
-        "clientTransactionVersion": (value.client_transaction_version, 0),
-    }
-    return row | {name: found for name, (found, usual) in tagged.items() if version and found != usual}
+        version = int.from_bytes(data[:2], signed=True)
+        return offset_value_json(consumer_offsets.read_value(data), version)
+    return transaction_value_json(coordinator_log.read_value(data))

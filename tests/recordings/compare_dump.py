@@ -1,6 +1,5 @@
 """Our reading of every recorded file against what `kafka-dump-log` printed about it."""
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
@@ -16,6 +15,7 @@ from spark_jobs.kafka.formats.snapshot import read_snapshot
 from spark_jobs.kafka.formats.transaction_state import TransactionLogKey
 from spark_jobs.kafka.log.segment import scan_result
 from tests.recordings import dump_text
+from tests.recordings.coordinator_json import offset_key_json, offset_value_json, transaction_value_json
 from tests.recordings.difference import Difference, values
 from tests.recordings.dump_text import CoordinatorLine, DumpedFile
 from tests.recordings.log_directory import OFFSETS_TOPIC, TRANSACTION_TOPIC, RecordedPartition
@@ -107,26 +107,7 @@ def _transaction_json(record: LogRecord) -> tuple[Any, Any]:
     if record.value is None:
         return shown, None
     version, value = coordinator_log.value_version(record.value), coordinator_log.read_value(record.value)
-    partitions = value.transaction_partitions
-    data = {
-        "producerId": value.producer_id,
-        "producerEpoch": value.producer_epoch,
-        "transactionTimeoutMs": value.transaction_timeout_ms,
-        "transactionStatus": int(value.transaction_status),
-        "transactionPartitions": None
-        if partitions is None
-        else [{"topic": topic.topic, "partitionIds": list(topic.partition_ids)} for topic in partitions],
-        "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
-        "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
-    }
-    tagged = {
-        "previousProducerId": (value.previous_producer_id, -1),
-        "nextProducerId": (value.next_producer_id, -1),
-        "clientTransactionVersion": (value.client_transaction_version, 0),
-        "nextProducerEpoch": (value.next_producer_epoch, -1),
-    }
-    data |= {name: field for name, (field, default) in tagged.items() if field != default}
-    return shown, {"version": str(version), "data": data}
+    return shown, {"version": str(version), "data": transaction_value_json(value)}
 
 
 def _offsets_json(record: LogRecord) -> tuple[Any, Any]:
@@ -134,20 +115,11 @@ def _offsets_json(record: LogRecord) -> tuple[Any, Any]:
     if not isinstance(key, OffsetCommitKey):
         group = getattr(key, "group", None)
         return {"type": str(key.record_type), "data": {"group": group}}, UNREAD
-    data: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
-    shown = {"type": str(key.record_type), "data": data}
+    shown = {"type": str(key.record_type), "data": offset_key_json(key)}
     if record.value is None:
         return shown, None
     version, value = coordinator_log.value_version(record.value), consumer_offsets.read_value(record.value)
-    fields: dict[str, Any] = {"offset": value.offset}
-    if version >= consumer_offsets.FIRST_VERSION_WITH_LEADER_EPOCH:
-        fields["leaderEpoch"] = value.leader_epoch
-    fields |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
-    if version == consumer_offsets.VERSION_WITH_EXPIRE_TIMESTAMP:
-        fields["expireTimestamp"] = value.expire_timestamp
-    if value.topic_id is not None:
-        fields["topicId"] = urlsafe_b64encode(value.topic_id).decode().rstrip("=")
-    return shown, {"version": str(version), "data": fields}
+    return shown, {"version": str(version), "data": offset_value_json(value, version)}
 
 
 VALUES = {TRANSACTION_TOPIC: _transaction_json, OFFSETS_TOPIC: _offsets_json}

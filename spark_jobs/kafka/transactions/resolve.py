@@ -93,7 +93,7 @@ def _end_alike(indexes: set[int], known: Candidates) -> bool:
 
 
 _OUTCOMES = {TransactionResult.COMMIT: Outcome.COMMITTED, TransactionResult.ABORT: Outcome.ABORTED}
-Decision = tuple[Outcome, tuple[Evidence, ...]]
+DecidedOutcome = tuple[Outcome, tuple[Evidence, ...]]
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """Kafka's default of `transaction.max.timeout.ms`."""
 
@@ -185,7 +185,7 @@ def resolve(group: ProducerTransactions, context: ResolveContext) -> tuple[Resol
 
 def _decide_unended(
     group: ProducerTransactions, part: PartitionTransaction, context: ResolveContext
-) -> Decision:
+) -> DecidedOutcome:
     """Hanging, unless the transaction may have begun after the coordinator's log was copied."""
     if context.reach.is_newer(part, group.coordinator_partition):
         return Outcome.HANGING, (Evidence.MARKER_NEVER_WRITTEN,)
@@ -218,7 +218,7 @@ def decide(
     parts: tuple[PartitionTransaction, ...],
     context: ResolveContext,
     coordinator_partition: int | None,
-) -> Decision:
+) -> DecidedOutcome:
     """The outcome of a transaction that the coordinator knows, from its state and the markers found."""
     result = txn.result
     results = {_result(part.marker) for part in parts if part.marker is not None}
@@ -302,7 +302,7 @@ def _is_bumped_commit(part: PartitionTransaction) -> bool:
     return marker.is_commit and marker.producer_epoch == part.producer_epoch + 1
 
 
-def _decide_by_epoch(parts: Iterable[PartitionTransaction], absent: Evidence) -> Decision:
+def _decide_by_epoch(parts: Iterable[PartitionTransaction], absent: Evidence) -> DecidedOutcome:
     """The outcome of a TV2 epoch's parts, one of which has a commit marker."""
     results = set(map(_own_result, parts))
     if TransactionResult.ABORT in results:
@@ -317,7 +317,7 @@ def _decide_alone(
     parts: Sequence[PartitionTransaction],
     context: ResolveContext,
     absent: Evidence,
-) -> Decision:
+) -> DecidedOutcome:
     """The outcome of parts without a coordinator transaction: their marker's, else ongoing or hanging."""
     part = parts[0]
     if part.gap is not None:
@@ -332,7 +332,7 @@ def _decide_open(
     parts: Sequence[PartitionTransaction],
     context: ResolveContext,
     absent: Evidence,
-) -> Decision:
+) -> DecidedOutcome:
     """The outcome of parts without marker and coordinator transaction: hanging only with proof."""
     if not context.has_coordinator_log:
         return Outcome.ONGOING, (absent,)
@@ -354,7 +354,7 @@ def _absent(group: ProducerTransactions, context: ResolveContext) -> Evidence:
 
 
 def _unknown(
-    group: ProducerTransactions, parts: tuple[PartitionTransaction, ...], decision: Decision
+    group: ProducerTransactions, parts: tuple[PartitionTransaction, ...], decision: DecidedOutcome
 ) -> ResolvedTransaction:
     outcome, evidence = decision
     return ResolvedTransaction(

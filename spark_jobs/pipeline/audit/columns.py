@@ -87,8 +87,8 @@ def _nothing() -> Int64s:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
-    """Transactions by ascending first offset."""
+class TransactionOffsets:
+    """Transactions by ascending first offset; read apart from `materialise`, whose work is audited."""
 
     first_offset: Int64s = field(default_factory=_nothing)
     last_offset: Int64s = field(default_factory=_nothing)
@@ -116,12 +116,12 @@ class Outcomes:
         return OffsetRanges(self.producer_id[rows], self.first_offset[rows], self.last_offset[rows])
 
 
-def read_outcomes(lake: ObjectStore, key: str) -> Outcomes:
+def read_outcomes(lake: ObjectStore, key: str) -> TransactionOffsets:
     """The outcomes in the file `key`; none without one."""
     if not key:
-        return Outcomes()
+        return TransactionOffsets()
     table = read_table(lake, key)
-    return Outcomes(
+    return TransactionOffsets(
         first_offset=np.asarray(table.column("first_offset")),
         last_offset=np.asarray(table.column("last_offset")),
         producer_id=np.asarray(table.column("producer_id")),

@@ -20,7 +20,7 @@ from spark_jobs.pipeline.audit.columns import (
     READ,
     BatchColumns,
     Int64s,
-    Outcomes,
+    TransactionOffsets,
     accepted_of,
     held_of,
     is_counted,
@@ -103,7 +103,7 @@ class AcceptedOffsets:
 class CommittedRecords:
     """Counts the records of committed batches between the offsets that the run publishes."""
 
-    def __init__(self, inputs: PartitionInputs, outcomes: Outcomes) -> None:
+    def __init__(self, inputs: PartitionInputs, outcomes: TransactionOffsets) -> None:
         self._end, self._first, self._outcomes = inputs.end_offset, inputs.first_offset, outcomes
         self._late = np.array(inputs.late, dtype=np.int64)
         self._records = self._uncertain = self._uncounted = 0
@@ -188,7 +188,7 @@ def _opened(state: PartitionState) -> bytes:
 class RecordFacts:
     """Counts facts of one partition's rows; holds only its producers' sequences in memory."""
 
-    def __init__(self, outcomes: Outcomes, bounds: Bounds) -> None:
+    def __init__(self, outcomes: TransactionOffsets, bounds: Bounds) -> None:
         self._uncommitted, self._bounds = outcomes.uncommitted(), bounds
         self._spans = SequenceSpans()
         self._last_offset = -1
@@ -248,7 +248,7 @@ def count_facts(task: AuditTask) -> CountedFacts:
 
 
 def _facts(
-    task: AuditTask, outcomes: Mapping[int, Outcomes], records: Mapping[int, Facts], keys: KeyHashes
+    task: AuditTask, outcomes: Mapping[int, TransactionOffsets], records: Mapping[int, Facts], keys: KeyHashes
 ) -> Iterator[Facts]:
     yield from (
         {
@@ -269,7 +269,7 @@ def _facts(
     )
 
 
-def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes) -> Facts:
+def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: TransactionOffsets) -> Facts:
     state = get_state(lake, inputs.states.at_start) if inputs.states.at_start else PartitionState()
     inherited = get_gaps(lake, state.gaps).held_batches if inputs.batches else 0
     gaps = np.array(inputs.passed_gaps, dtype=np.int64).reshape(-1, 2)
@@ -301,7 +301,7 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Outcomes)
 
 
 def _record_facts(
-    task: AuditTask, outcomes: Mapping[int, Outcomes]
+    task: AuditTask, outcomes: Mapping[int, TransactionOffsets]
 ) -> tuple[dict[int, Facts], tuple[str, ...]]:
     """Facts by partition, and the files with the run's own records."""
     current, files = _fold_records(task, task.records, outcomes)
@@ -314,7 +314,7 @@ def _record_facts(
 
 
 def _fold_records(
-    task: AuditTask, files: Sequence[str], outcomes: Mapping[int, Outcomes]
+    task: AuditTask, files: Sequence[str], outcomes: Mapping[int, TransactionOffsets]
 ) -> tuple[dict[int, Facts], tuple[str, ...]]:
     folds = {partition: RecordFacts(each, task.bounds) for partition, each in outcomes.items()}
     holding = dict[str, None]()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.lake.ledger import LedgerLine, RunStatus, StepLine
 from spark_jobs.lake.manifest import ManifestEntry, read_run_manifest
-from spark_jobs.lake.run_folder import MANIFEST
+from spark_jobs.lake.run_folder import MANIFEST, MESSAGES
 from spark_jobs.pipeline.report.explorer import explorer_files
 from spark_jobs.pipeline.report.headline import Row, seconds_of
 from spark_jobs.pipeline.report.run_tables import Producers, RunTables
@@ -17,7 +17,6 @@ from spark_jobs.pipeline.report.transactions import producer_view, transaction_v
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 
-MESSAGES = "messages.json"
 MOST_ORIGINS = 300
 MOST_SET_ASIDE = 50
 LONGEST_TEXT = 500

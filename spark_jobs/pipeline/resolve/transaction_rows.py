@@ -15,7 +15,7 @@ from spark_jobs.kafka.formats.transaction_state import TransactionState
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.hanging import CopyReach
 from spark_jobs.kafka.transactions.outcome import Evidence, Outcome, ResolvedTransaction
-from spark_jobs.kafka.transactions.resolve import Decision
+from spark_jobs.kafka.transactions.resolve import DecidedOutcome
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.pipeline.resolve.parts import PART_FIELDS, Flags, GroupedParts, Numbers, part_columns
 from spark_jobs.tables.resolve import TRANSACTIONS
@@ -80,10 +80,10 @@ Missing = tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
+class DecidedOutcomes:
     """Each decision once, and of each transaction the place of its own among them."""
 
-    distinct: tuple[Decision, ...]
+    distinct: tuple[DecidedOutcome, ...]
     places: Numbers
 
     def column(
@@ -99,11 +99,11 @@ class Decisions:
         return found
 
 
-def decisions_of(transactions: Iterable[ResolvedTransaction]) -> Decisions:
+def decisions_of(transactions: Iterable[ResolvedTransaction]) -> DecidedOutcomes:
     """The decisions on `transactions`."""
-    seen: dict[Decision, int] = {}
+    seen: dict[DecidedOutcome, int] = {}
     places = [seen.setdefault((each.outcome, each.evidence), len(seen)) for each in transactions]
-    return Decisions(distinct=tuple(seen), places=np.array(places, dtype=np.int32))
+    return DecidedOutcomes(distinct=tuple(seen), places=np.array(places, dtype=np.int32))
 
 
 def _is_final(outcome: Outcome, evidence: tuple[Evidence, ...]) -> bool:
@@ -323,14 +323,14 @@ class JoinedRows:
         own = (part.last_timestamp for part in resolved.parts)
         return max((each for each in (*shown, *own) if each is not None), default=None)
 
-    def _is_unknowable(self, decisions: Decisions, parts: GroupedParts) -> Flags:
+    def _is_unknowable(self, decisions: DecidedOutcomes, parts: GroupedParts) -> Flags:
         """Of each transaction, whether nothing but a marker, which a capture lacks, would show its end."""
         is_marked = np.fromiter(self.marked.values(), np.bool_, len(self.marked))
         is_unmarked = parts.any_of(~is_marked[parts.rows["partition"]] & ~parts.has_marker)
         found: Flags = is_unmarked & decisions.column(_is_unknown, pa.bool_()).to_numpy(zero_copy_only=False)
         return found
 
-    def _is_ended(self, decisions: Decisions, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
+    def _is_ended(self, decisions: DecidedOutcomes, parts: GroupedParts, missing: Sequence[Missing]) -> Flags:
         """Decided by a marker or a coordinator, with every marker that is still expected."""
         wait = CompletionWait(now=self.now, marked=self.marked)
         logged = (each.coordinator for each in self.transactions)
@@ -345,7 +345,7 @@ def joined_parts_table(parts: GroupedParts) -> pa.Table:
     return pa.table([pa.array(each) for each in columns], schema=JOINED_PARTS)
 
 
-def _decided(decisions: Decisions) -> Columns:
+def _decided(decisions: DecidedOutcomes) -> Columns:
     """What follows from outcome and evidence alone."""
     return {
         "outcome": decisions.column(lambda outcome, _: outcome.value, pa.string()),

@@ -3,12 +3,12 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.pipeline.audit.columns import Outcomes
+from spark_jobs.pipeline.audit.columns import TransactionOffsets
 from spark_jobs.pipeline.audit.job import PartitionInputs
 from spark_jobs.pipeline.audit.worker import CommittedRecords
 from tests.pipeline.audit.batches import accepted
 
-OUTCOMES = Outcomes(
+OUTCOMES = TransactionOffsets(
     first_offset=np.array([10, 20, 30]),
     last_offset=np.array([19, 29, 39]),
     producer_id=np.array([1, 1, 1]),
@@ -45,7 +45,7 @@ def test_a_batch_across_the_start_is_uncertain() -> None:
 
 
 def test_a_late_transaction_counts_though_it_lies_before() -> None:
-    outcomes = Outcomes(
+    outcomes = TransactionOffsets(
         first_offset=np.array([3]),
         last_offset=np.array([4]),
         producer_id=np.array([1]),
