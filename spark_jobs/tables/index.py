@@ -53,7 +53,7 @@ the time of the writer's defaults, half of that of dictionaries with zstd, and a
 
 INDEX = Contract(
     name="index",
-    file="{partition}/{copy}/{object_order:09d}-{start:019d}{boundary}.parquet",
+    file="{partition}/{copy}/{object_order:09d}-{start:019d}-{last_object:09d}-{stop:019d}{boundary}.parquet",
     meaning="Every batch of the staged objects, and every stretch of bytes that is none.",
     columns=(
         *HEADER_COLUMNS,

@@ -1,4 +1,4 @@
-"""Speculation on a standalone cluster: the second attempt of a delayed task gives its result."""
+"""Speculation on a standalone cluster: a second attempt gives the result, and a late one changes nothing."""
 
 import json
 import os
@@ -16,8 +16,10 @@ from spark_jobs.operations.bundle import write_bundle
 
 DRIVER = """
 import json, os, sys
+from pathlib import Path
 from spark_jobs.execution.spark import Spark
 from tests.faults.delayed import attempt
+from tests.faults.late_index import late_attempts
 
 master, archive, directory = sys.argv[1:]
 speculation = {
@@ -37,7 +39,8 @@ spark = Spark(
     },
 )
 slots = spark.parallelism
-print(json.dumps([slots, spark.run_tasks(attempt, [(number, directory) for number in range(4)])]))
+results = spark.run_tasks(attempt, [(number, directory) for number in range(4)])
+print(json.dumps([slots, results, late_attempts(Path(directory), spark)]))
 spark.stop()
 """
 
@@ -75,16 +78,19 @@ def _service(
     )
 
 
-def test_the_second_attempt_of_a_delayed_task_gives_its_result(tmp_path: Path) -> None:
+def test_a_second_attempt_gives_the_result_and_a_late_one_changes_nothing(tmp_path: Path) -> None:
     archive = tmp_path / "onceover.zip"
     write_bundle(archive)
     with _cluster(tmp_path) as master:
         command = [sys.executable, "-c", DRIVER, master, str(archive), str(tmp_path)]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    slots, results = json.loads(said.stdout)
+    slots, results, late = json.loads(said.stdout)
     assert slots == 2
     assert [number for number, _, _ in results] == [0, 1, 2, 3]
     assert [is_first for _, is_first, _ in results] == [False, True, True, True]
     assert all("/onceover/spark_jobs/" in file for _, _, file in results)
     assert (tmp_path / "0.result").read_text() == "0"
+    assert late["written after its round"]
+    assert late["changed"] == []
+    assert late["changed with other ranges"] == []

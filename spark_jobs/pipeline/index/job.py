@@ -72,10 +72,11 @@ class Bin:
     def file(self) -> str:
         """The file's path below the step's folder; files of one copy sort in arrival order.
 
-        A part that is read again from a known boundary has a name of its own, so that a late attempt of the
-        first round cannot replace the file of the second.
+        The name says which bytes were asked for: a part that is read again from a known boundary has a name
+        of its own, and so has a part of another `range_bytes`, which run ids do not cover. So a late attempt
+        of another round, or of an earlier attempt of the step, cannot replace the file.
         """
-        first = self.pieces[0]
+        first, last = self.pieces[0], self.pieces[-1]
         boundary = ""
         if first.start != first.first and first.boundary is not None:
             boundary = f"-{first.boundary:019d}"
@@ -84,6 +85,8 @@ class Bin:
             copy=self.copy.number,
             object_order=first.object_order,
             start=first.start,
+            last_object=last.object_order,
+            stop=last.stop,
             boundary=boundary,
         )
 
