@@ -65,9 +65,10 @@ bench-quick: setup  ## measure at small volumes (seconds)
 docs: setup  ## build the documentation into build/site (links are checked)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f infra/docs/mkdocs.yml && echo "docs: build/site/index.html"
 
-lock: setup  ## pin the dependencies of pyproject.toml anew
+lock: setup  ## pin what pyproject.toml allows; pins that fit are kept (UPGRADE=all or a package lifts them)
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header -q -o requirements.txt
+		--no-emit-index-url --no-header -q -o requirements.txt \
+		$(if $(UPGRADE),$(if $(filter all,$(UPGRADE)),--upgrade,--upgrade-package $(UPGRADE)))
 
 clean:  ## remove everything that make has made
 	@rm -rf .venv .cache build lake *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,11 +1,9 @@
 """The command line: `onceover` and its commands. The module of a command is imported when it is called."""
 
-import ast
 import signal
 from collections import UserDict
 from copy import copy
 from importlib import import_module
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +74,8 @@ class LazyGroup(TyperGroup):
 
 def docstring_of(name: str) -> str:
     """That of the function `name`, or of a group's callback `_name`, in the command's module."""
+    import ast  # noqa: PLC0415 — only --help reads sources
+
     tree = ast.parse((Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8"))
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
     return ast.get_docstring(functions.get(name) or functions[f"_{name}"]) or ""
@@ -86,7 +86,9 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False, pre
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"onceover {package_version('onceover')}")
+        from importlib.metadata import version as version_of  # noqa: PLC0415 — slow to load, for this alone
+
+        typer.echo(f"onceover {version_of('onceover')}")
         raise typer.Exit
 
 

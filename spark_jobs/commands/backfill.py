@@ -3,19 +3,18 @@
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
-from spark_jobs.execution.spark import spark_for
+from spark_jobs.extras import Extra, require
 from spark_jobs.flow import Step
 from spark_jobs.lake.object_store import printable
-from spark_jobs.operations.backfill import BackfillPlan, DayPlan, plan_backfill, run_backfill
-from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
-from spark_jobs.progress import RunProgress
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.backfill import BackfillPlan, DayPlan
 
 MOST_OBJECTS = 3
 TITLES = ("date", "runs again", "why", "objects")
@@ -55,6 +54,13 @@ def backfill(
     keep their inputs.
     """
     with reported_failures(when_interrupted=CONTINUES):
+        require(Extra.PIPELINE, "onceover backfill")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.execution.spark import spark_for
+        from spark_jobs.operations.backfill import plan_backfill, run_backfill
+        from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+        from spark_jobs.progress import RunProgress
+
         settings = load_settings(config)
         request = BackfillRequest(
             first=first.date(),
@@ -78,7 +84,7 @@ def backfill(
     exit_if_held(held, is_held=bool(held))
 
 
-def _show(plan: BackfillPlan, *, as_json: bool) -> None:
+def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
     if as_json:
         for day in plan.days:
             typer.echo(json.dumps(day.to_plain()))
@@ -94,7 +100,7 @@ def _show(plan: BackfillPlan, *, as_json: bool) -> None:
         typer.echo("no date has changed, nothing has to run")
 
 
-def _row(day: DayPlan) -> tuple[str, ...]:
+def _row(day: "DayPlan") -> tuple[str, ...]:
     answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
     why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
     if day.missed:
@@ -102,7 +108,7 @@ def _row(day: DayPlan) -> tuple[str, ...]:
     return str(day.day), answer, why, _objects(day)
 
 
-def _objects(day: DayPlan) -> str:
+def _objects(day: "DayPlan") -> str:
     named = [printable(path) for reason in day.reasons for path in reason.objects]
     more = len(named) - MOST_OBJECTS
     return "\n".join([*named[:MOST_OBJECTS], *([f"and {more:,} more"] if more > 0 else [])])

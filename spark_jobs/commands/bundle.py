@@ -16,7 +16,7 @@ def bundle(
     Executors need the libraries of requirements.txt in an image or environment of their own; the bundle
     brings Onceover itself, in the version of the driver.
     """
-    from spark_jobs.operations.bundle import write_bundle  # noqa: PLC0415 — --help does without
+    from spark_jobs.operations.bundle import write_bundle
 
     with reported_failures():
         files = write_bundle(to)

@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.operations.check import FindingSeverity
-from spark_jobs.operations.check import check as check_lake
-from spark_jobs.progress import RunProgress
+from spark_jobs.extras import Extra, require
 
 
 def check(
@@ -28,6 +25,12 @@ def check(
     """
     errors = notes = 0
     with reported_failures():
+        require(Extra.PIPELINE, "onceover check")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.check import FindingSeverity
+        from spark_jobs.operations.check import check as check_lake
+        from spark_jobs.progress import RunProgress
+
         settings = load_settings(config)
         for finding in check_lake(settings, deep=deep, on_progress=RunProgress().on_progress):
             errors += finding.severity is FindingSeverity.ERROR

@@ -7,11 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.lake.stores import open_lake
-from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles
-from spark_jobs.pipeline.report.step import report
-from spark_jobs.progress import RunProgress
+from spark_jobs.extras import Extra, require
 
 
 def dashboard(
@@ -21,6 +17,13 @@ def dashboard(
 ) -> None:
     """Update the lake's dashboard and print its location; it needs no server."""
     with reported_failures():
+        require(Extra.PIPELINE, "onceover dashboard")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.lake.stores import open_lake
+        from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles
+        from spark_jobs.pipeline.report.step import report
+        from spark_jobs.progress import RunProgress
+
         settings = load_settings(config)
         report(settings, on_progress=RunProgress().on_progress)
         lake = open_lake(settings)

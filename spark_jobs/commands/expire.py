@@ -3,15 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
-from spark_jobs.operations.expire import ExpiryPlan, plan_expiry
-from spark_jobs.operations.expire import expire as expire_lake
+from spark_jobs.extras import Extra, require
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.expire import ExpiryPlan
 
 TITLES = ("what", "name", "how many", "bytes")
 
@@ -30,6 +31,11 @@ def expire(
     quarantine are kept.
     """
     with reported_failures():
+        require(Extra.PIPELINE, "onceover expire")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.expire import expire as expire_lake
+        from spark_jobs.operations.expire import plan_expiry
+
         settings = load_settings(config)
         plan = plan_expiry(settings) if dry_run else expire_lake(settings)
     if as_json:
@@ -40,7 +46,7 @@ def expire(
     typer.echo(f"{plan.bytes:,} bytes {'would be removed' if dry_run else 'removed'}")
 
 
-def _plain(plan: ExpiryPlan) -> dict[str, object]:
+def _plain(plan: "ExpiryPlan") -> dict[str, object]:
     return {
         "tables": [
             {"table": ".".join(each.name), "tags": each.tags, "snapshots": each.snapshots}
@@ -55,7 +61,7 @@ def _plain(plan: ExpiryPlan) -> dict[str, object]:
     }
 
 
-def _rows(plan: ExpiryPlan) -> Iterator[tuple[str, ...]]:
+def _rows(plan: "ExpiryPlan") -> Iterator[tuple[str, ...]]:
     for each in plan.tables:
         yield "table", ".".join(each.name), f"{len(each.tags)} tags, {len(each.snapshots)} snapshots", ""
     for folder in plan.folders:

@@ -5,19 +5,17 @@ from collections import deque
 from datetime import datetime
 from itertools import chain as chained
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
-from spark_jobs.explain import Answer, GapAnswer, Question, runs_of
-from spark_jobs.explain import explain as explain_run
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
-from spark_jobs.lake.stores import open_lake
+
+if TYPE_CHECKING:
+    from spark_jobs.explain import Answer, GapAnswer
 
 MOST = 100
 TITLES = ("run date", "batch", "verdict", "offset", "why", "where")
@@ -45,6 +43,12 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show why batches of a partition were accepted or refused, by default in all final runs."""
+    from spark_jobs.config.load import load_settings
+    from spark_jobs.explain import Question, runs_of
+    from spark_jobs.explain import explain as explain_run
+    from spark_jobs.lake.chain import read_chain
+    from spark_jobs.lake.stores import open_lake
+
     question = Question(
         partition=TopicPartition(topic, partition),
         producer_id=producer_id,
@@ -71,12 +75,12 @@ def explain(
         typer.echo(legible(last[0][1].sentence))
 
 
-def _line(answer: Answer | GapAnswer) -> str:
+def _line(answer: "Answer | GapAnswer") -> str:
     identity = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
     return json.dumps({**identity, **answer.row})
 
 
-def _row(answer: Answer | GapAnswer) -> tuple[str, ...]:
+def _row(answer: "Answer | GapAnswer") -> tuple[str, ...]:
     offset = "" if answer.row["offset"] is None else str(answer.row["offset"])
     why, where = answer.row["reason"] or "", printable(answer.place, shown=MOST_SHOWN)
     return answer.run_id[:10], answer.what, answer.row["verdict"], offset, why, where

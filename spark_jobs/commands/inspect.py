@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.inspect.inspector import inspect_paths
 from spark_jobs.inspect.options import Isolation, Options
-from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
 
 
 def inspect(
@@ -42,6 +40,9 @@ def inspect(
 
     Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
     """
+    from spark_jobs.inspect.inspector import inspect_paths
+    from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
+
     options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())

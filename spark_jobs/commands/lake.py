@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.operations.relocate import relocate as relocate_lake
-from spark_jobs.progress import RunProgress
+from spark_jobs.extras import Extra, require
 
 lake = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -28,6 +26,11 @@ def relocate(
     original is not changed. Repeat the command if it was interrupted.
     """
     with reported_failures():
+        require(Extra.PIPELINE, "onceover lake relocate")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.relocate import relocate as relocate_lake
+        from spark_jobs.progress import RunProgress
+
         settings = load_settings(config)
         done = relocate_lake(settings, RunProgress().on_progress)
     if done.came_from == done.identity.location:

@@ -6,11 +6,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.lake.accepted_log import accepted_logs, write_log
-from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.object_store import MOST_SHOWN, printable
-from spark_jobs.lake.stores import open_lake
 
 
 def log(
@@ -29,6 +25,11 @@ def log(
         typer.echo(f"onceover: {name}: directory is not empty; refusing to overwrite", err=True)
         raise typer.Exit(1)
     with reported_failures():
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.lake.accepted_log import accepted_logs, write_log
+        from spark_jobs.lake.chain import read_chain
+        from spark_jobs.lake.stores import open_lake
+
         lake = open_lake(load_settings(config))
         logs = accepted_logs(lake, read_chain(lake), topic or ())
         for partition, parts in logs.items():

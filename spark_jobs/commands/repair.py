@@ -2,15 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import EXIT_FAILED, reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.operations.repair import Repair, RepairKind, plan_repair
-from spark_jobs.operations.repair import repair as repair_lake
-from spark_jobs.progress import RunProgress
+from spark_jobs.extras import Extra, require
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.repair import Repair
 
 
 def repair(
@@ -27,6 +27,12 @@ def repair(
     again from the run folders. What cannot be restored is listed, and the exit code is 1.
     """
     with reported_failures():
+        require(Extra.PIPELINE, "onceover repair")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.repair import RepairKind, plan_repair
+        from spark_jobs.operations.repair import repair as repair_lake
+        from spark_jobs.progress import RunProgress
+
         settings = load_settings(config)
         done = plan_repair(settings) if dry_run else repair_lake(settings, RunProgress().on_progress)
     for each in done:
@@ -40,7 +46,7 @@ def repair(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _plain(each: Repair) -> dict[str, object]:
+def _plain(each: "Repair") -> dict[str, object]:
     run_id, rows = (each.share.run_id, each.share.rows) if each.share else (None, None)
     return {
         "kind": each.kind,

@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
+from spark_jobs.extras import Extra, require
 from spark_jobs.lake.object_store import MOST_SHOWN, printable
-from spark_jobs.operations.replay import Choice, Selection, decide, list_choices
-from spark_jobs.tables.materialise import QuarantineKind
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.replay import Choice
 
 MOST = 100
 TITLES = ("partition", "kind", "verdict", "offset", "why", "where", "replay")
@@ -42,13 +43,18 @@ def replay(
     """
     if not (reason or only_list or dry_run):
         raise typer.BadParameter("give a reason with --reason, or list the candidates with --list")
-    if kind is not None and kind not in set(QuarantineKind):
-        raise typer.BadParameter(f"--kind is one of {', '.join(QuarantineKind)}")
-    chosen = QuarantineKind(kind) if kind else None
-    selection = Selection(
-        run_id=run_id, topic=topic, partition=partition, kind=chosen, offset=offset, path=path
-    )
     with reported_failures():
+        require(Extra.PIPELINE, "onceover replay")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.replay import Selection, decide, list_choices
+        from spark_jobs.tables.materialise import QuarantineKind
+
+        if kind is not None and kind not in set(QuarantineKind):
+            raise typer.BadParameter(f"--kind is one of {', '.join(QuarantineKind)}")
+        chosen = QuarantineKind(kind) if kind else None
+        selection = Selection(
+            run_id=run_id, topic=topic, partition=partition, kind=chosen, offset=offset, path=path
+        )
         settings = load_settings(config)
         if only_list or dry_run:
             choices, decided = list_choices(settings, selection), 0
@@ -65,7 +71,7 @@ def replay(
         raise typer.Exit(1)
 
 
-def _show(choices: list[Choice], *, as_json: bool) -> None:
+def _show(choices: "list[Choice]", *, as_json: bool) -> None:
     if as_json:
         for choice in choices:
             typer.echo(json.dumps(_plain(choice), default=str))
@@ -75,12 +81,12 @@ def _show(choices: list[Choice], *, as_json: bool) -> None:
         typer.echo(f"the first {MOST} of {len(choices)}; --json shows all")
 
 
-def _plain(choice: Choice) -> dict[str, object]:
+def _plain(choice: "Choice") -> dict[str, object]:
     row = {name: value for name, value in choice.row.items() if name != "bytes"}
     return {**row, "way": choice.way, "refusal": choice.refusal}
 
 
-def _row(choice: Choice) -> tuple[str, ...]:
+def _row(choice: "Choice") -> tuple[str, ...]:
     row = choice.row
     return (
         printable(f"{row['topic']}-{row['partition']}"),

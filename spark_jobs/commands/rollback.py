@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.config.load import load_settings
-from spark_jobs.operations.rollback import roll_back
+from spark_jobs.extras import Extra, require
 
 
 def rollback(
@@ -20,5 +19,9 @@ def rollback(
     if no final run of a later date exists.
     """
     with reported_failures():
+        require(Extra.PIPELINE, "onceover rollback")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.operations.rollback import roll_back
+
         found = roll_back(load_settings(config), run_id)
     typer.echo(f"{run_id}  rolled back, {f'removed from {found} tables' if found else 'no table held it'}")

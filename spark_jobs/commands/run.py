@@ -7,12 +7,8 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
-from spark_jobs.commands.tables import emit_tables
-from spark_jobs.config.load import load_settings
-from spark_jobs.execution.spark import spark_for
+from spark_jobs.extras import Extra, require
 from spark_jobs.flow import Step
-from spark_jobs.progress import RunProgress
-from spark_jobs.run import execute_run
 
 PUBLISHED_UNTIL = (Step.PUBLISH, Step.REPORT)
 
@@ -38,6 +34,13 @@ def run(
     Exit code 3: the run is final and published, but partitions are held behind offsets that no copy has.
     """
     with reported_failures(when_interrupted=CONTINUES):
+        require(Extra.PIPELINE, "onceover run")
+        from spark_jobs.commands.tables import emit_tables
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.execution.spark import spark_for
+        from spark_jobs.progress import RunProgress
+        from spark_jobs.run import execute_run
+
         settings = load_settings(config)
         spark = spark_for(settings.spark)
         outcome = execute_run(

@@ -3,16 +3,16 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
 from spark_jobs.flow import Step
-from spark_jobs.lake.ledger import LedgerLine, list_runs
-from spark_jobs.lake.stores import open_lake
+
+if TYPE_CHECKING:
+    from spark_jobs.lake.ledger import LedgerLine
 
 ACCEPTED = "accepted"
 TITLES = ("run", "status", "last step", "accepted batches", "started", "attempts", "message", "reason")
@@ -25,6 +25,10 @@ def runs(
 ) -> None:
     """List the runs of the lake: status, last step, start and message of each."""
     with reported_failures():
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.lake.ledger import list_runs
+        from spark_jobs.lake.stores import open_lake
+
         lines = list_runs(open_lake(load_settings(config)))
     if as_json:
         for line in lines:
@@ -33,7 +37,7 @@ def runs(
         show_rows(TITLES, [_row(line) for line in lines])
 
 
-def _row(line: LedgerLine) -> tuple[str, ...]:
+def _row(line: "LedgerLine") -> tuple[str, ...]:
     counts = {step.step: step.counts for step in line.steps}
     accepted = counts.get(Step.ADMIT, {}).get(ACCEPTED)
     return (

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
-from spark_jobs.config.settings import Settings
-from spark_jobs.lake.iceberg.holdings import TopicTable, topic_tables
+from spark_jobs.extras import Extra, require
 from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
-from spark_jobs.pipeline.report.table_queries import queries
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import Settings
+    from spark_jobs.lake.iceberg.holdings import TopicTable
 
 TITLES = ("topic", "table", "rows", "location")
 ENGINES = {"python": "Python, with pyiceberg and DuckDB", "duckdb": "DuckDB", "spark": "Spark SQL"}
@@ -31,6 +32,11 @@ def tables(
     Queries are shown for one topic: the first one, or the one that --topic names.
     """
     with reported_failures():
+        require(Extra.PIPELINE, "onceover tables")
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.lake.iceberg.holdings import topic_tables
+        from spark_jobs.pipeline.report.table_queries import queries
+
         settings = load_settings(config)
         found = [each for each in topic_tables(settings) if topic is None or each.topic == topic]
     if as_json:
@@ -51,8 +57,10 @@ def tables(
         typer.echo(f"{ENGINES[engine]}:\n{legible(query)}\n")
 
 
-def emit_tables(settings: Settings, config: Path) -> None:
+def emit_tables(settings: "Settings", config: Path) -> None:
     """Prints the first tables on stderr, and the command that shows how to query them."""
+    from spark_jobs.lake.iceberg.holdings import topic_tables
+
     found: Sequence[TopicTable] = list(topic_tables(settings))
     for each in found[:MOST_AFTER_RUN]:
         topic, location = printable(each.topic), printable(each.location, shown=MOST_SHOWN)
@@ -64,5 +72,5 @@ def emit_tables(settings: Settings, config: Path) -> None:
         typer.echo(f"  queries to paste: onceover tables --config {name}", err=True)
 
 
-def _row(table: TopicTable) -> tuple[str, ...]:
+def _row(table: "TopicTable") -> tuple[str, ...]:
     return printable(table.topic), table.name, f"{table.rows:,}", printable(table.location, shown=MOST_SHOWN)

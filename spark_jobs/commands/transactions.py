@@ -5,17 +5,16 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from heapq import nlargest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.config.load import load_settings
-from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.object_store import printable
-from spark_jobs.lake.stores import open_lake
-from spark_jobs.pipeline.report.transactions import ListedTransaction, list_transactions, newest_resolved
+
+if TYPE_CHECKING:
+    from spark_jobs.pipeline.report.transactions import ListedTransaction
 
 MOST = 100
 TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
@@ -33,6 +32,11 @@ def transactions(
     the command that aborts it are printed below the table.
     """
     with reported_failures():
+        from spark_jobs.config.load import load_settings
+        from spark_jobs.lake.chain import read_chain
+        from spark_jobs.lake.stores import open_lake
+        from spark_jobs.pipeline.report.transactions import list_transactions, newest_resolved
+
         lake = open_lake(load_settings(config))
         run_id = newest_resolved(read_chain(lake))
         found = () if run_id is None else list_transactions(lake, run_id, decided=everything)
@@ -54,11 +58,11 @@ def transactions(
         typer.echo(f"the worst {len(worst)} of {count}; --json shows all")
 
 
-def _worst(found: Iterable[ListedTransaction]) -> tuple[list[ListedTransaction], int]:
+def _worst(found: "Iterable[ListedTransaction]") -> "tuple[list[ListedTransaction], int]":
     """Those that hold back most, then the oldest; and how many there are in all."""
     count = 0
 
-    def counted() -> Iterator[ListedTransaction]:
+    def counted() -> "Iterator[ListedTransaction]":
         nonlocal count
         for count, each in enumerate(found, start=1):  # noqa: B007 — returned below
             yield each
@@ -66,11 +70,11 @@ def _worst(found: Iterable[ListedTransaction]) -> tuple[list[ListedTransaction],
     return nlargest(MOST, counted(), key=lambda each: (each.row["held_back"], each.row["age_ms"] or 0)), count
 
 
-def _commands(listed: Iterable[ListedTransaction]) -> list[str]:
+def _commands(listed: "Iterable[ListedTransaction]") -> list[str]:
     return [printable(command, shown=10_000) for each in listed for command in each.row["abort_commands"]]
 
 
-def _row(each: ListedTransaction) -> tuple[str, ...]:
+def _row(each: "ListedTransaction") -> tuple[str, ...]:
     row = each.row
     return (
         "" if row["transactional_id"] is None else printable(row["transactional_id"]),

@@ -25,6 +25,7 @@ from spark_jobs.driver.messages import (
     read_message,
     write_message,
 )
+from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.lake.process import start_apart
 
@@ -122,6 +123,7 @@ def _try(place: DriverFiles) -> socket.socket | None:
 
 def _start(place: DriverFiles) -> socket.socket:
     """Starts a driver that outlives this task."""
+    require(Extra.PIPELINE, "a task of Onceover")
     command = [sys.executable, "-m", "spark_jobs.driver", str(place.socket)]
     pid = start_apart(command, environment=os.environ, log=place.log)
     deadline = time.monotonic() + SECONDS_TO_START

@@ -6,13 +6,16 @@ from spark_jobs.config.settings import S3Settings, Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.s3_store import S3Store
 
 
 @cache
 def open_store(url: str, s3: S3Settings) -> ObjectStore:
     """The store whose root is `url`, a path or `s3://bucket/prefix`; nothing is opened or checked yet."""
-    return S3Store(url, s3) if url.startswith("s3://") else FileStore(url)
+    if not url.startswith("s3://"):
+        return FileStore(url)
+    from spark_jobs.lake.s3_store import S3Store  # noqa: PLC0415 — loads boto3
+
+    return S3Store(url, s3)
 
 
 def open_lake(settings: Settings) -> ObjectStore:

@@ -5,6 +5,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 PACKAGES = ("spark_jobs", "expectations")
+API = "onceover.py"
 COMPILED = "__pycache__"
 READABLE = 0o644 << 16
 
@@ -23,6 +24,7 @@ def write_bundle(path: Path) -> int:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
+    yield API, Path(__file__).parents[2] / API
     for package in PACKAGES:
         root = Path(__file__).parents[2] / package
         for file in sorted(root.rglob("*")):

@@ -1,37 +1,88 @@
-"""The wheel that others install: which names it owns, and that the DAG files need nothing but it."""
+"""The wheel that others install: which names it owns, what works without extras, what DAG files need."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
+from spark_jobs.cli import COMMANDS
+from spark_jobs.extras import MODULES, Extra, ExtraMissing
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("expectations", "spark_jobs")
+API = "onceover.py"
+RECORDING = ROOT / "tests" / "recordings" / "data" / "oracle_D" / "data"
+UV = Path(sys.executable).with_name("uv")
+SDIST = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
 CENSUS = ROOT / "tests" / "dags" / "census.py"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: the build leaves files beside the sources."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is built: a build leaves files beside the sources."""
+    copy = tmp_path_factory.mktemp("source")
     for name in ("dags", "infra", *PACKAGES):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*pip, "--wheel-dir", str(place), str(source)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    [found] = place.glob("*.whl")
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", API):
+        shutil.copy(ROOT / name, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _build_wheel(source, tmp_path_factory.mktemp("wheel"))
+
+
+def _build_wheel(source: Path, to: Path) -> Path:
+    """Without a network: setuptools is installed here."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    _done([*pip, "--wheel-dir", to, source])
+    [found] = to.glob("*.whl")
     return found
+
+
+def _run(command: Sequence[object], **options: Any) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, **options
+    )
+    return done
+
+
+def _done(command: Sequence[object], **options: Any) -> str:
+    """The standard output of a command that must succeed."""
+    done = _run(command, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an empty environment into which the wheel was installed, in the versions that are pinned.
+
+    Packages come from the cache that `make setup` has filled; where it did not, from the registry.
+    """
+    environment = tmp_path_factory.mktemp("core") / "environment"
+    _done([sys.executable, "-m", "venv", "--without-pip", environment])
+    python = environment / "bin" / "python"
+    install = [UV, "pip", "install", "--quiet", "--python", python, "-c", ROOT / "requirements.txt", wheel]
+    if _run([*install, "--offline"]).returncode != 0:
+        _done(install)
+    return python
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> dict[str, Any]:
+    """How a command is run that must not see the repository."""
+    return {"cwd": tmp_path, "env": {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}}
 
 
 def _names(wheel: Path) -> set[str]:
@@ -39,8 +90,98 @@ def _names(wheel: Path) -> set[str]:
         return {name for name in opened.namelist() if ".dist-info/" not in name}
 
 
-def test_the_wheel_owns_two_top_level_names(wheel: Path) -> None:
-    assert {name.partition("/")[0] for name in _names(wheel)} == set(PACKAGES)
+def test_the_wheel_owns_three_top_level_names(wheel: Path) -> None:
+    assert {name.partition("/")[0] for name in _names(wheel)} == {*PACKAGES, API}
+
+
+def test_the_sdist_has_what_the_wheel_is_built_from(source: Path, wheel: Path, tmp_path: Path) -> None:
+    name = _done([sys.executable, "-c", SDIST, tmp_path], cwd=source).splitlines()[-1]
+    with tarfile.open(tmp_path / name) as opened:
+        opened.extractall(tmp_path, filter="data")
+    assert _names(_build_wheel(tmp_path / name.removesuffix(".tar.gz"), tmp_path)) == _names(wheel)
+
+
+def _core_contract() -> dict[str, list[str]]:
+    """What the core is and what it must not import, as import-linter checks it."""
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [found] = [each for each in configured if each["name"] == "The core imports no extra"]
+    return {"rooms": found["source_modules"], "extras": found["forbidden_modules"]}
+
+
+IMPORT_ALL = """
+import json, sys
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import walk_packages
+
+asked = json.loads(sys.argv[1])
+import onceover
+for name in asked["rooms"]:
+    room = import_module(name)
+    for each in walk_packages(getattr(room, "__path__", ()), f"{name}."):
+        import_module(each.name)
+found = [name for name in asked["extras"] if find_spec(name) is not None or name in sys.modules]
+print(json.dumps({"extras": found, "file": onceover.__file__, "version": onceover.__version__}))
+"""
+
+
+def test_the_core_is_imported_where_no_extra_is_installed(core: Path, outside: dict[str, Any]) -> None:
+    asked = _core_contract()
+    found = json.loads(_done([core, "-c", IMPORT_ALL, json.dumps(asked)], **outside))
+    assert found["extras"] == []
+    assert Path(found["file"]).is_relative_to(core.parents[1])
+    assert found["version"].startswith("0.")
+
+
+@pytest.mark.parametrize("options", [(), ("--records", "--isolation", "read_committed", "--json")])
+def test_inspect_needs_no_extra(core: Path, outside: dict[str, Any], options: tuple[str, ...]) -> None:
+    partitions = sorted(RECORDING.glob("orc-*"))
+    assert partitions
+    shown = _done([core.with_name("onceover"), "inspect", *partitions, *options], **outside)
+    assert shown == _done([sys.executable, "-m", "spark_jobs", "inspect", *partitions, *options], cwd=ROOT)
+
+
+CALL_ALL = """
+import json, sys
+from typer.testing import CliRunner
+from spark_jobs.cli import app
+
+calls = json.loads(sys.argv[1])
+results = [CliRunner().invoke(app, call) for call in calls]
+print(json.dumps([[result.exit_code, result.output] for result in results]))
+"""
+SOMETHING = {
+    "backfill": ("--config", "x", "--from", "2026-03-01", "--to", "2026-03-01"),
+    "check": ("--config", "x"),
+    "dashboard": ("--config", "x"),
+    "expire": ("--config", "x"),
+    "lake": ("relocate", "--config", "x"),
+    "repair": ("--config", "x"),
+    "replay": ("run", "--config", "x", "--list"),
+    "rollback": ("run", "--config", "x"),
+    "run": ("--config", "x", "--date", "2026-03-01"),
+    "tables": ("--config", "x"),
+}
+"""Arguments of commands that need the extra `pipeline`."""
+
+
+def test_a_command_without_its_extra_names_it(core: Path, outside: dict[str, Any]) -> None:
+    calls = [(name, *arguments) for name, arguments in SOMETHING.items()]
+    results = json.loads(_done([core, "-c", CALL_ALL, json.dumps(calls)], **outside))
+    for call, (exit_code, output) in zip(calls, results, strict=True):
+        name = "lake relocate" if call[0] == "lake" else call[0]
+        missing = ExtraMissing(Extra.PIPELINE, f"onceover {name}", MODULES[Extra.PIPELINE])
+        assert (exit_code, output) == (1, f"onceover: {missing}\n")
+
+
+def test_help_and_commands_of_the_core_need_no_extra(core: Path, outside: dict[str, Any]) -> None:
+    commands = [(name, "--config", "absent") for name in ("runs", "transactions")]
+    calls = [*((name, "--help") for name in COMMANDS), ("sample", "sample"), *commands]
+    results = json.loads(_done([core, "-c", CALL_ALL, json.dumps(calls)], **outside))
+    *helped, sampled, listed, _ = results
+    assert [exit_code for exit_code, _ in helped] == [0] * len(COMMANDS)
+    assert sampled[0] == 0
+    assert "absent" in listed[1]
 
 
 def test_everything_that_the_packages_need_is_in_it(wheel: Path) -> None:

@@ -1,11 +1,14 @@
 """What is installed is what was looked at: every requirement is one version, known by its digests."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from infra.setup.audit_deps import changed_files, differences, known, pins
 
@@ -33,6 +36,27 @@ def test_every_requirement_is_pinned_with_its_digests() -> None:
         assert PINNED.fullmatch(name), name
         assert digests, name
         assert all(DIGEST.fullmatch(digest) for digest in digests), name
+
+
+def _allowed() -> Iterator[Requirement]:
+    """The ranges of pyproject.toml, of the core and of all extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    yield from map(Requirement, (*project["dependencies"], *(each for extra in extras for each in extra)))
+
+
+def test_the_pins_are_within_the_ranges_that_users_install() -> None:
+    pinned = pins((ROOT / "requirements.txt").read_text())
+    ranges = [each for each in _allowed() if each.name != "onceover"]
+    assert len(ranges) > 30
+    for each in ranges:
+        version, _ = pinned[canonicalize_name(each.name)]
+        assert each.specifier.contains(version, prereleases=True), f"{each}, but {version} is pinned"
+
+
+def test_users_get_ranges_and_no_pins() -> None:
+    for each in _allowed():
+        assert not {"==", "==="} & {part.operator for part in each.specifier}, str(each)
 
 
 def test_no_place_to_install_from_is_named() -> None:
