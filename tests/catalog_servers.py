@@ -57,7 +57,7 @@ def _postgres_programs() -> Path:
 
 
 def _plain_user(directory: Path) -> list[str]:
-    """Postgres refuses to run as root: then somebody else owns the directory and runs it."""
+    """Postgres refuses to run as root: then another user owns the directory and runs it."""
     if os.getuid() != 0:
         return []
     names = {entry.pw_name for entry in pwd.getpwall()}

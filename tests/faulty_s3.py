@@ -118,7 +118,7 @@ class FaultyS3:
 
 @contextmanager
 def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
-    """A proxy before the server at `upstream` that lets everything through until told otherwise."""
+    """A proxy before the server at `upstream` that forwards everything until it is set to fail."""
     faults: list[Fault] = [lambda method, path: None]
     servers = [urlsplit(upstream).netloc]
     members = {"upstream": servers, "fault": faults}

@@ -1,4 +1,4 @@
-"""Every row of the acceptance list (facts §9) is somebody's test.
+"""Every row of the acceptance list (facts §9) has a test.
 
 A row counts where a test function's name contains `row_NNN`, or where a string begins with `row-NNN`: the
 title of a case or the id of a parameter. Comments and docstrings do not count.

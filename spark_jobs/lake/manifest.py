@@ -66,6 +66,7 @@ class ObjectRole(StrEnum):
     """When the files of its directory were copied (`sources.broker_files`): it has no topic."""
 
 
+_ROLES: dict[str, ObjectRole] = {role.value: role for role in ObjectRole}
 SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
 BATCH_ROLES = SEGMENT_ROLES | {ObjectRole.CAPTURE}
 """Objects that hold record batches."""
@@ -270,11 +271,16 @@ _KINDS = {"order", "reason", "decision", "segments", "bare"}
 def read_manifest(data: bytes, *, source: str) -> Manifest:
     """The manifest in `data`; `source` names it in messages."""
     with understood(source):
-        heading, *lines = [json.loads(line) for line in unsealed(data, source=source).splitlines()]
+        text = unsealed(data, source=source).decode()
+        heading, *lines = map(json.loads, text.removesuffix("\n").split("\n"))
         if heading["format"] not in (FORMAT_WITH_REWRITTEN, FORMAT):
             raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
-        if not all(_KINDS.intersection(line) for line in lines):
+        if any(_KINDS.isdisjoint(line) for line in lines):
             raise ValueError("a line of an unknown kind")
+        is_format_1 = heading["format"] == FORMAT_WITH_REWRITTEN
+        digest_in_format_1 = (
+            _digest([heading, *lines]) if is_format_1 else heading.get("digest_in_format_1", "")
+        )
         return Manifest(
             day=date.fromisoformat(heading["day"]),
             entries=tuple(_entry(line) for line in lines if "order" in line),
@@ -282,11 +288,7 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
             replays=tuple(read_replay(line) for line in lines if "decision" in line),
             truncations=tuple(_truncation(line) for line in lines if "segments" in line),
             bare_sources=tuple(BareSource(**line) for line in lines if "bare" in line),
-            digest_in_format_1=(
-                _digest([heading, *lines])
-                if heading["format"] == FORMAT_WITH_REWRITTEN
-                else heading.get("digest_in_format_1", "")
-            ),
+            digest_in_format_1=digest_in_format_1,
         )
 
 
@@ -315,8 +317,9 @@ def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
 
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:
-    fields = {key: value for key, value in line.items() if key != "rewritten"}
-    return ManifestEntry(**{**fields, "role": ObjectRole(line["role"])})
+    line["role"] = _ROLES[line["role"]]
+    line.pop("rewritten", None)
+    return ManifestEntry(**line)
 
 
 def _problem(line: dict[str, Any]) -> StageProblem:

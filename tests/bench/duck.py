@@ -1,4 +1,4 @@
-"""DuckDB on records that somebody else has decoded: duplicates out, aborted transactions out, Parquet."""
+"""DuckDB on records that were decoded for it: duplicates out, aborted transactions out, Parquet."""
 
 import os
 import tempfile

@@ -77,7 +77,7 @@ def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Ite
 
 
 def _whole_runs(kept: Kept) -> Iterator[Line]:
-    """With `stage`, which copies; a copy of a log that hardly grew is told in seconds."""
+    """With `stage`, which copies; a copy of a log that hardly grew is shown in seconds."""
     for row in rows_of(kept, "whole_runs"):
         found = f"left out: {row.note}" if row.note else _rate(row)
         yield Line(measured=f"{row.title}, {row.data}" if row.data else row.title, found=found)

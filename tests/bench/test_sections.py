@@ -107,7 +107,7 @@ def test_a_knob_is_turned(space: Workspace, published: Row) -> None:
     assert turned.numbers["files"] > 1
 
 
-def test_the_consumers_own_line_tells_how_long_it_has_fetched() -> None:
+def test_the_consumers_own_line_has_its_fetch_time() -> None:
     printed = (
         "2026-11-16 08:00:00:000, 2026-11-16 08:00:05:000, 1.0, 1.0, 1000, 200.0, 3000, 2000, 0.5, 500.0\n"
     )

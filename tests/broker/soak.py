@@ -42,7 +42,7 @@ def _try(name: str, seed: int, totals: Counter[str]) -> None:
     except LifeFailed as failure:
         print(f"the broker's own clients did not get along with it: {failure}")
         counts = {"lives without a result": 1}
-    except Exception:  # noqa: BLE001 - a failed trial is told, and the next one tried
+    except Exception:  # noqa: BLE001 - a failed trial is reported, and the next one starts
         traceback.print_exc()
         counts = {"failed": 1}
     totals.update({f"{name} trials": 1, **counts})

@@ -45,7 +45,7 @@ def test_values_and_offsets_that_come_twice_are_found() -> None:
     assert len(list(invariants.duplicates([row(0, b"a"), row(0, b"b")]))) == 1
 
 
-def test_half_a_transaction_is_found_whatever_its_client_was_reported() -> None:
+def test_half_a_transaction_is_found_whatever_response_its_client_got() -> None:
     for outcome in Outcome:
         assert len(list(invariants.torn_transactions([row(0, b"a")], [entry(outcome, b"a", b"b")]))) == 1
     assert not list(invariants.torn_transactions([row(0, b"a")], [entry(Outcome.UNKNOWN, b"a")]))

@@ -44,7 +44,7 @@ def number(text: str) -> int:
     return int(text.split(maxsplit=1)[0].replace(",", ""))
 
 
-def test_the_overview_tells_of_the_last_published_run(browser: Browser, sample: Shown) -> None:
+def test_the_overview_shows_the_last_published_run(browser: Browser, sample: Shown) -> None:
     verdicts = Counter(row["verdict"] for row in of_run(sample, "batches"))
     outcomes = Counter(row["outcome"] for row in of_run(sample, "transactions"))
     kinds = Counter(row["kind"] for row in of_run(sample, "quarantine"))

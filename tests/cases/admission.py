@@ -303,7 +303,7 @@ MARKERS = (
         then(abort(coord=1), COORDINATOR_FENCED, rules=COORDINATOR),
     ),
     case(
-        "a captured marker may keep the data's epoch: its transaction's version is not told",
+        "a captured marker may keep the data's epoch: its transaction's version is not known",
         *_T,
         then(commit(), ACCEPTED, rules=CAPTURED, at=2, txn=0),
         then(data(epoch=1, seq=1, txn=True), OUT_OF_ORDER, rules=CAPTURED, expected_sequence=0),

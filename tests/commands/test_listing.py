@@ -50,7 +50,7 @@ def test_a_file_has_a_row_per_line_however_long() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_run_tells_texts_of_others_as_they_are(text: str) -> None:
+def test_a_run_shows_texts_of_others_as_they_are(text: str) -> None:
     out = StringIO()
     progress = RunProgress(
         Console(file=out, force_terminal=True, color_system=None, width=80, soft_wrap=True)

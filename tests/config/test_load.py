@@ -239,7 +239,7 @@ def test_a_topic_may_be_called_like_a_secret() -> None:
     assert "access-token-events" in parse(f"{SMALLEST}topics: {{access-token-events: {{}}}}").topics
 
 
-def test_a_key_may_stand_only_once() -> None:
+def test_a_key_is_allowed_only_once() -> None:
     text = f"{SMALLEST}kafka:\n  clock_skew_ms: 1\n  clock_skew_ms: 2\n"
     assert problems(text) == ["o.yaml:6: kafka.clock_skew_ms: found twice, allowed once (first on line 5)"]
 

@@ -28,8 +28,8 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.sample.files import CONFIG, write_sample
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, running_airflow, until
+from tests.faults.lake_contents import Standing, differences, standing
 from tests.faults.processes import below, called_with, kill
-from tests.faults.standing import Standing, differences, standing
 from tests.in_process import InProcess
 
 SCHEDULER = "scheduler"

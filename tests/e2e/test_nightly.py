@@ -223,7 +223,7 @@ def _backfilled(airflow_lake: AirflowLake) -> list[dict[str, Any]]:
     )
 
 
-def test_secrets_are_the_owners_alone_and_nobody_gets_in_without(airflow_lake: AirflowLake) -> None:
+def test_secrets_are_readable_by_their_owner_alone_and_are_asked_for(airflow_lake: AirflowLake) -> None:
     home = airflow_lake.api.home
     for name in ("passwords.json", "keys.json"):
         assert stat.S_IMODE((home.directory / name).stat().st_mode) == 0o600

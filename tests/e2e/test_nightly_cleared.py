@@ -9,7 +9,7 @@ from spark_jobs.flow import STEPS
 from spark_jobs.lake.ledger import list_runs
 from spark_jobs.lake.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, AirflowLake
-from tests.faults.standing import differences, standing
+from tests.faults.lake_contents import differences, standing
 
 pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 

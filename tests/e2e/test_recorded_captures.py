@@ -108,7 +108,7 @@ def test_a_capture_of_older_clients_alone_whose_clocks_are_wrong_is_held_as_a_wh
     assert _listed(settings) == {"ambiguous"}
 
 
-def test_a_capture_beside_a_compacted_coordinator_log_holds_what_that_no_longer_tells(tmp_path: Path) -> None:
+def test_a_capture_beside_a_compacted_coordinator_log_has_what_that_log_lost(tmp_path: Path) -> None:
     """Compaction left the last transactions only: some of the others committed, but it is unknown which."""
     batches = [each for each in appended("workload_clean") if each.topic_partition.topic not in REWRITTEN]
     settings = _run(tmp_path, "workload_clean", "TV2", batches, "false")

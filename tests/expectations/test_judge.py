@@ -155,7 +155,7 @@ def test_a_threshold_can_be_configured(failures: Failures, facts: Facts, setting
     ],
     ids=["a batch across the log's start", "unreadable batches", "unfit values", "old formats", "no keys"],
 )
-def test_what_headers_cannot_tell_is_no_failure(failures: Failures, partition: dict[str, int]) -> None:
+def test_what_headers_do_not_hold_is_no_failure(failures: Failures, partition: dict[str, int]) -> None:
     assert failures(run(partition=partition)) == []
 
 
@@ -184,7 +184,7 @@ def test_a_run_without_partitions_is_fine(failures: Failures) -> None:
     assert failures(empty) == []
 
 
-def test_judging_speaks_to_nobody(judged: Judge, contacts: Contacts) -> None:
+def test_judging_opens_no_connection(judged: Judge, contacts: Contacts) -> None:
     judged(run())
     assert contacts.found == []
 

@@ -30,8 +30,8 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
+from tests.faults.lake_contents import differences, standing
 from tests.faults.moments import copy_of
-from tests.faults.standing import differences, standing
 from tests.faults.writes import Writes, die, fill_up, watch
 from tests.in_process import InProcess
 

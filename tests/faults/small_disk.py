@@ -14,8 +14,8 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
+from tests.faults.lake_contents import differences, standing
 from tests.faults.run_server import FAILED, attempt, forked
-from tests.faults.standing import differences, standing
 
 PLENTY_KIB, STEP_KIB = 65536, 768
 

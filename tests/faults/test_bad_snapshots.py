@@ -8,8 +8,8 @@ import pytest
 from spark_jobs.kafka.formats.record_batch import crc32c
 from tests.pipeline.admitted import admit
 from tests.pipeline.batches import batch
+from tests.pipeline.rebuild.test_rebuild import log_file, messages, origin, put, seeded, snapshot
 from tests.pipeline.runs import Place
-from tests.pipeline.test_rebuild import log_file, messages, origin, put, seeded, snapshot
 
 GOOD = snapshot(4, at=5)
 """What the log of `seeded` ends with: its newest snapshot, at offset 5."""
@@ -70,7 +70,7 @@ def test_a_snapshot_that_a_broker_would_not_use_changes_nothing(kind: str, tmp_p
     assert _captured(place) == [("duplicate", 4), ("accepted", 5)]
 
 
-def test_a_producer_that_stands_twice_in_a_snapshot_is_the_last_one(tmp_path: Path) -> None:
+def test_of_a_producer_that_is_twice_in_a_snapshot_the_last_entry_counts(tmp_path: Path) -> None:
     place = seeded(tmp_path)
     entry, other = snapshot(4, at=5)[10:], snapshot(9, at=5)[10:]
     put(place, log_file(5, "snapshot"), _sealed(GOOD[:6] + b"\0\0\0\2" + other + entry))

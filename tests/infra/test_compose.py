@@ -236,7 +236,7 @@ def test_what_is_mounted_from_here_exists_and_volumes_are_declared(
     assert all((ROOT / source).exists() for source in sources if source.startswith("."))
 
 
-def test_no_secret_stands_in_the_file_and_none_has_a_default() -> None:
+def test_no_secret_is_in_the_file_and_none_has_a_default() -> None:
     uses = {name: (kind, default) for name, kind, default in VARIABLE.findall(COMPOSE.read_text())}
     assert uses.keys() == MADE_UP.keys()
     secret = {name for name in uses if re.search("PASSWORD|KEY|SECRET", name)}

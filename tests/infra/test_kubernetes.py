@@ -137,7 +137,7 @@ def _run(java: Path, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_images_entrypoint_starts_an_executor_with_what_spark_tells(java: Path) -> None:
+def test_the_images_entrypoint_starts_an_executor_with_the_options_of_spark(java: Path) -> None:
     called = _run(java, "executor")
     assert called[:4] == ["-Xms2048m", "-Xmx2048m", "-Dfirst=1", "-Dsecond=two words"]
     backend = called.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")

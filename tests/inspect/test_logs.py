@@ -194,7 +194,7 @@ def test_records_below_the_log_start_are_no_longer_shown(inspect: Inspect, sampl
     assert [record["offset"] for record in shown] == list(range(4, 15))
 
 
-def test_the_coordinators_log_shows_where_each_id_stands(inspect: Inspect, sample: Path) -> None:
+def test_the_coordinators_log_shows_the_state_of_each_id(inspect: Inspect, sample: Path) -> None:
     found = objects(inspect(sample / "__transaction_state-0", "--json"))
     ids = {entry["transactional_id"]: entry for entry in found if entry["kind"] == "transactional_id"}
     assert ids["shop"]["state"] == "CompleteCommit"

@@ -109,7 +109,7 @@ def test_an_epoch_that_falls_back_within_one_append_keeps_the_stored_window() ->
     assert [batch.first_sequence for batch in merge(info).batches] == [0, 1, 2]
 
 
-def test_a_marker_of_another_epoch_forgets_the_batches_of_its_own_append_too() -> None:
+def test_a_marker_of_another_epoch_drops_the_batches_of_its_own_append_too() -> None:
     """A segment is replayed as one append, so data and its TV2 marker meet there (facts §2.8, §2.12)."""
     info, marker = prepare(None, 1), commit(epoch=1)
     for row in (data(seq=0, txn=True), marker):

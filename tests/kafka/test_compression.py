@@ -122,7 +122,7 @@ def test_an_lz4_content_size_and_checksum_are_stepped_over() -> None:
     assert decompress(Codec.LZ4, sized) == b"abc"
 
 
-def test_an_lz4_content_checksum_must_be_there_though_nobody_verifies_it() -> None:
+def test_an_lz4_content_checksum_must_be_there_though_it_is_not_verified() -> None:
     with pytest.raises(BadCompression):
         decompress(Codec.LZ4, lz4_frame(b"\x64\x40", stored(b"abc") + bytes(4) + b"\x01\x02\x03"))
 

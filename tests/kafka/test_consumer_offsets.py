@@ -79,7 +79,7 @@ def test_records_about_groups_are_reported_apart_by_type(record_type: int, famil
 
 
 @pytest.mark.parametrize("record_type", [9, 18, 24, 99])
-def test_a_type_that_nobody_knows_is_kept_as_it_is(record_type: int) -> None:
+def test_an_unknown_type_is_kept_as_it_is(record_type: int) -> None:
     data = record_type.to_bytes(2, "big") + b"?"
     assert read_key(data) == UnknownKey(record_type=record_type, data=b"?")
     assert write_key(read_key(data)) == data

@@ -64,7 +64,7 @@ def entries_of(*records: Record, leader_epoch: int = 7) -> list[CoordinatorEntry
 KEY = write_key(TransactionLogKey(transactional_id="id"))
 
 
-def test_a_record_tells_its_offset_and_the_coordinator_epoch() -> None:
+def test_a_record_has_its_offset_and_the_coordinator_epoch() -> None:
     stored = value(ONGOING, ORDERS_0)
     found = entries_of(Record(key=KEY, value=write_value(stored)), Record(offset_delta=1, key=KEY))
     assert found == [
@@ -86,7 +86,7 @@ def test_a_marker_on_the_coordinators_own_log_says_nothing() -> None:
     assert list(read_entries(read_header(marker), read_records(marker))) == []
 
 
-def test_a_value_that_cannot_be_read_leaves_the_id_unknown_and_says_where_it_stands() -> None:
+def test_a_value_that_cannot_be_read_leaves_the_id_unknown_and_names_its_position() -> None:
     (entry,) = entries_of(Record(key=KEY, value=b"\x00\x63"))
     assert isinstance(entry, UnreadableRecord)
     assert (entry.transactional_id, entry.offset) == ("id", 40)

@@ -31,7 +31,7 @@ def test_row_148_only_an_ongoing_transaction_past_its_timeout_is_aborted() -> No
     assert [marker.result for marker in effects.markers] == [ABORT]
 
 
-def test_row_158_a_timeout_in_an_old_cluster_bumps_the_epoch_and_forgets_the_last() -> None:
+def test_row_158_a_timeout_in_an_old_cluster_bumps_the_epoch_and_drops_the_last() -> None:
     made = TransactionCoordinator(transaction_version=TransactionVersion.TV0)
     made.reload(coordinator_epoch=0, values={"id": value(ONGOING, ORDERS_0, epoch=4, start=0)})
     made.abort_timed_out(now=NOW)
@@ -46,7 +46,7 @@ def test_a_fence_in_a_tv2_cluster_marks_even_an_old_clients_transaction_as_tv2()
     assert made.transactions["id"].client_transaction_version == 2
 
 
-def test_row_149_ids_that_nobody_uses_get_tombstones_unless_a_transaction_is_running() -> None:
+def test_row_149_unused_ids_get_tombstones_unless_a_transaction_is_running() -> None:
     old = NOW - 7 * DAY
     made = coordinator(
         empty=value(EMPTY, update=old),

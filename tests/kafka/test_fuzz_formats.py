@@ -70,7 +70,7 @@ def test_segments(data: bytes) -> None:
 
 @fuzz
 @given(damaged(LOGS))
-def test_records_of_batches_whose_crc_nobody_checked(data: bytes) -> None:
+def test_records_of_batches_whose_crc_was_not_checked(data: bytes) -> None:
     with suppress(CorruptData):
         for batch in scan(data, check_crc=False):
             with suppress(CorruptData):

@@ -80,13 +80,13 @@ def test_row_161_a_tombstone_removes_what_is_pending_too() -> None:
         (False, StoredOffset(value=offset_value(99), record_offset=0, producer_id=-1)),
     ],
 )
-def test_row_162_a_pending_offset_stands_in_the_way_of_a_stable_fetch(
+def test_row_162_a_pending_offset_prevents_a_stable_fetch(
     require_stable: bool, expected: StoredOffset | KafkaError
 ) -> None:
     assert fold(TRANSACTIONAL).fetch(("g", ORDERS), require_stable=require_stable) == expected
 
 
-def test_what_nobody_has_pending_is_stable() -> None:
+def test_what_is_not_pending_is_stable() -> None:
     assert fold([commit(1, at=0)]).fetch(("g", OTHERS), require_stable=True) is None
 
 

@@ -79,7 +79,7 @@ def test_row_071_a_snapshot_without_a_log_is_deleted() -> None:
     assert (loaded.log_end_offset, bases(loaded)) == (0, [0])
 
 
-def test_row_073_a_clean_start_without_snapshots_forgets_all_producers_unread() -> None:
+def test_row_073_a_clean_start_without_snapshots_drops_all_producers_unread() -> None:
     files = without(closed(segmented(segments=3)), LogFileKind.SNAPSHOT)
     loaded = load(files, clean=True, now=NOW)
     assert sorted(loaded.snapshots) == [2, 4, 6]

@@ -129,13 +129,13 @@ def test_older_message_formats_have_no_room_for_producers(batch: bytes) -> None:
     ("timestamp", "is_valid"),
     [(NOW + 3_600_000, True), (NOW + 3_600_001, False), (-1, True), (0, True), (NOW - 10**12, True)],
 )
-def test_row_126_a_create_time_must_not_lie_far_ahead(timestamp: int, is_valid: bool) -> None:
+def test_row_126_a_create_time_must_not_be_far_ahead(timestamp: int, is_valid: bool) -> None:
     result = appended(data_batch(ts=timestamp))
     assert result.kafka_error is (KafkaError.NONE if is_valid else KafkaError.INVALID_TIMESTAMP)
     assert [error.batch_index for error in result.record_errors] == ([] if is_valid else [0])
 
 
-def test_row_126_a_create_time_must_not_lie_far_back_where_that_is_limited() -> None:
+def test_row_126_a_create_time_must_not_be_far_back_where_that_is_limited() -> None:
     config = PartitionConfig(message_timestamp_before_max_ms=1000)
     assert appended(data_batch(ts=NOW - 1000), config).kafka_error is KafkaError.NONE
     assert appended(data_batch(ts=NOW - 1001), config).kafka_error is KafkaError.INVALID_TIMESTAMP

@@ -83,7 +83,7 @@ def test_a_string_that_is_not_there_or_not_text_is_refused(data: bytes) -> None:
         reader(data).read_string()
 
 
-def test_null_is_refused_where_a_string_must_stand() -> None:
+def test_null_is_refused_where_a_string_is_required() -> None:
     with pytest.raises(CorruptCoordinatorRecord, match="null"):
         reader(b"\xff\xff").read_string()
     with pytest.raises(CorruptCoordinatorRecord, match="null"):
@@ -122,7 +122,7 @@ def test_more_tagged_fields_than_bytes_are_refused() -> None:
         reader(b"\xff\xff\xff\xff\x0f").read_tagged_fields()
 
 
-def test_errors_point_into_bytes_that_stand_in_the_source_and_to_the_origin_of_others() -> None:
+def test_errors_point_into_bytes_of_the_source_and_to_the_origin_of_others() -> None:
     for in_place, position in ((True, 12), (False, 10)):
         cursor = Reader(b"\0\0", error=InvalidRecord, origin=10, in_place=in_place)
         cursor.read_int16()

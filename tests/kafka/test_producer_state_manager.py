@@ -82,7 +82,7 @@ def test_row_029_snapshots_before_an_offset_are_deleted() -> None:
     assert sorted(manager.snapshots) == [3]
 
 
-def test_row_030_a_full_truncation_forgets_snapshots_and_producers() -> None:
+def test_row_030_a_full_truncation_drops_snapshots_and_producers() -> None:
     manager = snapshots_at(1, 2)
     manager.truncate_fully_and_start_at(0)
     assert not manager.snapshots
@@ -126,7 +126,7 @@ def test_row_034_without_progress_there_is_no_second_snapshot() -> None:
     assert list(first) == [1]
 
 
-def test_row_035_an_idle_producer_is_forgotten_and_comes_back_as_new() -> None:
+def test_row_035_an_idle_producer_expires_and_comes_back_as_new() -> None:
     manager = manager_at(data(seq=0, ts=T0))
     manager.remove_expired_producers(T0 + DAY - 1)
     assert 1 in manager.producers

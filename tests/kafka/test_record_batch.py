@@ -107,7 +107,7 @@ def test_errors_survive_pickling_with_their_fields() -> None:
     assert (restored.source, restored.position) == ("s3://bucket/object", 0)
 
 
-def test_a_batch_is_checked_where_it_stands() -> None:
+def test_a_batch_is_checked_in_place() -> None:
     data = b"x" * 5 + TRANSACTIONAL_BATCH + COMMIT_MARKER
     assert check_batch(data, 5).producer_epoch == 6
     assert check_batch(memoryview(data), 85, len(data)).is_control

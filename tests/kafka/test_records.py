@@ -142,7 +142,7 @@ def test_a_record_length_beyond_the_batch_is_invalid(length: int) -> None:
         read_record(Reader(write_varint(length) + b"\0\0\0\1\1\0", error=InvalidRecord))
 
 
-def test_an_invalid_record_is_reported_where_it_stands() -> None:
+def test_an_invalid_record_is_reported_with_its_position() -> None:
     good, bad = write_record(Record()), write_record(Record())[:-1]
     header = replace(read_header(TRANSACTIONAL_BATCH), record_count=2)
     with pytest.raises(InvalidRecord) as raised:

@@ -65,7 +65,7 @@ def test_decrement_undoes_increment(sequence: int, increment: int) -> None:
 
 
 @given(SEQUENCES, st.integers(0, 2**29))
-def test_what_was_sent_lies_before_what_follows_also_over_the_wrap(sequence: int, distance: int) -> None:
+def test_what_was_sent_is_before_what_follows_also_over_the_wrap(sequence: int, distance: int) -> None:
     later = increment_sequence(sequence, distance)
     assert is_at_or_before(sequence, later)
     assert is_at_or_before(later, sequence) is (distance == 0)

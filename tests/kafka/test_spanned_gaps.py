@@ -204,7 +204,7 @@ def test_of_several_gaps_the_first_offset_and_the_last_are_kept() -> None:
     assert left[4].gap == SpannedGap(first_offset=1, last_offset=8)
 
 
-def test_holes_that_nobody_calls_gaps_mean_nothing() -> None:
+def test_holes_that_are_not_reported_as_gaps_mean_nothing() -> None:
     log = log_batches(data_batch(pid=4, txn=True, at=0), commit_batch(pid=4, at=7))
     (closed,), _ = fold(log, PARTITION)
     assert closed.gap is None

@@ -57,7 +57,7 @@ def test_row_134_a_new_id_begins_with_epoch_0() -> None:
     assert (after.producer_epoch, after.last_producer_epoch) == (0, -1)
 
 
-def test_row_135_init_without_an_expected_epoch_forgets_the_last_one() -> None:
+def test_row_135_init_without_an_expected_epoch_drops_the_last_one() -> None:
     after = bumped(metadata(epoch=735, last=734))
     assert (after.producer_epoch, after.last_producer_epoch) == (736, -1)
 
@@ -69,7 +69,9 @@ def test_row_135_init_without_an_expected_epoch_forgets_the_last_one() -> None:
         pytest.param(734, (735, 734), id="row-136 the last epoch is a retry"),
     ],
 )
-def test_the_expected_epoch_tells_a_new_call_from_a_retry(expected: int, epochs: tuple[int, int]) -> None:
+def test_the_expected_epoch_distinguishes_a_new_call_from_a_retry(
+    expected: int, epochs: tuple[int, int]
+) -> None:
     after = bumped(metadata(epoch=735, last=734), expected)
     assert (after.producer_epoch, after.last_producer_epoch) == epochs
 
@@ -186,7 +188,7 @@ def test_transitions_leave_their_input_as_it_was_and_obey_the_table(
     assert before == copy
 
 
-def test_a_reloaded_id_has_forgotten_only_its_last_epoch() -> None:
+def test_a_reloaded_id_lacks_only_its_last_epoch() -> None:
     before = prepare_end(
         metadata(TransactionState.ONGOING), TransactionState.PREPARE_ABORT, version=TV2, now=NOW
     )

@@ -60,7 +60,7 @@ def test_transactions_follow_each_other() -> None:
         pytest.param(value(COMPLETE_COMMIT, epoch=4, tv=2), (3,), None, id="complete lists no partitions"),
     ],
 )
-def test_what_compaction_left_tells_as_much_as_it_can(
+def test_what_compaction_left_is_used_as_far_as_it_goes(
     survivor: TransactionLogValue, epochs: tuple[int, ...], partitions: set[object] | None
 ) -> None:
     (txn,) = reported(survivor)

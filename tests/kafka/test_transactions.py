@@ -413,7 +413,7 @@ def test_outcome(case: Case) -> None:
         assert found[0].evidence == case.evidence
 
 
-def test_a_transaction_tells_its_partitions_and_what_is_missing() -> None:
+def test_a_transaction_lists_its_partitions_and_what_is_missing() -> None:
     case = Case(title="", log=older(PREPARE_COMMIT), parts=(part(batches=3, marker=commit()),), outcomes=())
     (txn,) = resolved(case)
     assert txn.transactional_id == "id"

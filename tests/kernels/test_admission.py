@@ -104,7 +104,7 @@ def test_entries_survive_the_way_into_a_table_and_back(states: ProducerStates) -
     assert states_of(table_of(states)) == states
 
 
-def test_a_table_grows_with_its_producers_and_forgets_none() -> None:
+def test_a_table_grows_with_its_producers_and_loses_none() -> None:
     producer_ids = [(number * 2_654_435_761) % 2**40 for number in range(10_000)]
     rows = [data(pid=producer_id) for producer_id in producer_ids]
     table = ProducerTable()

@@ -17,7 +17,7 @@ def test_the_library_called_from_a_kernel_gives_the_pure_checksum(data: bytes) -
 
 
 @given(st.binary(max_size=300))
-def test_the_table_that_stands_in_for_the_library_gives_the_pure_checksum(data: bytes) -> None:
+def test_the_table_that_replaces_the_library_gives_the_pure_checksum(data: bytes) -> None:
     assert checksum_castagnoli(data, library=NO_LIBRARY) == crc32c(data)
 
 

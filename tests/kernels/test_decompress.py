@@ -137,7 +137,7 @@ def sequences(*parts: tuple[bytes, int, int]) -> bytes:
 
 @pytest.mark.parametrize("distance", [1, 2, 7, 8, 15, 16, 17, 40])
 @pytest.mark.parametrize("length", [4, 15, 16, 17, 18])
-def test_matches_of_every_distance_repeat_what_stands_there(distance: int, length: int) -> None:
+def test_matches_of_every_distance_repeat_the_bytes_there(distance: int, length: int) -> None:
     start = bytes(range(40))
     block = sequences((start[:14], 14, 4), (start[:14], 1, 4), (start[:10], distance, length), (b"", 9, 5))
     found = by_kernel(Codec.LZ4, lz4_frame(block))

@@ -10,7 +10,7 @@ DATA = TRANSACTIONAL_BATCH + COMMIT_MARKER
 HEADERS = scan_headers(DATA).columns
 
 
-def test_batches_that_nobody_touched_are_intact() -> None:
+def test_unchanged_batches_are_intact() -> None:
     assert find_intact(DATA, HEADERS).tolist() == [True, True]
 
 

@@ -65,7 +65,7 @@ def test_a_run_without_a_line_has_none(lake: FileStore) -> None:
     assert list_runs(lake) == ()
 
 
-def test_a_run_that_nobody_works_on_was_interrupted(lake: FileStore) -> None:
+def test_a_run_without_a_live_process_was_interrupted(lake: FileStore) -> None:
     Ledger(lake).started(inputs_of(lake, 1))
     with lake_lock(lake, purpose="run"):
         assert _only(lake).status is RunStatus.RUNNING

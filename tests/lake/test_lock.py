@@ -73,7 +73,7 @@ def test_a_lock_that_this_process_could_not_release_is_not_in_its_own_way(
         assert lock.holder.number == 2
 
 
-def test_a_killed_process_that_nobody_has_reaped_is_dead(lake: FileStore) -> None:
+def test_a_killed_process_that_is_not_reaped_is_dead(lake: FileStore) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         started = _start_of(child.pid)
@@ -94,7 +94,7 @@ def test_a_process_number_that_was_given_out_again_is_another_process(lake: File
         assert lock.holder.number == 2
 
 
-def test_on_another_machine_a_heartbeat_that_stands_still_is_death(store: ObjectStore) -> None:
+def test_on_another_machine_a_heartbeat_that_does_not_change_is_death(store: ObjectStore) -> None:
     _leave_lock(store, ELSEWHERE)
     with lake_lock(store, purpose="next run", lease_s=SHORT_LEASE_S) as lock:
         assert lock.holder.number == 2

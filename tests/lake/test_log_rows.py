@@ -147,7 +147,7 @@ def test_in_a_compacted_log_it_is_found_unless_it_stays_in_a_hole(tmp_path: Path
         assert not stays or not any(found), (row, bit)
 
 
-def test_behind_damage_a_batch_may_stand_anywhere_further_on(tmp_path: Path) -> None:
+def test_behind_damage_a_batch_may_begin_at_any_later_position(tmp_path: Path) -> None:
     files = sorted(ORC.glob("*.log"))[-1:]
     table = index_of(files)
     broken = [None] * (table.num_rows - 2) + ["checksum mismatch", None]

@@ -112,7 +112,7 @@ def test_the_digest_changes_with_whatever_decides_the_outcome(changed: ManifestE
 
 
 @pytest.mark.parametrize("changed", [replace(ENTRY, version="other"), replace(ENTRY, referenced=True)])
-def test_the_digest_does_not_depend_on_where_the_bytes_lie(changed: ManifestEntry) -> None:
+def test_the_digest_does_not_depend_on_where_the_bytes_are_stored(changed: ManifestEntry) -> None:
     assert replace(MANIFEST, entries=(changed,)).digest == MANIFEST.digest
 
 

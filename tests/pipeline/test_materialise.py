@@ -65,7 +65,7 @@ def test_every_batch_is_reported_of_with_its_object_and_its_transaction_s_outcom
     ] == [(0, path, None, DAY), (1, path, "open", DAY)]
 
 
-def test_what_waits_for_its_transaction_lies_in_quarantine_with_its_bytes(tmp_path: Path) -> None:
+def test_what_its_transaction_holds_is_in_quarantine_with_its_bytes(tmp_path: Path) -> None:
     context = _recorded(tmp_path, "oracle_E")
     do(context, Step.MATERIALISE, materialise.run)
     held = _rows(context, "quarantine")

@@ -34,7 +34,7 @@ def test_a_duplicates_time_on_a_create_time_topic_is_a_clients() -> None:
     assert Clock(events, LAT).at(1) == 700
 
 
-def test_the_range_of_a_refused_timestamp_tells_the_time() -> None:
+def test_the_range_of_a_refused_timestamp_gives_the_time() -> None:
     message = f"The timestamp should be within [-12, {HOUR + 42}]"
     assert Clock([_produce(9, errors=[[0, message]])], LAT).at(0) == 42
 

@@ -63,7 +63,7 @@ def test_spark_has_no_pages_unless_they_are_asked_for() -> None:
     assert QUIET["spark.ui.enabled"] == "false"
 
 
-def test_loopback_is_what_spark_is_reported_where_nobody_says_otherwise() -> None:
+def test_spark_binds_to_loopback_unless_configured_otherwise() -> None:
     environment: dict[str, str] = {}
     prepare_environment(environment)
     assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"

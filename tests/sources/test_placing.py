@@ -23,7 +23,7 @@ def placed(where: Source, path: str) -> Placed | StageProblem | None:
 @pytest.mark.parametrize(
     "path", ["orders-0/a", "gateway/eu/orders-0/a", "orders-0/naïve объект 注文", "x/orders-0/a b"]
 )
-def test_a_capture_object_stands_right_in_its_partitions_directory(path: str) -> None:
+def test_a_capture_object_is_directly_in_its_partitions_directory(path: str) -> None:
     found = placed(source("capture"), path)
     assert isinstance(found, Placed)
     assert (found.role, found.topic, found.partition, found.day) == (ObjectRole.CAPTURE, "orders", 0, None)

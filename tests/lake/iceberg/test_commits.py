@@ -190,7 +190,7 @@ def test_a_lost_answer_is_settled_by_what_the_table_says(
 
 
 @pytest.mark.parametrize("call", ["create_table_transaction", "_write_metadata"])
-def test_a_table_comes_to_be_with_its_first_snapshot_or_not_at_all(
+def test_a_table_and_its_first_snapshot_are_created_in_one_commit(
     catalog: Catalog, settings: Settings, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     stamp = stamp_of("r1")

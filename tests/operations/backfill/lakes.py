@@ -55,8 +55,8 @@ def chain_of(place: Place) -> Chain:
     return read_chain(place.lake)
 
 
-def speaking(place: Place, number: int) -> AdmittedRun:
-    """The run that speaks for the day."""
+def current_run(place: Place, number: int) -> AdmittedRun:
+    """The current run of the day."""
     entry = chain_of(place).run_of(day(number))
     assert entry is not None
     return AdmittedRun(place, entry.run_id)

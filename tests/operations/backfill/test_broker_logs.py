@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.operations.relocate import relocate
-from tests.operations.backfill.lakes import backfill, chain_of, plan, run_day, speaking, whys
+from tests.operations.backfill.lakes import backfill, chain_of, current_run, plan, run_day, whys
 from tests.pipeline.admitted import ORDERS
 from tests.pipeline.batches import batch
 from tests.pipeline.runs import CAPTURE, Place, day, place_at
@@ -38,13 +38,13 @@ def lake(three_runs: Path, tmp_path: Path) -> Place:
 
 
 def _ends(place: Place) -> list[int]:
-    return [speaking(place, number).state().end_offset for number in RUN_DATES]
+    return [current_run(place, number).state().end_offset for number in RUN_DATES]
 
 
 def test_another_copy_of_what_is_known_changes_its_own_day_only(lake: Place) -> None:
     lake.arrive(f"dt=2024-05-01/broker-2/{SEGMENT}", _log(2))
     assert backfill(lake, 1) == [day(1)]
-    assert sorted(speaking(lake, 1).verdicts()) == ["accepted"] * 2 + ["overlap"] * 2
+    assert sorted(current_run(lake, 1).verdicts()) == ["accepted"] * 2 + ["overlap"] * 2
     assert chain_of(lake).stale() == ()
 
 
@@ -53,7 +53,7 @@ def test_a_copy_that_reaches_further_changes_the_next_day_too_but_not_the_one_af
     assert whys(plan(lake, 1)) == {1: ["changed"], 2: ["if state"], 3: ["if state"]}
     assert backfill(lake, 1) == [day(1), day(2)]
     assert _ends(lake) == [3, 4, 6]
-    assert speaking(lake, 2).partitions()[ORDERS]["start_offset"] == 3
+    assert current_run(lake, 2).partitions()[ORDERS]["start_offset"] == 3
 
 
 def test_what_is_as_it_was_before_is_the_run_that_it_was_before(lake: Place) -> None:
@@ -69,4 +69,4 @@ def test_what_is_as_it_was_before_is_the_run_that_it_was_before(lake: Place) -> 
 def test_leader_epochs_of_a_brokers_log_stay_its_own(lake: Place) -> None:
     lake.arrive(f"dt=2024-05-02/broker-1/{SEGMENT}", _log(3))
     backfill(lake, 2)
-    assert [len(speaking(lake, number).state().leader_epochs) for number in RUN_DATES] == [1, 1, 1]
+    assert [len(current_run(lake, number).state().leader_epochs) for number in RUN_DATES] == [1, 1, 1]

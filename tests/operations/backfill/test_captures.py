@@ -21,12 +21,12 @@ from tests.operations.backfill.lakes import (
     QUIET,
     backfill,
     chain_of,
+    current_run,
     log_directory,
     plan,
     request,
     run_day,
     run_tree,
-    speaking,
     tree,
     whys,
 )
@@ -69,7 +69,7 @@ def _ids(place: Place) -> list[str]:
 
 
 def _epochs(place: Place, number: int, partition: TopicPartition = ORDERS) -> list[tuple[int, int]]:
-    epochs = speaking(place, number).state(partition).leader_epochs
+    epochs = current_run(place, number).state(partition).leader_epochs
     return [(entry.epoch, entry.start_offset) for entry in epochs]
 
 
@@ -88,7 +88,7 @@ def test_a_day_that_changes_and_all_after_it_run_again_from_the_state_before(lak
     assert [new == old for new, old in zip(after, before, strict=True)] == [True, False, False, False]
     assert [entry.replaces for entry in chain_of(lake).entries[-3:]] == before[1:]
     assert chain_of(lake).stale() == ()
-    assert speaking(lake, 2).verdicts() == ["accepted"] * 3
+    assert current_run(lake, 2).verdicts() == ["accepted"] * 3
     assert whys(plan(lake, 1, 4)) == {number: [] for number in RUN_DATES}
 
 
@@ -96,15 +96,15 @@ def test_the_rewritten_log_has_a_new_leader_epoch_from_the_day_on(lake: Place) -
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     backfill(lake, 2)
     assert [_epochs(lake, number) for number in RUN_DATES] == [[(0, 0)], *[[(0, 0), (1, 2)]] * 3]
-    assert speaking(lake, 2).partitions()[ORDERS]["leader_epoch"] == 1
+    assert current_run(lake, 2).partitions()[ORDERS]["leader_epoch"] == 1
 
 
 def test_a_partition_without_news_keeps_its_epoch_and_its_bytes(lake: Place) -> None:
-    before = {number: speaking(lake, number) for number in RUN_DATES}
+    before = {number: current_run(lake, number) for number in RUN_DATES}
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     backfill(lake, 2)
     for number in RUN_DATES:
-        after, files = speaking(lake, number), _files_of(lake, before[number].run_id, CLICKS)
+        after, files = current_run(lake, number), _files_of(lake, before[number].run_id, CLICKS)
         assert after.states()[CLICKS] == before[number].states()[CLICKS]
         assert _files_of(lake, after.run_id, CLICKS) == files
         assert {name.split("/")[0] for name in files} == {"index", "admit"}
@@ -137,7 +137,7 @@ def test_a_late_object_with_nothing_but_duplicates_changes_no_later_day_and_no_e
     lake.arrive("dt=2024-05-02/orders-0/late", batch(4) + batch(5))
     assert backfill(lake, 2) == [day(2)]
     assert [new == old for new, old in zip(_ids(lake), before, strict=True)] == [True, False, True, True]
-    assert speaking(lake, 2).verdicts() == ["accepted", "accepted", "duplicate", "duplicate"]
+    assert current_run(lake, 2).verdicts() == ["accepted", "accepted", "duplicate", "duplicate"]
     assert _epochs(lake, 4) == [(0, 0)]
 
 
@@ -155,8 +155,8 @@ def test_two_backfills_make_two_epochs_and_one_of_another_topic_makes_none(lake:
 def test_a_log_that_becomes_shorter_lets_the_next_run_begin_a_new_epoch(lake: Place) -> None:
     Path(lake.settings.sources[0].root, "dt=2024-05-03/orders-0/a").unlink()
     assert backfill(lake, 3, drop_vanished=True) == [day(3), day(4)]
-    assert ORDERS not in speaking(lake, 3).partitions()
-    assert speaking(lake, 4).offsets() == [4, 5]
+    assert ORDERS not in current_run(lake, 3).partitions()
+    assert current_run(lake, 4).offsets() == [4, 5]
     assert [_epochs(lake, number) for number in (3, 4)] == [[(0, 0)], [(0, 0), (1, 4)]]
 
 
@@ -165,17 +165,17 @@ def test_offsets_that_were_given_and_taken_back_get_a_new_epoch_in_a_run_to_come
     assert backfill(lake, 4, drop_vanished=True) == [day(4)]
     lake.arrive("dt=2024-05-05/orders-0/a", batch(0, pid=9))
     run_day(lake, 5)
-    assert (speaking(lake, 5).offsets(), _epochs(lake, 5)) == ([6], [(0, 0), (1, 6)])
+    assert (current_run(lake, 5).offsets(), _epochs(lake, 5)) == ([6], [(0, 0), (1, 6)])
 
 
 def test_chosen_topics_leave_late_objects_of_others_to_the_next_run(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     lake.arrive("dt=2024-05-02/clicks-0/late", batch(0, pid=9))
     backfill(lake, 2, topics=("ord*",))
-    assert speaking(lake, 2).verdicts(CLICKS) == ["accepted", "accepted"]
+    assert current_run(lake, 2).verdicts(CLICKS) == ["accepted", "accepted"]
     assert _epochs(lake, 4, CLICKS) == [(0, 0)]
     run_day(lake, 5)
-    assert speaking(lake, 5).verdicts(CLICKS) == ["accepted"]
+    assert current_run(lake, 5).verdicts(CLICKS) == ["accepted"]
 
 
 def test_an_object_that_a_later_run_had_taken_moves_and_is_taken_once(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_an_object_that_a_later_run_had_taken_moves_and_is_taken_once(tmp_path: 
         if number == 3:
             place.arrive(late, batch(4) + batch(5))
         run_day(place, number)
-    assert speaking(place, 3).verdicts() == ["accepted"] * 4
+    assert current_run(place, 3).verdicts() == ["accepted"] * 4
     assert backfill(place, 2) == [day(2), day(3)]
-    assert [speaking(place, number).verdicts() for number in (2, 3)] == [["accepted"] * 2] * 2
+    assert [current_run(place, number).verdicts() for number in (2, 3)] == [["accepted"] * 2] * 2
 
 
 def test_a_day_that_never_ran_is_put_in_and_later_days_give_its_objects_back(tmp_path: Path) -> None:
@@ -199,17 +199,17 @@ def test_a_day_that_never_ran_is_put_in_and_later_days_give_its_objects_back(tmp
             run_day(each, number)
     assert backfill(place, 2) == [day(2), day(3), day(4)]
     for number in RUN_DATES:
-        assert speaking(place, number).verdicts() == speaking(straight, number).verdicts()
-        assert speaking(place, number).offsets() == speaking(straight, number).offsets()
+        assert current_run(place, number).verdicts() == current_run(straight, number).verdicts()
+        assert current_run(place, number).offsets() == current_run(straight, number).offsets()
     assert _epochs(place, 4) == [(0, 0), (1, 2)]
 
 
 def test_changed_bytes_under_an_old_name_replace_the_old_ones(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/a", batch(4) + batch(5, value=b"right"))
     backfill(lake, 2)
-    rows = speaking(lake, 2).batches()
+    rows = current_run(lake, 2).batches()
     assert [row["verdict"] for row in rows] == ["accepted", "accepted"]
-    assert speaking(lake, 3).verdicts() == ["accepted", "accepted"]
+    assert current_run(lake, 3).verdicts() == ["accepted", "accepted"]
 
 
 def test_the_ledger_says_why_and_what_was_replaced(lake: Place) -> None:
@@ -261,21 +261,21 @@ def test_an_interrupted_backfill_goes_on_with_the_day_that_it_was_at(lake: Place
     assert next_day(lake.settings, asked) == day(3)
     (half,) = [line for line in list_runs(lake.lake) if line.status is RunStatus.DONE]
     assert backfill(lake, 2) == [day(3), day(4)]
-    assert speaking(lake, 3).run_id == half.run_id
+    assert current_run(lake, 3).run_id == half.run_id
     assert chain_of(lake).stale() == ()
 
 
-def test_with_patience_a_batch_that_comes_late_to_its_own_day_lets_others_in_there(tmp_path: Path) -> None:
+def test_with_parking_a_batch_that_comes_late_to_its_own_day_lets_others_in_there(tmp_path: Path) -> None:
     place = place_at(tmp_path, CAPTURE + "    on_gap: park\n")
     place.arrive("dt=2024-05-01/orders-0/a", batch(0))
     place.arrive("dt=2024-05-02/orders-0/a", batch(2))
     place.arrive("dt=2024-05-03/orders-0/a", batch(3))
     for number in (1, 2, 3):
         run_day(place, number)
-    assert speaking(place, 3).state().end_offset == 1
+    assert current_run(place, 3).state().end_offset == 1
     place.arrive("dt=2024-05-02/orders-0/b", batch(1))
     assert backfill(place, 2) == [day(2), day(3)]
-    assert [speaking(place, number).state().end_offset for number in (2, 3)] == [3, 4]
+    assert [current_run(place, number).state().end_offset for number in (2, 3)] == [3, 4]
     assert _epochs(place, 3) == [(0, 0)]  # these offsets were not assigned before
 
 
@@ -286,7 +286,7 @@ def test_a_changed_configuration_rewrites_only_what_comes_out_otherwise(lake: Pl
 
 
 def test_a_run_that_was_taken_back_and_comes_out_otherwise_has_a_new_epoch(lake: Place) -> None:
-    take_back(lake.lake, chain_of(lake), speaking(lake, 4).run_id)
+    take_back(lake.lake, chain_of(lake), current_run(lake, 4).run_id)
     changed = place_at(lake.directory, CAPTURE + "kafka: {producer_id_expiration_ms: 86400001}\n")
     changed.arrive("dt=2024-05-04/orders-0/late", batch(0, pid=9))
     run_day(changed, 4)

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.sample.broker.log_loader import load
-from tests.operations.backfill.lakes import backfill, chain_of, log_directory, run_day, speaking
+from tests.operations.backfill.lakes import backfill, chain_of, current_run, log_directory, run_day
 from tests.pipeline.batches import NOON, batch
 from tests.pipeline.runs import Place, day, place_at
 
@@ -47,7 +47,7 @@ def _run_wrongly(place: Place, objects: dict[str, bytes], chance: random.Random)
 
 def _reported(place: Place, number: int) -> dict[TopicPartition, Any]:
     """Verdicts of a run and what it left, without leader epochs."""
-    run = speaking(place, number)
+    run = current_run(place, number)
     return {
         partition: (
             [tuple(row[name] for name in REPORTED) for row in run.batches(partition)],

@@ -97,13 +97,13 @@ def _interrupted(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, after: 
             expire(settings)
 
 
-def test_a_dry_run_tells_what_would_go_and_changes_nothing(shop: Shop) -> None:
+def test_a_dry_run_lists_what_would_be_deleted_and_changes_nothing(shop: Shop) -> None:
     settings, before = _settings(shop), _files(_settings(shop))
     plan = plan_expiry(settings)
     assert plan.bytes > 0
-    speaking = {each.run_id for each in plan.folders if each.is_current}
+    current_run = {each.run_id for each in plan.folders if each.is_current}
     runs = _runs(settings)
-    assert speaking == {runs[day(number)] for number in (1, 2, 3)}
+    assert current_run == {runs[day(number)] for number in (1, 2, 3)}
     assert [each for each in plan.folders if not each.is_current]
     said = CliRunner().invoke(app, ["expire", "--dry-run", "--config", str(shop.directory / "onceover.yaml")])
     assert f"{plan.bytes:,} bytes would be removed" in said.output

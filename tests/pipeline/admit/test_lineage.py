@@ -21,7 +21,7 @@ def _epochs(lineage: Lineage, end_offset: int) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in lineage.finish(end_offset)]
 
 
-def test_a_run_that_nobody_has_run_before_goes_on_under_its_epoch() -> None:
+def test_a_first_run_of_a_date_continues_under_its_epoch() -> None:
     lineage = Lineage(STATE, None)
     assert (lineage.epoch_at(10), lineage.settle(10, "a")) == (0, 0)
     assert _epochs(lineage, 20) == [(0, 0)]
@@ -46,7 +46,7 @@ def test_a_longer_log_begins_a_new_epoch_where_the_old_one_ended() -> None:
     assert _epochs(lineage, 20) == [(0, 0), (1, 15)]
 
 
-def test_a_shorter_log_begins_a_new_epoch_at_its_end_for_whoever_writes_next() -> None:
+def test_a_shorter_log_begins_a_new_epoch_at_its_end_for_the_next_writer() -> None:
     lineage = Lineage(STATE, _old((10, "a"), (15, "b")))
     assert lineage.settle(10, "a") == 0
     assert _epochs(lineage, 15) == [(0, 0), (1, 15)]

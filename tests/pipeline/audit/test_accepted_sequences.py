@@ -87,7 +87,7 @@ def test_markers_and_plain_batches_have_no_sequence() -> None:
     assert _broken([sent(1, 0, 0), marker, {}, sent(1, 0, 1)]) == 0
 
 
-def test_whom_a_broker_may_have_forgotten_may_begin_anywhere() -> None:
+def test_a_producer_that_may_have_expired_may_begin_anywhere() -> None:
     for idle_since, broken in ((99, 0), (100, 1)):
         sequences = AcceptedSequences(_state(), NO_GAPS, expired_before=100)
         sequences.add(accepted(sent(1, 0, 0, timestamp=idle_since), sent(1, 0, 77, timestamp=200)))

@@ -44,7 +44,7 @@ def test_a_batch_across_the_start_is_uncertain() -> None:
     assert _counted(_batch(4)) == (2, 2, 0)
 
 
-def test_a_late_transaction_counts_though_it_lies_before() -> None:
+def test_a_late_transaction_counts_though_it_is_before() -> None:
     outcomes = TransactionOffsets(
         first_offset=np.array([3]),
         last_offset=np.array([4]),

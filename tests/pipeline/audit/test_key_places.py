@@ -85,7 +85,7 @@ def test_a_partitioner_and_its_count_are_found_though_partitions_are_missing(
     assert not misplaced(keys, fits).any()
 
 
-def test_keys_that_another_partitioner_has_placed_are_nobody_s_fault() -> None:
+def test_keys_that_another_partitioner_has_placed_are_no_failure() -> None:
     """Such as those of Kafka Streams' changelogs."""
     keys = _hashed(_own(5))
     judged = judge(keys, {}, 5, ALLOWED)

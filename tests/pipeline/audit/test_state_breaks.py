@@ -37,7 +37,7 @@ def test_a_run_that_continues_from_the_previous_state_breaks_nothing(lake: FileS
     assert _breaks(lake, BEFORE, BEFORE, AFTER) == 0
 
 
-def test_producers_may_be_forgotten_between_runs(lake: FileStore) -> None:
+def test_producers_may_expire_between_runs(lake: FileStore) -> None:
     assert _breaks(lake, BEFORE, replace(BEFORE, producers=np.empty(0, dtype=PRODUCER)), AFTER) == 0
 
 
@@ -99,7 +99,7 @@ def test_a_brokers_log_may_begin_later_than_the_run_before_but_not_sooner(
 
 
 @pytest.mark.parametrize(("is_behind_gap", "breaks"), [(True, 0), (False, 1)])
-def test_only_behind_a_gap_a_snapshot_tells_which_transactions_are_open(
+def test_only_behind_a_gap_a_snapshot_has_the_open_transactions(
     lake: FileStore, *, is_behind_gap: bool, breaks: int
 ) -> None:
     opened = replace(BEFORE, open_transactions=np.zeros(1, dtype=TRANSACTION))

@@ -51,7 +51,7 @@ def facts(tmp_path: Path) -> Any:
     return count
 
 
-def test_batches_of_transactions_whose_end_the_sources_do_not_tell_are_counted(facts: Any) -> None:
+def test_batches_of_transactions_whose_end_is_in_no_source_are_counted(facts: Any) -> None:
     found = facts(
         _transaction({"orders-0": 10}, batches=1),
         _transaction({"orders-0": 20}, batches=2, outcome="aborted"),

@@ -117,7 +117,7 @@ def test_offsets_stay_though_their_partition_has_no_news(lake: RunLake) -> None:
     assert shown(rows(lake, lake.run(1))) == [(0, 10, False, -1)]
 
 
-def test_a_later_plain_commit_stands_against_an_earlier_one_whose_marker_comes_after(lake: RunLake) -> None:
+def test_a_later_plain_commit_wins_over_an_earlier_one_whose_marker_comes_after(lake: RunLake) -> None:
     log = [commit(0, 30, producer=(7, 0)), commit(1, 50), marker(2, (7, 1), ControlType.COMMIT)]
     assert shown(run(lake, 0, log)) == [(0, 50, False, -1)]
 

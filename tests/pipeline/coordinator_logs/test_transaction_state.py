@@ -132,7 +132,7 @@ def test_a_run_goes_on_where_the_run_before_has_stopped(lake: RunLake) -> None:
     assert (row["outcome"], row["partitions_expected"]) == ("committed", ["t-0"])
 
 
-def test_settled_transactions_are_forgotten_but_for_each_ids_last(lake: RunLake) -> None:
+def test_completed_transactions_are_pruned_but_for_the_last_of_each_id(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster, version=TV0)
     for _ in range(5):
@@ -146,7 +146,7 @@ def test_settled_transactions_are_forgotten_but_for_each_ids_last(lake: RunLake)
     assert all(own["unsettled"] == 0 for own in lake.run(0).partitions.values())
 
 
-def test_an_id_that_has_expired_is_forgotten_with_its_last_transaction(lake: RunLake) -> None:
+def test_an_id_that_has_expired_is_pruned_with_its_last_transaction(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)

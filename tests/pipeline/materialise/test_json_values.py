@@ -78,7 +78,7 @@ def test_whatever_values_hold_they_fit_or_say_why(values: list[bytes | None]) ->
     assert set(fitted.unfit) <= set(range(len(values)))
 
 
-def test_unfit_records_leave_the_table_and_lie_in_quarantine(tmp_path: Path) -> None:
+def test_unfit_records_leave_the_table_and_are_in_quarantine(tmp_path: Path) -> None:
     values = [b'{"id": 1}', b"junk", b'{"id": 3}', b'{"id": "x"}']
     batch = build_batch(
         records=[Record(offset_delta=n, value=value) for n, value in enumerate(values)],

@@ -113,7 +113,7 @@ def test_records_before_the_log_s_start_are_not_there(tmp_path: Path) -> None:
     assert [each.hidden for each in written] == [2]
 
 
-def test_messages_of_the_older_formats_stand_between_newer_ones(tmp_path: Path) -> None:
+def test_messages_of_the_older_formats_are_between_newer_ones(tmp_path: Path) -> None:
     inner = b"".join(write_message(offset=n, key=None, value=b"w%d" % n, timestamp=50 + n) for n in range(2))
     rows = _rows(
         _run(
@@ -161,7 +161,7 @@ def test_every_timestamp_is_kept_though_tables_cannot_store_it_as_one(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_a_batch_that_cannot_be_decoded_is_set_aside_and_the_others_stand(
+def test_a_batch_that_cannot_be_decoded_is_set_aside_and_the_others_stay(
     codec: Codec, tmp_path: Path
 ) -> None:
     junk = seal(read_header(_batch(1, b"x", b"y", codec=codec)), b"\x7fjunk")
@@ -240,7 +240,7 @@ def test_batches_held_since_an_earlier_run_come_first(tmp_path: Path) -> None:
     assert [row["offset"] for row in _rows(run_data)] == [8, 9, 10]
 
 
-def test_a_late_transaction_is_published_whole_though_it_lies_before_the_rest(tmp_path: Path) -> None:
+def test_a_late_transaction_is_published_whole_though_it_is_before_the_rest(tmp_path: Path) -> None:
     producer = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
     marker = write_marker(
         base_offset=9, producer_id=1, control_type=ControlType.COMMIT, partition_leader_epoch=0, timestamp=1,

@@ -164,7 +164,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused_and_what_follows_is_taken
     ]
 
 
-def test_the_end_of_a_fenced_older_client_stands_behind_its_retries(gateway: Gateway) -> None:
+def test_the_end_of_a_fenced_older_client_is_behind_its_retries(gateway: Gateway) -> None:
     producer = started(gateway.cluster, version=TV0)
     gateway.arrive(producer, 0)
     gateway.arrive_again(0)

@@ -26,7 +26,7 @@ def offsets(*values: int) -> Offsets:
     return np.array(values, dtype=np.int64)
 
 
-def test_nothing_moves_where_every_transaction_lies_before_the_cuts() -> None:
+def test_nothing_moves_where_every_transaction_is_before_the_cuts() -> None:
     cuts = offsets(10, 20)
     assert lower_cuts(extents([(0, 0, 3, 9), (0, 1, 5, 19)]), cuts, offsets(0, 0)) is cuts
 
@@ -55,7 +55,7 @@ PARTS = st.lists(
 
 
 @given(parts=PARTS, cuts=st.lists(st.integers(0, 40), min_size=4, max_size=4))
-def test_no_transaction_is_torn_and_no_cut_could_lie_further_on(parts: list[Part], cuts: list[int]) -> None:
+def test_no_transaction_is_torn_and_no_cut_could_be_later(parts: list[Part], cuts: list[int]) -> None:
     lowered = lower_cuts(extents(parts), offsets(*cuts), offsets(0, 0, 0, 0)).tolist()
     transactions: dict[int, list[Part]] = {}
     for part in parts:

@@ -114,7 +114,7 @@ def test_a_run_at_work_is_not_reported_as_failed(published: Settings) -> None:
         assert text_of(published) == before
 
 
-def test_a_lake_without_runs_has_nothing_to_tell(tmp_path: Path, published: Settings) -> None:
+def test_a_lake_without_runs_has_no_metrics(tmp_path: Path, published: Settings) -> None:
     empty = published.model_copy(update={"lake": str(tmp_path / "lake")})
     assert text_of(empty) == ""
 

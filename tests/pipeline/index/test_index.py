@@ -176,7 +176,7 @@ def test_captures_of_a_partition_are_one_copy_whatever_their_directories(run: Pl
 
 
 def test_the_documented_example_is_indexed_to_the_last_batch(tmp_path: Path, spark: Spark) -> None:
-    example = Path(__file__).parents[2] / "infra" / "example" / "onceover.yaml"
+    example = Path(__file__).parents[3] / "infra" / "example" / "onceover.yaml"
     place = Place(tmp_path, load_settings(example).model_copy(update={"lake": str(tmp_path / "lake")}))
     context = _context(place, spark)
 

@@ -17,10 +17,10 @@ from spark_jobs.operations.rollback import roll_back
 from tests.operations.backfill.lakes import (
     backfill,
     chain_of,
+    current_run,
     plan,
     run_day,
     run_tree,
-    speaking,
     tables,
     whys,
 )
@@ -91,7 +91,7 @@ def _unbroken(directory: Path, segments: int, config: str = BROKER_LOG) -> Place
 
 def _state(place: Place, number: int) -> dict[str, Any]:
     """What producers and transactions are, without what remembers gaps."""
-    state = speaking(place, number).state()
+    state = current_run(place, number).state()
     return {
         "producers": state.producers.tobytes(),
         "open": [(int(row["producer_id"]), int(row["first_offset"])) for row in state.open_transactions],
@@ -109,14 +109,14 @@ def _same_in_the_end(place: Place, number: int, whole: Place) -> None:
     """Every record is published once, and producers and transactions are those of the unbroken log."""
     assert _without_dates(_records(place)) == _without_dates(_records(whole))
     assert _state(place, number) == _state(whole, 1)
-    assert speaking(place, number).state().gaps == ""
+    assert current_run(place, number).state().gaps == ""
 
 
 def test_a_missing_segment_that_a_later_copy_brings_is_published_once(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2, 3)
     first = run_day(place, 1, Step.PUBLISH)
-    held = speaking(place, 1)
+    held = current_run(place, 1)
 
     assert first.is_final
     assert first.is_held
@@ -129,7 +129,7 @@ def test_a_missing_segment_that_a_later_copy_brings_is_published_once(tmp_path: 
     second = run_day(place, 2, Step.PUBLISH)
 
     assert not second.is_held
-    assert _statuses(speaking(place, 2)) == [(4, 7, "filled")]
+    assert _statuses(current_run(place, 2)) == [(4, 7, "filled")]
     _same_in_the_end(place, 2, _unbroken(tmp_path, 4))
     assert [re.findall("'status': '([a-z]+)'", row)[0] for row in _gap_table(place)] == ["filled", "open"]
 
@@ -141,7 +141,7 @@ def test_the_others_go_on(tmp_path: Path) -> None:
 
     run_day(place, 1, Step.PUBLISH)
 
-    partitions = speaking(place, 1).partitions()
+    partitions = current_run(place, 1).partitions()
     assert [row["end_offset"] for row in partitions.values()] == [4, 4]
     assert [row["held"] for row in partitions.values()] == [4, 0]
 
@@ -157,14 +157,14 @@ def test_what_is_held_is_published_though_its_source_has_deleted_it_meanwhile(tm
     second = run_day(place, 2, Step.PUBLISH)
 
     assert second.is_held
-    assert _statuses(speaking(place, 2)) == [(4, 7, "open")]
-    assert speaking(place, 2).verdicts() == ["behind_gap"] * 12
+    assert _statuses(current_run(place, 2)) == [(4, 7, "open")]
+    assert current_run(place, 2).verdicts() == ["behind_gap"] * 12
 
     _copy(place, 5)
     place.arrive(_path(1, "backup"), _segment(1))
     run_day(place, 3, Step.PUBLISH)
 
-    assert _statuses(speaking(place, 3)) == [(4, 7, "filled")]
+    assert _statuses(current_run(place, 3)) == [(4, 7, "filled")]
     _same_in_the_end(place, 3, _unbroken(tmp_path, 6))
 
 
@@ -172,7 +172,7 @@ def test_several_gaps_are_filled_one_after_the_other(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", BROKER_LOG)
     _copy(place, 0, 2, 4, 6)
     run_day(place, 1, Step.PUBLISH)
-    gaps = speaking(place, 1).gap_rows()
+    gaps = current_run(place, 1).gap_rows()
     assert [(row["first_offset"], row["held_batches"], row["held_records"]) for row in gaps] == [
         (4, 4, 4),
         (12, 4, 4),
@@ -183,14 +183,14 @@ def test_several_gaps_are_filled_one_after_the_other(tmp_path: Path) -> None:
 
     _copy(place, 3)
     run_day(place, 2, Step.PUBLISH)
-    assert _statuses(speaking(place, 2)) == [(4, 7, "open"), (12, 15, "filled"), (20, 23, "open")]
-    assert speaking(place, 2).state().end_offset == 4
+    assert _statuses(current_run(place, 2)) == [(4, 7, "open"), (12, 15, "filled"), (20, 23, "open")]
+    assert current_run(place, 2).state().end_offset == 4
 
     _copy(place, 1)
     run_day(place, 3, Step.PUBLISH)
-    assert _statuses(speaking(place, 3)) == [(4, 7, "filled"), (20, 23, "open")]
-    assert speaking(place, 3).state().end_offset == 20
-    assert {str(row["found_on"]) for row in speaking(place, 3).gap_rows()} == {"2024-05-01"}
+    assert _statuses(current_run(place, 3)) == [(4, 7, "filled"), (20, 23, "open")]
+    assert current_run(place, 3).state().end_offset == 20
+    assert {str(row["found_on"]) for row in current_run(place, 3).gap_rows()} == {"2024-05-01"}
 
     _copy(place, 5)
     run_day(place, 4, Step.PUBLISH)
@@ -205,8 +205,8 @@ def test_a_gap_that_is_filled_in_part_stays_open_for_the_rest(tmp_path: Path) ->
 
     run_day(place, 2)
 
-    assert _statuses(speaking(place, 2)) == [(4, 5, "filled"), (6, 7, "open")]
-    assert speaking(place, 2).state().end_offset == 6
+    assert _statuses(current_run(place, 2)) == [(4, 5, "filled"), (6, 7, "open")]
+    assert current_run(place, 2).state().end_offset == 6
 
 
 def test_a_partition_without_objects_stays_held_and_is_listed(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_a_partition_without_objects_stays_held_and_is_listed(tmp_path: Path) ->
     second = run_day(place, 2, Step.PUBLISH)
 
     assert second.is_held
-    assert _statuses(speaking(place, 2)) == [(4, 7, "open")]
-    assert [row["held_batches"] for row in speaking(place, 2).gap_rows()] == [4]
+    assert _statuses(current_run(place, 2)) == [(4, 7, "open")]
+    assert [row["held_batches"] for row in current_run(place, 2).gap_rows()] == [4]
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         run_day(place, 1)
         _copy(place, 1)
         run_day(place, 2)
-        trees = (run_tree(place, speaking(place, number).run_id) for number in (1, 2))
+        trees = (run_tree(place, current_run(place, number).run_id) for number in (1, 2))
         # The manifest has times of objects, and each step names the one before it.
         found.append(
             [
@@ -269,7 +269,7 @@ def test_a_batch_that_a_newer_leader_overwrote_while_it_was_held_is_divergent(tm
 
     run_day(place, 2)
 
-    run = speaking(place, 2)
+    run = current_run(place, 2)
     kept = [row for row in run.batches() if row["base_offset"] >= 8]
     assert [(row["producer_id"], row["verdict"]) for row in kept if row["producer_id"] == 9] == [
         (9, "accepted")
@@ -286,7 +286,7 @@ def test_a_first_copy_without_its_first_segments_is_held(tmp_path: Path) -> None
     _copy(place, 1, 2)
     place.arrive("one/orders-0/leader-epoch-checkpoint", b"0\n1\n0 0\n")
     run_day(place, 1, Step.PUBLISH)
-    assert _statuses(speaking(place, 1)) == [(0, 3, "open")]
+    assert _statuses(current_run(place, 1)) == [(0, 3, "open")]
 
     _copy(place, 0, 1, 2)
     run_day(place, 2, Step.PUBLISH)
@@ -303,7 +303,7 @@ def test_a_first_copy_begins_where_its_first_segment_does(tmp_path: Path, checkp
 
     run_day(place, 1)
 
-    assert (speaking(place, 1).gaps(), speaking(place, 1).state().end_offset) == ([], 12)
+    assert (current_run(place, 1).gaps(), current_run(place, 1).state().end_offset) == ([], 12)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ def test_only_what_the_broker_wrote_down_proves_a_deletion(
 
     run_day(place, 2)
 
-    assert _statuses(speaking(place, 2)) == [found]
-    assert speaking(place, 2).state().end_offset == (20 if found[2] == "deleted" else 4)
+    assert _statuses(current_run(place, 2)) == [found]
+    assert current_run(place, 2).state().end_offset == (20 if found[2] == "deleted" else 4)
 
 
 def test_a_deletion_does_not_explain_what_is_missing_behind_it(tmp_path: Path) -> None:
@@ -343,8 +343,8 @@ def test_a_deletion_does_not_explain_what_is_missing_behind_it(tmp_path: Path) -
 
     run_day(place, 2, Step.PUBLISH)
 
-    assert _statuses(speaking(place, 2)) == [(4, 7, "deleted"), (8, 11, "open")]
-    assert speaking(place, 2).state().end_offset == 8
+    assert _statuses(current_run(place, 2)) == [(4, 7, "deleted"), (8, 11, "open")]
+    assert current_run(place, 2).state().end_offset == 8
 
 
 def test_a_partition_that_retention_has_emptied_is_as_it_should_be(tmp_path: Path) -> None:
@@ -358,8 +358,8 @@ def test_a_partition_that_retention_has_emptied_is_as_it_should_be(tmp_path: Pat
     second = run_day(place, 2, Step.PUBLISH)
 
     assert not second.is_held
-    assert (_messages(speaking(place, 2)), speaking(place, 2).gaps()) == ([], [])
-    assert speaking(place, 2).state().end_offset == 4
+    assert (_messages(current_run(place, 2)), current_run(place, 2).gaps()) == ([], [])
+    assert current_run(place, 2).state().end_offset == 4
 
 
 @pytest.mark.parametrize(("cleaned", "gaps"), [(8, []), (6, [(6, 7)]), (0, [(4, 7)])])
@@ -372,10 +372,10 @@ def test_a_cleaner_explains_holes_up_to_where_it_was(
 
     found = run_day(place, 1, Step.PUBLISH)
 
-    assert speaking(place, 1).gaps() == gaps
+    assert current_run(place, 1).gaps() == gaps
     assert found.is_held == bool(gaps)
     if not gaps:
-        assert _messages(speaking(place, 1)) == []
+        assert _messages(current_run(place, 1)) == []
 
 
 def test_damage_is_no_work_of_a_cleaner(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_damage_is_no_work_of_a_cleaner(tmp_path: Path) -> None:
 
     run_day(place, 1)
 
-    assert _statuses(speaking(place, 1)) == [(5, 5, "open")]
+    assert _statuses(current_run(place, 1)) == [(5, 5, "open")]
 
 
 # -- gaps: publish_past --------------------------------------------------------------------------------------
@@ -404,21 +404,21 @@ def test_publishing_past_a_gap_releases_what_was_held(tmp_path: Path) -> None:
     second = run_day(past, 2, Step.PUBLISH)
 
     assert not second.is_held
-    assert _statuses(speaking(past, 2)) == [(4, 7, "published_past")]
-    assert speaking(past, 2).state().end_offset == 16
-    assert speaking(past, 2).verdicts() == ["accepted"] * 8
+    assert _statuses(current_run(past, 2)) == [(4, 7, "published_past")]
+    assert current_run(past, 2).state().end_offset == 16
+    assert current_run(past, 2).verdicts() == ["accepted"] * 8
 
 
 def test_offsets_that_come_after_they_were_passed_are_taken_by_a_backfill(tmp_path: Path) -> None:
     place = place_at(tmp_path / "place", PAST)
     _copy(place, 0, 2)
     run_day(place, 1, Step.PUBLISH)
-    assert _statuses(speaking(place, 1)) == [(4, 7, "published_past")]
+    assert _statuses(current_run(place, 1)) == [(4, 7, "published_past")]
     _copy(place, 0, 1, 2)
 
     run_day(place, 2, Step.PUBLISH)
 
-    late = speaking(place, 2)
+    late = current_run(place, 2)
     assert [row["verdict"] for row in late.batches() if 4 <= row["base_offset"] < 8] == ["late"] * 4
     assert _statuses(late) == [(4, 7, "late")]
     [message] = _messages(late)

@@ -47,7 +47,7 @@ def test_those_behind_it_are_held_until_a_copy_has_it_in_its_place(tmp_path: Pat
     assert run.state().end_offset == 1
 
 
-def test_where_it_stands_and_what_there_is_room_for_is_reported(tmp_path: Path) -> None:
+def test_its_position_and_what_there_is_room_for_are_reported(tmp_path: Path) -> None:
     first = batch(0, count=2, at=0)
     run = run_of(tmp_path, first + batch(2, at=2 + FAR) + batch(3, at=3))
     reason = f"misplaced batch: expected base offset 2, found {2 + FAR}"

@@ -101,7 +101,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["postgres", "rest", "glue", "s3"])
-def test_every_catalog_and_store_tells_the_same_story(
+def test_every_catalog_and_store_gives_the_same_tables(
     kind: str, tmp_path: Path, s3_server: S3Server, story: list[dict[str, Any]]
 ) -> None:
     with _configured(kind, tmp_path, s3_server) as settings:

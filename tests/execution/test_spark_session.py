@@ -50,7 +50,7 @@ def test_jobs_can_run_at_once(spark: Spark) -> None:
     assert found == [[2], [4, 6], [8], [10, 12, 14]]
 
 
-def test_a_job_that_nobody_waits_for_any_more_is_called_off(spark: Spark) -> None:
+def test_a_job_whose_caller_is_gone_is_cancelled(spark: Spark) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 

@@ -39,7 +39,7 @@ def verdicts(sample: Path) -> dict[str, Counter[Verdict]]:
     return found
 
 
-def test_the_first_run_has_retries_a_gap_a_forgotten_batch_a_zombie_and_a_flipped_bit(
+def test_the_first_run_has_retries_a_gap_a_stale_duplicate_a_zombie_and_a_flipped_bit(
     verdicts: dict[str, Counter[Verdict]],
 ) -> None:
     refused = {verdict: count for verdict, count in verdicts[FIRST].items() if verdict != Verdict.ACCEPTED}

@@ -262,7 +262,7 @@ def test_a_partition_without_news_keeps_its_digest(tmp_path: Path) -> None:
     assert quiet not in second.partitions()
 
 
-def test_producers_that_were_idle_for_too_long_are_forgotten_when_the_run_begins(tmp_path: Path) -> None:
+def test_producers_that_were_idle_for_too_long_expire_when_the_run_begins(tmp_path: Path) -> None:
     place = capture(
         tmp_path, a=batch(0, timestamp=NOON - 86_400_000) + batch(0, pid=2) + batch(0, pid=3, txn=True)
     )
@@ -325,7 +325,7 @@ def test_beyond_the_limit_a_gap_is_refused(tmp_path: Path) -> None:
     assert sorted(run.verdicts()) == ["accepted", "out_of_order", "parked"]
 
 
-def test_a_producer_is_not_forgotten_while_batches_wait_for_it(tmp_path: Path) -> None:
+def test_a_producer_does_not_expire_while_its_batches_are_parked(tmp_path: Path) -> None:
     place = capture(tmp_path, PARK, a=batch(0) + batch(2))
     place.arrive("dt=2024-05-09/orders-0/b", batch(0, pid=2))
 
@@ -374,7 +374,7 @@ def test_the_newer_leaders_batches_win_over_an_old_leaders_tail(tmp_path: Path) 
     assert run.state().end_offset == 2
 
 
-def test_a_checkpoint_tells_of_a_leader_that_has_written_nothing_yet(tmp_path: Path) -> None:
+def test_a_checkpoint_has_the_epoch_of_a_leader_that_has_written_nothing_yet(tmp_path: Path) -> None:
     place = logs(tmp_path, old=_log(0, 1, leader_epoch=1), new=_log(0, leader_epoch=1))
     place.arrive("new/orders-0/leader-epoch-checkpoint", b"0\n2\n1 0\n2 1\n")
 

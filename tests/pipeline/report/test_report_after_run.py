@@ -84,7 +84,7 @@ def test_a_good_run_whose_report_fails_says_both(tmp_path: Path, monkeypatch: py
     assert [line.status for line in list_runs(place.lake)] == [RunStatus.FINAL]
 
 
-def test_a_failed_run_whose_report_fails_tells_of_the_run(
+def test_a_failed_run_whose_report_fails_reports_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = _place(tmp_path, CAPTURE + STRICT)

@@ -19,10 +19,10 @@ from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
 from tests.connect_server import running_connect_server
+from tests.execution.test_shuffle import plain, shuffle_words
 from tests.golden.digests import lake_digests
 from tests.golden.scenarios import COPIED_AT
 from tests.in_process import InProcess
-from tests.test_shuffle import plain, shuffle_words
 
 
 @pytest.fixture(scope="module")
