@@ -96,7 +96,7 @@ class Live:
             producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
 
     def lose_end(self, topic: str) -> None:
-        """Restarts the broker with the first segment of a partition only, as if the rest was never flushed."""
+        """Restarts the broker with only the first segment of a partition, as if the rest was not flushed."""
         self.broker.stop()
         for path in (self.broker.data / f"{topic}-0").iterdir():
             if path.stem.isdigit() and int(path.stem) > 0:
