@@ -30,7 +30,8 @@ SECRET_VALUE = re.compile(
 )
 NO_SECRETS = (
     "secrets are not allowed in this file: remove the key and use the AWS credential chain "
-    "(environment, profile, container or instance role)"
+    "(environment, profile, container or instance role), for a cluster the variables "
+    "ONCEOVER_<SOURCE>_USERNAME and ONCEOVER_<SOURCE>_PASSWORD"
 )
 
 

@@ -311,6 +311,8 @@ class Settings(Frozen):
     def _check_whole(self) -> Self:
         for problem in (*_repeated_names(self.sources), *_lake_overlaps(self.lake, self.sources)):
             raise refuse(problem)
+        located = tuple(source.located(self.lake) for source in self.sources)
+        object.__setattr__(self, "sources", located)  # frozen for everyone else
         return self
 
     def topic(self, name: str) -> TopicSettings:
@@ -366,6 +368,8 @@ def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:
 def _lake_overlaps(lake: str, sources: tuple[Source, ...]) -> Iterator[str]:
     """A lake inside a source would stage itself; a source inside the lake could be overwritten."""
     for source in sources:
+        if source.is_in_lake:
+            continue
         ours, theirs = PurePosixPath(lake), PurePosixPath(source.root)
         if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
             yield f"a lake apart from every source (source '{source.name}' overlaps with it)"

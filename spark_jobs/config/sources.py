@@ -1,12 +1,13 @@
 """Settings of sources: kind, location, topics and dates."""
 
+import re
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, refuse
+from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, Size, refuse
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
@@ -14,18 +15,26 @@ INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 
 class SourceKind(StrEnum):
-    """What the objects are: batches as producers sent them, or a copy of a broker's log directory."""
+    """What the objects are: batches as producers sent them, a copy of a broker's log, or a live cluster."""
 
     CAPTURE = "capture"
     BROKER_LOG = "broker-log"
+    CLUSTER = "cluster"
 
 
 ONLY_FOR = {
     "markers": (SourceKind.CAPTURE, "a broker's log is already decided"),
     "on_gap": (SourceKind.CAPTURE, "a broker's log is already decided"),
     "seed": (SourceKind.BROKER_LOG, "a broker's log knows its producers"),
+    "bootstrap": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
+    "security": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
+    "max_bytes_per_second": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
+    "max_partition_fetch_bytes": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
 }
 """Settings of one kind of source, and why no other kind has them."""
+IN_THE_LAKE = ("root", "dates", "lookback_days", "immutable")
+"""Settings that a source of kind `cluster` does not have: its segments are written to the lake."""
+FETCHED_DATES = "%Y-%m-%d"
 
 
 class OnGap(StrEnum):
@@ -48,6 +57,75 @@ class TopicFilter(Frozen):
         return _matches(topic, self.include) and not _matches(topic, self.exclude)
 
 
+BOOTSTRAP = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+
+
+def check_bootstrap(value: Any) -> Any:
+    """`a:9092,b:9092`, or a list of such → the addresses."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise refuse("host:port, or several, such as b-1.example:9092,b-2.example:9092")
+    found = tuple(str(part).strip() for part in parts)
+    if not all(map(BOOTSTRAP.fullmatch, found)):
+        raise refuse("host:port, or several, such as b-1.example:9092,b-2.example:9092")
+    return found
+
+
+class SecurityProtocol(StrEnum):
+    """`security.protocol` of Kafka's clients."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+class SaslMechanism(StrEnum):
+    """`sasl.mechanism` of Kafka's clients."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+class SecuritySettings(Frozen):
+    """How to connect to the brokers; names and passwords come from the environment, never from here.
+
+    `environment` is the prefix of the variables that hold them (`<prefix>_USERNAME`, `<prefix>_PASSWORD`,
+    `<prefix>_TOKEN`, `<prefix>_TOKEN_COMMAND`); default: `ONCEOVER_<NAME OF THE SOURCE>`. `connection` is the
+    id of an Airflow connection that is defined in the environment, instead.
+    """
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    mechanism: SaslMechanism | None = None
+    environment: Name | None = None
+    connection: Name | None = None
+    ca_file: Location | None = None
+    certificate_file: Location | None = None
+    key_file: Location | None = None
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+    @property
+    def is_tls(self) -> bool:
+        return self.protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Self:
+        if self.is_sasl != (self.mechanism is not None):
+            raise refuse("'mechanism' where protocol is SASL_PLAINTEXT or SASL_SSL, and only there")
+        if not self.is_tls and (self.ca_file or self.certificate_file or self.key_file):
+            raise refuse(
+                "'ca_file', 'certificate_file' and 'key_file' only where protocol is SSL or SASL_SSL"
+            )
+        if self.environment and self.connection:
+            raise refuse("'environment' or 'connection', not both")
+        return self
+
+
 class Source(Frozen):
     """One location to stage from.
 
@@ -56,11 +134,14 @@ class Source(Frozen):
     instead of copied. With `markers`, control batches in a capture are the coordinator's. With `seed`, this
     broker's log of a captured partition is its past: on its first run the capture continues where that log
     ends, with the producers that it knew.
+
+    A cluster has no root of its own: `stage` fetches from the brokers at `bootstrap` into the lake, at most
+    `max_bytes_per_second` in all tasks together, and `max_partition_fetch_bytes` at a time.
     """
 
     name: Name
     kind: SourceKind
-    root: Location
+    root: Location = Field(default="", validate_default=False)
     topics: TopicFilter = TopicFilter()
     dates: DateLayout | None = None
     lookback_days: Annotated[Count, Field(ge=0)] | None = None
@@ -68,15 +149,43 @@ class Source(Frozen):
     markers: Flag = False
     on_gap: OnGap = OnGap.REJECT
     seed: Flag = False
+    bootstrap: Annotated[tuple[str, ...], BeforeValidator(check_bootstrap)] = ()
+    security: SecuritySettings = SecuritySettings()
+    max_bytes_per_second: Annotated[Size, Field(ge=1024)] | None = None
+    max_partition_fetch_bytes: Annotated[Size, Field(ge=1024, le=2**30)] = 8 * 2**20
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
         for name, (kind, why) in ONLY_FOR.items():
             if name in self.model_fields_set and self.kind is not kind:
                 raise refuse(f"'{name}' only where kind is {kind}: {why}")
+        if self.kind is SourceKind.CLUSTER:
+            return self._check_cluster()
+        if not self.root:
+            raise refuse(f"'root' where kind is {self.kind}: the directory or prefix of its objects")
         if self.lookback_days is not None and self.dates is None:
             raise refuse("'lookback_days' only together with 'dates'")
         return self
+
+    def _check_cluster(self) -> Self:
+        for name in IN_THE_LAKE:
+            if name in self.model_fields_set:
+                raise refuse(f"no '{name}' where kind is {self.kind}: its segments are written to the lake")
+        if not self.bootstrap:
+            raise refuse(f"'bootstrap' where kind is {self.kind}: host:port of one or more brokers")
+        return self
+
+    @property
+    def is_in_lake(self) -> bool:
+        """Whether its objects are written below the lake, by `stage` itself."""
+        return self.kind is SourceKind.CLUSTER
+
+    def located(self, lake: str) -> Self:
+        """The source with the place of its objects; one that is fetched has them in `lake`, by run date."""
+        if not self.is_in_lake:
+            return self
+        place = {"root": f"{lake}/sources/{self.name}", "dates": FETCHED_DATES, "immutable": True}
+        return self.model_copy(update=place)
 
 
 def _matches(topic: str, patterns: tuple[str, ...]) -> bool:

@@ -11,6 +11,7 @@ locks/0000000001.json      the process that holds the lock of the lake
 dashboard/index.html       the site that shows the runs; generated from the above
 expiry/topics.orders.json  files of a table that no snapshot references any more, until they are deleted
 replays/3f9a….json         decisions to replay quarantined batches or records
+sources/live/2024-05-01/   segments that were fetched from a live cluster for a run date
 """
 
 from datetime import date
@@ -26,6 +27,7 @@ LOCKS = "locks/"
 OBJECTS = "objects/"
 REPLAYS = "replays/"
 RUNS = "runs/"
+SOURCES = "sources/"
 STAGING = "staging/"
 STATE = "state/"
 
@@ -37,6 +39,11 @@ def object_key(sha256: str) -> str:
 
 def staging_key(day: date, name: str) -> str:
     return join_key("staging", day.isoformat(), name)
+
+
+def source_key(source: str, day: date | None = None, *parts: str) -> str:
+    """What was fetched from a live cluster: of all run dates, or of `day`."""
+    return join_key("sources", source, *(() if day is None else (day.isoformat(), *parts)))
 
 
 def run_key(run_id: str, *parts: str) -> str:

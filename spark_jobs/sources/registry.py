@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from spark_jobs.config.sources import Source, SourceKind
 from spark_jobs.sources.broker_log import BrokerLog
 from spark_jobs.sources.capture import Capture
+from spark_jobs.sources.cluster.reader import Cluster
 from spark_jobs.sources.source import SourceReader
 
 READERS: Mapping[SourceKind, type[SourceReader]] = {
     SourceKind.BROKER_LOG: BrokerLog,
     SourceKind.CAPTURE: Capture,
+    SourceKind.CLUSTER: Cluster,
 }
 
 

@@ -7,16 +7,16 @@ entries: their `role` is the purpose of an object, their `origin` who assigned i
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import ClassVar
+from typing import ClassVar, Protocol, TypeVar
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.formats.log_files import PartitionDir, parse_file_name, parse_partition_dir
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
-from spark_jobs.lake.manifest import NO_PARTITION, ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.manifest import NO_PARTITION, Manifest, ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, key_problem, printable
 from spark_jobs.lake.stores import open_source
 from spark_jobs.sources.broker_files import LOG_DIRECTORY_FILES
@@ -24,6 +24,22 @@ from spark_jobs.sources.broker_files import LOG_DIRECTORY_FILES
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 REDPANDA_SEGMENT = re.compile(r"(?:^|/)[^/]+/\d+_\d+/\d+-\d+-v\d+\.log$")
 """`<topic>/<partition>_<revision>/<base offset>-<term>-v<version>.log`."""
+
+Task = TypeVar("Task")
+Summary = TypeVar("Summary")
+
+
+class TaskRunner(Protocol):
+    """Spark, as a source sees it."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at a time."""
+
+    def run_tasks(
+        self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, description: str = ""
+    ) -> list[Summary]:
+        """`function` of every task by Spark's workers, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +86,16 @@ class SourceReader(ABC):
     def open(self, settings: Settings) -> ObjectStore:
         """The store that holds the listed objects."""
         return open_source(settings, self.source)
+
+    def bring_in(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:  # noqa: B027
+        """Writes the objects that a run of `day` will list, where the source does not have them as objects.
+
+        Without `tasks` the driver does it.
+        """
+
+    def remarks(self, manifest: Manifest, settings: Settings) -> Iterator[str]:  # noqa: ARG002
+        """What a person should know about the source's objects in a manifest."""
+        yield from ()
 
     def objects(self, settings: Settings, first: date, last: date) -> Iterator[ObjectStat]:
         """At least every object that a run of a date from `first` to `last` may take."""

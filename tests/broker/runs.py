@@ -14,6 +14,7 @@ from spark_jobs.flow import Step
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.parquet_file import read_table
+from spark_jobs.lake.run_folder import MESSAGES
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
@@ -61,6 +62,11 @@ class Lake:
         ).to_pylist()
         return rows
 
+    def messages(self, outcome: RunOutcome, step: Step) -> str:
+        """The remarks of a step of a run; empty without any."""
+        lake, key = open_lake(self.settings), step_key(outcome.run_id, step, MESSAGES)
+        return lake.read(key).decode() if lake.stat(key) is not None else ""
+
     def outputs(self, outcome: RunOutcome) -> dict[str, str]:
         """The digest of every file that a run wrote before it published."""
         return {
@@ -83,7 +89,7 @@ publish: {publish}
 sources: [{{name: broker, kind: broker-log, root: '{logs}'}}]
 kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}}}
 {more}"""
-    return _lake(place, config)
+    return lake_at(place, config)
 
 
 def capture_lake(place: Path, root: Path) -> Lake:
@@ -93,7 +99,7 @@ lake: lake
 sources: [{{name: gateway, kind: capture, root: '{root}', markers: true}}]
 topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
 """
-    return _lake(place, config)
+    return lake_at(place, config)
 
 
 def alone_lake(place: Path, root: Path, logs: Path) -> Lake:
@@ -107,10 +113,11 @@ sources:
 topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
 kafka: {{transaction_version: TV2}}
 """
-    return _lake(place, config)
+    return lake_at(place, config)
 
 
-def _lake(place: Path, config: str) -> Lake:
+def lake_at(place: Path, config: str) -> Lake:
+    """A lake with this configuration."""
     place.mkdir(parents=True, exist_ok=True)
     (place / CONFIG).write_text(config)
     return Lake(place=place, settings=load_settings(place / CONFIG))

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
+from tests.broker.cluster_trial import cluster_trial
 from tests.broker.judge_trial import judge_trial
+from tests.broker.moves_trial import moves_trial
 from tests.broker.skew_trial import skew_trial
 from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
@@ -26,6 +28,8 @@ TRIALS: dict[str, Trial] = {
     "upkeep": upkeep_trial,
     "workload": workload_trial,
     "judge": judge_trial,
+    "cluster": cluster_trial,
+    "moves": moves_trial,
 }
 
 

@@ -24,6 +24,7 @@ from spark_jobs.pipeline.rebuild.job import RebuildJob, RebuildTask, Rebuilt
 from spark_jobs.pipeline.rebuild.worker import offset_of, rebuild_partitions
 from spark_jobs.sources.broker_files import OffsetsByDirectory, read_by_directory
 from spark_jobs.sources.partitions import RunPartition, run_partitions
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 from spark_jobs.tables.states import INHERITED_OBJECTS
 from spark_jobs.tables.table_names import readable_name
@@ -61,7 +62,13 @@ def run(context: RunContext) -> StepResult:
         },
         messages=tuple(
             islice(
-                chain(_new_logs(context, before), coordinators.messages, _messages(rebuilt)), MOST_MESSAGES
+                chain(
+                    _source_remarks(context),
+                    _new_logs(context, before),
+                    coordinators.messages,
+                    _messages(rebuilt),
+                ),
+                MOST_MESSAGES,
             )
         ),
     )
@@ -162,6 +169,11 @@ def _inherited_table(rebuilt: Sequence[Rebuilt]) -> pa.Table:
         for order, (partition, inherited) in enumerate(found)
     ]
     return INHERITED_OBJECTS.cast(pa.Table.from_pylist(rows, schema=INHERITED_OBJECTS.schema))
+
+
+def _source_remarks(context: RunContext) -> Iterator[str]:
+    for source in context.settings.sources:
+        yield from reader_of(source).remarks(context.manifest, context.settings)
 
 
 def _new_logs(context: RunContext, before: dict[TopicPartition, str]) -> Iterator[str]:

@@ -49,6 +49,7 @@ from spark_jobs.pipeline.stage.worker import Notes, Wanted, identity_of
 from spark_jobs.sources.inheritance import SegmentHistory
 from spark_jobs.sources.listing import Drift, drift_of, list_sources
 from spark_jobs.sources.log_ids import with_logs, with_topic_ids
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from spark_jobs.sources.taken import (
     Fetched,
@@ -315,6 +316,8 @@ def _stage_anew(
 
     Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
     """
+    for source in settings.sources:
+        reader_of(source).bring_in(day, lake, spark)
     listing = list_sources(settings, day)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:

@@ -1,0 +1,219 @@
+"""Connections to the brokers of a cluster, one for each, opened when needed and again after they broke."""
+
+import asyncio
+import base64
+import logging
+import ssl
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+
+from spark_jobs.config.sources import SecurityProtocol, Source
+from spark_jobs.sources.cluster import wire
+from spark_jobs.sources.cluster.credentials import Credentials, credentials_of
+from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, VersionMissing
+
+REQUEST_TIMEOUT_MS = 40_000
+CLIENT_ID = "onceover"
+BROKEN = (KafkaError, OSError, EOFError, TimeoutError, ValueError, LookupError, struct.error)
+"""What a lost, slow or damaged connection ends with; a person need not act."""
+REFUSED = (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    ssl.SSLCertVerificationError,
+)
+UNKNOWN_TOPIC, AUTHORIZATION_FAILED = 3, 29
+NO_LEADER = -1
+Address = tuple[str, int]
+
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what happened is in our own messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderOf:
+    """The leader of a partition, and its epoch; -1 if there is none, or if the cluster does not say."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """A topic as the cluster describes it; `error` is Kafka's code."""
+
+    name: str
+    topic_id: str
+    error: int
+    leaders: Mapping[int, LeaderOf]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """The cluster's id and its topics by name."""
+
+    cluster_id: str
+    topics: Mapping[str, TopicMetadata]
+
+
+class _Token(AbstractTokenProvider):
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    async def token(self) -> str:
+        return await asyncio.to_thread(self._credentials.current_token)
+
+
+@dataclass(slots=True)
+class Brokers:
+    """A cluster as one event loop sees it; use it as a context, so that its connections are closed."""
+
+    source: Source
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    _addresses: dict[int, Address] = field(default_factory=dict)
+    _connections: dict[Address, AIOKafkaConnection] = field(default_factory=dict)
+    _opening: dict[Address, asyncio.Lock] = field(default_factory=dict)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for address in list(self._connections):
+            closed = self._connections.pop(address).close()
+            if closed is not None:
+                await closed
+
+    async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        """What the first broker that answers knows; raises `ClusterUnavailable` if none does."""
+        bootstrap = [_address(each) for each in self.source.bootstrap]
+        problems: list[str] = []
+        for address in dict.fromkeys((*self._addresses.values(), *bootstrap)):
+            try:
+                reply = await self._ask(address, wire.metadata(topics))
+            except BROKEN as error:
+                problems.append(f"{address[0]}:{address[1]}: {_named(error)}")
+                continue
+            return self._learn(reply)
+        raise ClusterUnavailable(f"source {self.source.name}: no broker answers: {'; '.join(problems)}")
+
+    def _learn(self, reply: Mapping[str, Any]) -> ClusterMetadata:
+        self._addresses = {each["node_id"]: (each["host"], each["port"]) for each in reply["brokers"]}
+        topics = (_topic(each) for each in reply["topics"])
+        return ClusterMetadata(
+            cluster_id=reply["cluster_id"] or "", topics={topic.name: topic for topic in topics}
+        )
+
+    async def ask(self, node: int, request: Any) -> dict[str, Any]:
+        """The reply of a broker; any error of `BROKEN` if it cannot be had."""
+        address = self._addresses.get(node)
+        if address is None:
+            raise ClusterUnavailable(f"source {self.source.name}: broker {node} is not known")
+        return await self._ask(address, request)
+
+    async def any(self, request: Any) -> dict[str, Any]:
+        """The reply of any broker that is known."""
+        return await self.ask(next(iter(self._addresses)), request)
+
+    def drop(self, node: int) -> None:
+        """Closes the connection to a broker: the next request opens another one."""
+        connection = self._connections.pop(self._addresses.get(node, ("", 0)), None)
+        if connection is not None:
+            connection.close()
+
+    async def _ask(self, address: Address, request: Any) -> dict[str, Any]:
+        connection = await self._connection(address)
+        try:
+            reply = await connection.send(request)
+        except NotImplementedError as error:
+            raise VersionMissing(f"source {self.source.name}: {address[0]}:{address[1]}: {error}") from None
+        except BaseException:
+            # What a late answer belongs to would not be known.
+            self._connections.pop(address, None)
+            connection.close()
+            raise
+        return wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])
+
+    async def _connection(self, address: Address) -> AIOKafkaConnection:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            known = self._connections.get(address)
+            if known is not None and known.connected():
+                return known
+            self._connections[address] = await self._open(address)
+            return self._connections[address]
+
+    async def _open(self, address: Address) -> AIOKafkaConnection:
+        security, credentials = self.source.security, credentials_of(self.source)
+        try:
+            return await create_conn(
+                *address,
+                client_id=CLIENT_ID,
+                request_timeout_ms=self.request_timeout_ms,
+                security_protocol=security.protocol.value,
+                ssl_context=_ssl_context(self.source),
+                sasl_mechanism=None if security.mechanism is None else security.mechanism.value,
+                sasl_plain_username=credentials.username,
+                sasl_plain_password=credentials.password,
+                sasl_oauth_token_provider=_Token(credentials),
+            )
+        except REFUSED as error:
+            raise ClusterDenied(
+                f"source {self.source.name}: {address[0]}:{address[1]} refused the connection: "
+                f"{_named(error)}. Check security.protocol ({security.protocol}), the mechanism and the "
+                "credentials"
+            ) from None
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _topic(reply: Mapping[str, Any]) -> TopicMetadata:
+    raw = reply.get("topic_id", wire.NO_UUID)
+    return TopicMetadata(
+        name=reply["topic"],
+        topic_id="" if raw == wire.NO_UUID else base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        error=reply["error_code"],
+        leaders={
+            each["partition"]: LeaderOf(node=each["leader"], epoch=each.get("leader_epoch", -1))
+            for each in reply["partitions"]
+        },
+    )
+
+
+def _ssl_context(source: Source) -> ssl.SSLContext | None:
+    security = source.security
+    if security.protocol not in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+        if security.certificate_file is not None:
+            context.load_cert_chain(security.certificate_file, security.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ClusterDenied(
+            f"source {source.name}: the files of security (ca_file, certificate_file, key_file) cannot be "
+            f"read: {_named(error)}"
+        ) from None
+    return context
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def error_name(code: int) -> str:
+    """Kafka's error as aiokafka calls it, with its code."""
+    return f"{for_code(code).__name__} ({code})"

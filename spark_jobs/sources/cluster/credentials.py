@@ -1,0 +1,96 @@
+"""Names, passwords and tokens for a cluster: from the environment of the process that connects.
+
+Tasks read their own environment, so no secret is in a task's arguments, a file of the lake or a message.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from spark_jobs.config.sources import SaslMechanism, Source
+from spark_jobs.sources.cluster.errors import ClusterDenied
+
+COMMAND_SECONDS = 60
+AIRFLOW_PREFIX = "AIRFLOW_CONN_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """For PLAIN and SCRAM a name and a password, for OAUTHBEARER a token or a command that prints one."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    token_command: str = ""
+
+    def current_token(self) -> str:
+        """The token; a command is run each time, since tokens expire."""
+        if not self.token_command:
+            return self.token
+        command = shlex.split(self.token_command)
+        try:
+            done = subprocess.run(  # noqa: S603 - the administrator's own command
+                command, check=True, capture_output=True, timeout=COMMAND_SECONDS
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ClusterDenied(f"the token command {command[0]} failed: {type(error).__name__}") from None
+        return done.stdout.decode().strip()
+
+
+def prefix_of(source: Source) -> str:
+    """The beginning of the names of the source's variables: `ONCEOVER_LIVE` for a source called live."""
+    return source.security.environment or f"ONCEOVER_{source.name}".upper().replace("-", "_")
+
+
+def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) -> Credentials:
+    """The credentials of the source; raises `ClusterDenied` with the names of missing variables."""
+    security = source.security
+    if not security.is_sasl:
+        return Credentials()
+    if security.connection is not None:
+        return _of_connection(source, security.connection, environment)
+    prefix = prefix_of(source)
+    found = Credentials(
+        username=environment.get(f"{prefix}_USERNAME", ""),
+        password=environment.get(f"{prefix}_PASSWORD", ""),
+        token=environment.get(f"{prefix}_TOKEN", ""),
+        token_command=environment.get(f"{prefix}_TOKEN_COMMAND", ""),
+    )
+    return _checked(source, found, f"{prefix}_USERNAME and {prefix}_PASSWORD", f"{prefix}_TOKEN_COMMAND")
+
+
+def _of_connection(source: Source, connection: str, environment: Mapping[str, str]) -> Credentials:
+    """The login and password of an Airflow connection, which is a URI or JSON in a variable."""
+    name = f"{AIRFLOW_PREFIX}{connection.upper()}"
+    text = environment.get(name, "").strip()
+    if text.startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            raise ClusterDenied(f"source {source.name}: {name} is not readable as JSON") from None
+        login, password = fields.get("login") or "", fields.get("password") or ""
+    else:
+        address = urlsplit(text)
+        login, password = unquote(address.username or ""), unquote(address.password or "")
+    is_token = source.security.mechanism is SaslMechanism.OAUTHBEARER
+    found = Credentials(username=login, password=password, token=password if is_token else "")
+    return _checked(
+        source, found, f"{name} with a login and a password", f"{name} with the token as password"
+    )
+
+
+def _checked(source: Source, found: Credentials, names: str, token_name: str) -> Credentials:
+    is_token = source.security.mechanism is SaslMechanism.OAUTHBEARER
+    is_whole = (
+        bool(found.token or found.token_command) if is_token else bool(found.username and found.password)
+    )
+    if is_whole:
+        return found
+    raise ClusterDenied(
+        f"source {source.name}: no credentials for {source.security.mechanism}. Set "
+        f"{token_name if is_token else names} in the environment of the driver and of Spark's executors"
+    )

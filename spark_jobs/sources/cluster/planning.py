@@ -1,0 +1,367 @@
+"""Makes the cut: asks the leaders for log starts, last stable offsets and high watermarks.
+
+The data topics come first, then the coordinators' topics and `_schemas`. So a transaction that is in the data
+is in the coordinator's log, too, and a schema that a record names is in `_schemas`.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import ClassVar, TypeVar
+
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.errors import StorageError
+from spark_jobs.sources.cluster import wire
+from spark_jobs.sources.cluster.brokers import (
+    AUTHORIZATION_FAILED,
+    BROKEN,
+    NO_LEADER,
+    UNKNOWN_TOPIC,
+    Brokers,
+    ClusterMetadata,
+    LeaderOf,
+    TopicMetadata,
+    error_name,
+)
+from spark_jobs.sources.cluster.cut import UNKNOWN, Known, KnownPartitions, PartitionCut, Plan
+from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
+
+LATER_TOPICS = (*INTERNAL_TOPICS, "_schemas")
+"""Topics that are cut after all others."""
+TRIES, FIRST_PAUSE, LONGEST_PAUSE = 10, 0.1, 10.0
+"""Attempts without progress, and the pauses between them in seconds: about 35 seconds in all."""
+Leaders = Mapping[TopicPartition, LeaderOf]
+Result = TypeVar("Result")
+
+
+class TryAgain(Exception):
+    """A leader has moved, or is not available yet; `final` is the error if that does not change."""
+
+    final: ClassVar[type[StorageError]] = ClusterUnavailable
+
+
+async def pause(attempt: int) -> None:
+    """The pause after an attempt, growing."""
+    await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
+
+
+async def retried(brokers: Brokers, what: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """`attempt` until it succeeds; `ClusterUnavailable` if it never does."""
+    problem: BaseException = TryAgain("not tried")
+    for number in range(TRIES):
+        try:
+            return await attempt()
+        except (TryAgain, ClusterUnavailable, *BROKEN) as error:
+            if isinstance(error, VersionMissing):
+                raise
+            problem = error
+        await pause(number)
+    final = problem.final if isinstance(problem, TryAgain) else ClusterUnavailable
+    raise final(
+        f"source {brokers.source.name}: {what}: no success in {TRIES} attempts: "
+        f"{type(problem).__name__.strip('_')}: {problem}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """What the leader of a partition reports."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+async def make_plan(brokers: Brokers, day: date, known: KnownPartitions) -> Plan:
+    """The cut of `day`, which continues what is `known`; nothing is fetched yet."""
+    cluster = await retried(brokers, "metadata", brokers.metadata)
+    takes = brokers.source.topics.takes
+    topics = {name: topic for name, topic in cluster.topics.items() if takes(name)}
+    denied = await _denied(brokers, cluster)
+    data = [name for name in topics if name not in LATER_TOPICS]
+    later = [name for name in topics if name in LATER_TOPICS and name not in denied]
+    compacted = await _compacted(brokers, [*data, *later])
+    times, cuts = [_now()], list[PartitionCut]()
+    for names in (data, later):
+        offsets = await _offsets(brokers, names, known)
+        cuts += (
+            _cut(topics[partition.topic], partition, found, known, is_compacted=partition.topic in compacted)
+            for partition, found in sorted(offsets.items())
+        )
+        times.append(_now())
+    await check_epochs(brokers, cuts)
+    return Plan(
+        day=day,
+        cluster_id=cluster.cluster_id,
+        data_times=(times[0], times[1]),
+        coordinator_times=(times[1], times[2]),
+        partitions=tuple(cuts),
+        denied=tuple(sorted(denied)),
+        known=known,
+        notes=tuple(_notes(known, cuts, topics)),
+    )
+
+
+def _now() -> str:
+    return datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+
+
+def _cut(
+    topic: TopicMetadata,
+    partition: TopicPartition,
+    found: Offsets,
+    known: KnownPartitions,
+    *,
+    is_compacted: bool,
+) -> PartitionCut:
+    before = _same_log(known.get(partition), topic)
+    start = found.log_start_offset if before is None else max(before.next_offset, found.log_start_offset)
+    return PartitionCut(
+        topic=partition.topic,
+        partition=partition.partition,
+        topic_id=topic.topic_id or ("" if before is None else before.topic_id),
+        start=start,
+        end=found.high_watermark,
+        log_start_offset=found.log_start_offset,
+        last_stable_offset=found.last_stable_offset,
+        leader_epoch=topic.leaders[partition.partition].epoch,
+        expected=UNKNOWN if before is None else before.next_offset,
+        is_compacted=is_compacted,
+        epochs=() if before is None else before.epochs,
+    )
+
+
+def _same_log(known: Known | None, topic: TopicMetadata) -> Known | None:
+    """What is known, unless the topic was deleted and recreated since: then it has another id."""
+    if known is None or (known.topic_id and topic.topic_id and known.topic_id != topic.topic_id):
+        return None
+    return known
+
+
+def _notes(
+    known: KnownPartitions, cuts: Iterable[PartitionCut], topics: Mapping[str, TopicMetadata]
+) -> Iterable[str]:
+    """What changed in the cluster since the last cut, in sentences."""
+    if not known:
+        return
+    before = {partition.topic for partition in known}
+    added = [cut.name for cut in cuts if cut.expected == UNKNOWN and cut.topic in before]
+    added = [name for name in added if TopicPartition(*_split(name)) not in known]
+    if added:
+        yield f"partitions were added since the last run: {_some(added)}"
+    gone = sorted(before - set(topics))
+    if gone:
+        yield f"topics of earlier runs are not in the cluster, or not readable: {_some(gone)}"
+    moved = [cut.name for cut in cuts if cut.epochs and cut.leader_epoch > cut.epochs[-1][0]]
+    if moved:
+        yield f"leaders changed since the last run: {_some(moved)}"
+
+
+def _split(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+async def _denied(brokers: Brokers, cluster: ClusterMetadata) -> set[str]:
+    """The coordinators' topics that exist and that the principal may not read."""
+    found: set[str] = set()
+    missing = [name for name in INTERNAL_TOPICS if name not in cluster.topics]
+    if missing:
+        asked = await retried(brokers, "metadata", lambda: brokers.metadata(missing))
+        found |= {name for name, topic in asked.topics.items() if topic.error == AUTHORIZATION_FAILED}
+    for name in INTERNAL_TOPICS:
+        if name in cluster.topics and await _may_not_read(brokers, name):
+            found.add(name)
+    return found
+
+
+async def _may_not_read(brokers: Brokers, topic: str) -> bool:
+    """Whether a fetch of the topic is refused: describing it needs another permission than reading it."""
+
+    async def ask() -> bool:
+        partition, leader = next(iter((await _leaders(brokers, [topic])).items()))
+        request = wire.fetch(topic, partition.partition, 0, max_bytes=1, wait_ms=0)
+        reply = await brokers.ask(leader.node, request)
+        code: int = reply["topics"][0]["partitions"][0]["error_code"]
+        return code == AUTHORIZATION_FAILED
+
+    return await retried(brokers, topic, ask)
+
+
+async def _compacted(brokers: Brokers, topics: list[str]) -> set[str]:
+    """Topics whose `cleanup.policy` has compact, as far as the principal may see it."""
+    if not topics:
+        return set()
+    try:
+        reply = await brokers.any(wire.cleanup_policies(topics))
+    except (ClusterUnavailable, *BROKEN):
+        return set()
+    return {
+        each["resource_name"]
+        for each in reply["resources"]
+        if any("compact" in (entry["config_value"] or "") for entry in each["config_entries"] or ())
+    }
+
+
+async def _leaders(brokers: Brokers, topics: list[str]) -> dict[TopicPartition, LeaderOf]:
+    """The leaders of all partitions of `topics`; `TryAgain` if one has none."""
+    cluster = await brokers.metadata(topics)
+    found: dict[TopicPartition, LeaderOf] = {}
+    for name in topics:
+        topic = cluster.topics.get(name)
+        if topic is None:
+            raise TryAgain(f"{name}: no metadata")
+        if topic.error == AUTHORIZATION_FAILED:
+            raise ClusterDenied(_may_not(brokers, name))
+        if topic.error or any(leader.node == NO_LEADER for leader in topic.leaders.values()):
+            raise TryAgain(
+                f"{name}: {error_name(topic.error) if topic.error else 'a partition has no leader'}"
+            )
+        found |= {TopicPartition(name, number): leader for number, leader in topic.leaders.items()}
+    return found
+
+
+def _may_not(brokers: Brokers, topic: str) -> str:
+    return (
+        f"source {brokers.source.name}: the principal may not read the topic {topic}. Grant it READ and "
+        f"DESCRIBE, or leave the topic out with topics: {{exclude: [{topic}]}}"
+    )
+
+
+async def _offsets(
+    brokers: Brokers, topics: list[str], known: KnownPartitions
+) -> dict[TopicPartition, Offsets]:
+    """Of all partitions, asked of their leaders; the high watermarks last."""
+    if not topics:
+        return {}
+
+    async def ask() -> dict[TopicPartition, Offsets]:
+        leaders = await _leaders(brokers, topics)
+        starts = await _listed(brokers, leaders, wire.EARLIEST)
+        stable = await _listed(brokers, leaders, wire.LATEST, isolation=wire.READ_COMMITTED)
+        ends = await _listed(brokers, leaders, wire.LATEST)
+        return {
+            partition: Offsets(
+                log_start_offset=starts[partition],
+                last_stable_offset=stable[partition],
+                high_watermark=ends[partition],
+            )
+            for partition in leaders
+        }
+
+    async def not_behind() -> dict[TopicPartition, Offsets]:
+        found, cluster = await ask(), await brokers.metadata(topics)
+        for partition, offsets in found.items():
+            before = _same_log(known.get(partition), cluster.topics[partition.topic])
+            if before is not None and offsets.high_watermark < before.next_offset:
+                raise _Behind(partition, before, offsets)
+        return found
+
+    return await retried(brokers, "offsets", not_behind)
+
+
+class _Behind(TryAgain):
+    """A new leader's high watermark may be late for a moment."""
+
+    final = LogDiverged
+
+    def __init__(self, partition: TopicPartition, known: Known, found: Offsets) -> None:
+        super().__init__(
+            f"{partition}: its high watermark is {found.high_watermark}, but earlier runs fetched it up to "
+            f"{known.next_offset}: the log was truncated by an unclean leader election, or the topic was "
+            "recreated"
+        )
+
+
+async def _listed(
+    brokers: Brokers, leaders: Leaders, at: int, *, isolation: int = wire.READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for node, asked in _by_leader(leaders).items():
+        request = wire.list_offsets(at, _by_topic(asked), isolation=isolation)
+        for topic in (await brokers.ask(node, request))["topics"]:
+            for each in topic["partitions"]:
+                _check_code(brokers, topic["topic"], each["error_code"])
+                found[TopicPartition(topic["topic"], each["partition"])] = each["offset"]
+    if found.keys() != leaders.keys():
+        raise TryAgain("a leader left out partitions that it was asked for")
+    return found
+
+
+def _check_code(brokers: Brokers, topic: str, code: int) -> None:
+    if code == AUTHORIZATION_FAILED:
+        raise ClusterDenied(_may_not(brokers, topic))
+    if code:
+        raise TryAgain(f"{topic}: {error_name(code)}")
+
+
+def _by_leader(leaders: Leaders) -> dict[int, list[TopicPartition]]:
+    found: dict[int, list[TopicPartition]] = defaultdict(list)
+    for partition, leader in leaders.items():
+        found[leader.node].append(partition)
+    return found
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for partition in partitions:
+        found[partition.topic].append(partition.partition)
+    return found
+
+
+async def check_epochs(brokers: Brokers, cuts: Iterable[PartitionCut]) -> None:
+    """Raises `LogDiverged` where a leader's log has less of our last epoch than was fetched.
+
+    `expected` and `epochs` of each cut are what was fetched. A cluster without OffsetForLeaderEpoch is not
+    asked.
+    """
+    asked = {TopicPartition(cut.topic, cut.partition): cut for cut in cuts if cut.epochs and cut.expected > 0}
+    if not asked:
+        return
+
+    async def ask() -> None:
+        leaders = await _leaders(brokers, sorted({partition.topic for partition in asked}))
+        chosen = {partition: leader for partition, leader in leaders.items() if partition in asked}
+        for node, together in _by_leader(chosen).items():
+            epochs: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            for partition in together:
+                epochs[partition.topic].append((partition.partition, asked[partition].epochs[-1][0]))
+            reply = await brokers.ask(node, wire.end_of_epochs(epochs))
+            for topic in reply["topics"]:
+                for each in topic["partitions"]:
+                    _check_code(brokers, topic["topic"], each["error_code"])
+                    cut = asked[TopicPartition(topic["topic"], each["partition"])]
+                    if 0 <= each["end_offset"] < cut.expected:
+                        raise LogDiverged(_diverged(brokers, cut, each["end_offset"]))
+
+    try:
+        await retried(brokers, "leader epochs", ask)
+    except VersionMissing:
+        return
+
+
+def _diverged(brokers: Brokers, cut: PartitionCut, end_offset: int) -> str:
+    return (
+        f"source {brokers.source.name}: {cut.name}: the leader's log has epoch {cut.epochs[-1][0]} up to "
+        f"offset {end_offset}, but it was fetched up to {cut.expected}: after an unclean leader election the "
+        f"cluster lost offsets {end_offset} to {cut.expected - 1}, or replaced them. To continue with the "
+        "cluster's log, roll back the runs that have these offsets and remove their folders below "
+        f"sources/{brokers.source.name}/ in the lake; or leave the topic out with "
+        f"topics: {{exclude: [{cut.topic}]}}; or use another lake"
+    )
+
+
+async def is_gone(brokers: Brokers, cut: PartitionCut) -> bool:
+    """Whether the topic was deleted since the cut, or recreated."""
+    topic = (await brokers.metadata([cut.topic])).topics.get(cut.topic)
+    if topic is None or topic.error == UNKNOWN_TOPIC:
+        return True
+    return bool(cut.topic_id and topic.topic_id and topic.topic_id != cut.topic_id)

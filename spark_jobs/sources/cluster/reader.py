@@ -1,0 +1,212 @@
+"""`kind: cluster` as a source: fetches a cut into the lake, and lists it like a copy of a broker's log."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date
+from importlib.util import find_spec
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.kafka.formats.checkpoints import (
+    CLUSTER_ID,
+    EpochEntry,
+    LeaderEpochs,
+    OffsetCheckpointEntry,
+    PartitionMetadata,
+    write_leader_epochs,
+    write_offsets,
+    write_partition_metadata,
+)
+from spark_jobs.kafka.formats.log_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+)
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.layout import source_key
+from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects
+from spark_jobs.lake.object_store import ObjectStat, ObjectStore
+from spark_jobs.sources.broker_files import COPY_TIMES
+from spark_jobs.sources.broker_log import BrokerLog
+from spark_jobs.sources.cluster.cut import (
+    CUT,
+    PLAN,
+    KnownPartitions,
+    PartitionCut,
+    PartitionFetched,
+    Plan,
+    cut_bytes,
+    cut_dates,
+    known_partitions,
+    plan_bytes,
+    read_cut,
+    read_plan,
+)
+from spark_jobs.sources.cluster.errors import ExtraMissing
+from spark_jobs.sources.cluster.remarks import remarks_of
+from spark_jobs.sources.source import Placed, TaskRunner
+
+TASKS_PER_SLOT = 4
+IN_DRIVER_OFFSETS = 100_000
+"""Up to so many offsets the driver fetches them itself."""
+Fetched = Mapping[TopicPartition, PartitionFetched]
+
+
+class Cluster(BrokerLog):
+    """A live cluster: one folder per run date under the lake, with what was fetched for it."""
+
+    def place_below_date(self, stat: ObjectStat, day: date | None, parts: list[str]) -> Placed | None:
+        if parts == [CUT]:
+            return Placed(source=self.source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day)
+        return super().place_below_date(stat, day, parts)
+
+    def bring_in(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:
+        """Fetches the cut of `day`; once it is complete, it stays as it is.
+
+        A cut of an earlier date that was interrupted is completed first. If a later date has a cut, nothing
+        is fetched for this one: its offsets would be behind those of the later date.
+        """
+        dates = cut_dates(lake, self.source.name)
+        for planned in (each for each in dates.planned if each <= day):
+            self._complete(planned, lake, tasks)
+        if any(each >= day for each in (*dates.complete, *dates.planned)):
+            return
+        newest = max((*dates.complete, *dates.planned), default=None)
+        known = {} if newest is None else known_partitions(lake, self.source.name, newest)
+        plan = self._plan(day, known)
+        lake.put(source_key(self.source.name, day, PLAN), plan_bytes(plan))
+        self._complete(day, lake, tasks)
+
+    def _plan(self, day: date, known: KnownPartitions) -> Plan:
+        _check_extra(self.source.name)
+        from spark_jobs.sources.cluster.brokers import Brokers  # noqa: PLC0415 - aiokafka is an extra
+        from spark_jobs.sources.cluster.planning import make_plan  # noqa: PLC0415
+
+        async def plan() -> Plan:
+            async with Brokers(self.source) as brokers:
+                return await make_plan(brokers, day, known)
+
+        return asyncio.run(plan())
+
+    def _complete(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:
+        """Fetches what the plan of `day` lists, and writes the files beside the segments."""
+        plan = read_plan(lake, self.source.name, day)
+        assert plan is not None
+        done = self._fetch(plan, lake, tasks)
+        for name, data in _files(plan, done):
+            lake.put(source_key(self.source.name, day, name), data)
+        lake.put(source_key(self.source.name, day, CUT), cut_bytes(plan, done))
+
+    def _fetch(self, plan: Plan, lake: ObjectStore, runner: TaskRunner | None) -> Fetched:
+        _check_extra(self.source.name)
+        from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions  # noqa: PLC0415
+
+        cuts = [cut for cut in plan.partitions if cut.start < cut.end]
+        offsets = sum(cut.end - cut.start for cut in cuts)
+        parallel = 1 if runner is None or offsets <= IN_DRIVER_OFFSETS else runner.parallelism
+        shares = _shares(cuts, 1 if parallel == 1 else TASKS_PER_SLOT * parallel)
+        rate = (self.source.max_bytes_per_second or 0) // max(min(parallel, len(shares)), 1)
+        tasks = [
+            FetchTask(source=self.source, lake=lake, day=plan.day, cuts=tuple(share), bytes_per_second=rate)
+            for share in shares
+        ]
+        if runner is None or parallel == 1:
+            found = [fetch_partitions(task) for task in tasks]
+        else:
+            found = runner.run_tasks(
+                fetch_partitions, tasks, description=f"onceover fetch {self.source.name}"
+            )
+        done = {TopicPartition(each.topic, each.partition): each for share in found for each in share}
+        return {
+            TopicPartition(cut.topic, cut.partition): done.get(
+                TopicPartition(cut.topic, cut.partition), _nothing_new(cut)
+            )
+            for cut in plan.partitions
+        }
+
+    def remarks(self, manifest: Manifest, settings: Settings) -> Iterator[str]:
+        """What a person should know about the cuts that the run took."""
+        staged = StagedObjects(settings)
+        for entry in manifest.entries:
+            if entry.source == self.source.name and entry.name == CUT:
+                facts = read_cut(staged.read(entry), source=f"{entry.source}/{entry.path}")
+                yield from remarks_of(self.source.name, facts)
+
+
+def _check_extra(source: str) -> None:
+    if find_spec("aiokafka") is None:
+        raise ExtraMissing(
+            f"source {source}: kind cluster needs aiokafka, which is not installed: "
+            "pip install 'onceover[cluster]'"
+        )
+
+
+def _shares(cuts: list[PartitionCut], count: int) -> list[list[PartitionCut]]:
+    """The partitions in at most `count` tasks, the largest first, each to the task with the least so far."""
+    shares: list[list[PartitionCut]] = [[] for _ in range(min(count, len(cuts)))]
+    loads = [0] * len(shares)
+    for cut in sorted(cuts, key=lambda each: each.start - each.end):
+        least = loads.index(min(loads))
+        shares[least].append(cut)
+        loads[least] += cut.end - cut.start
+    return shares
+
+
+def _nothing_new(cut: PartitionCut) -> PartitionFetched:
+    return PartitionFetched(
+        topic=cut.topic,
+        partition=cut.partition,
+        next_offset=cut.start,
+        log_start_offset=cut.log_start_offset,
+        epochs=cut.epochs,
+    )
+
+
+def _files(plan: Plan, done: Fetched) -> Iterator[tuple[str, bytes]]:
+    """The files that a broker keeps beside its logs, and the times of the cut."""
+    pairs = [(cut, done[TopicPartition(cut.topic, cut.partition)]) for cut in plan.partitions]
+    for cut, fetched in pairs:
+        if fetched.segments:
+            yield from _partition_files(cut, fetched)
+    starts = [(cut, fetched.log_start_offset) for cut, fetched in pairs if _is_overtaken(cut, fetched)]
+    cleaned = [(cut, fetched.next_offset) for cut, fetched in pairs if cut.is_compacted]
+    yield LOG_START_OFFSET_CHECKPOINT, _checkpoint(starts)
+    yield CLEANER_OFFSET_CHECKPOINT, _checkpoint(cleaned)
+    if plan.cluster_id:
+        yield META_PROPERTIES, f"version=1\n{CLUSTER_ID}={plan.cluster_id}\n".encode()
+    yield COPY_TIMES, _copy_times(plan)
+
+
+def _is_overtaken(cut: PartitionCut, fetched: PartitionFetched) -> bool:
+    """Whether the log starts behind what the last cut had, or inside the first batch of this one."""
+    first = fetched.first_offset if fetched.segments else fetched.next_offset
+    return fetched.log_start_offset > (first if cut.expected < 0 else min(cut.expected, first))
+
+
+def _partition_files(cut: PartitionCut, fetched: PartitionFetched) -> Iterator[tuple[str, bytes]]:
+    if cut.topic_id:
+        metadata = PartitionMetadata(topic_id=cut.topic_id)
+        yield f"{cut.name}/{PARTITION_METADATA}", write_partition_metadata(metadata)
+    entries = tuple(EpochEntry(epoch=epoch, start_offset=start) for epoch, start in fetched.epochs)
+    epochs = LeaderEpochs(entries=entries).truncate_from_start(fetched.log_start_offset)
+    yield f"{cut.name}/{LEADER_EPOCH_CHECKPOINT}", write_leader_epochs(epochs.entries)
+
+
+def _checkpoint(offsets: list[tuple[PartitionCut, int]]) -> bytes:
+    return write_offsets(
+        OffsetCheckpointEntry(topic=cut.topic, partition=cut.partition, offset=offset)
+        for cut, offset in offsets
+    )
+
+
+def _copy_times(plan: Plan) -> bytes:
+    """High watermarks were read in this time: nothing later than that is in the segments."""
+    times = {"": plan.data_times} | {f"{topic}-": plan.coordinator_times for topic in INTERNAL_TOPICS}
+    copied = [
+        {"path": path, "started_at": started, "finished_at": finished}
+        for path, (started, finished) in times.items()
+    ]
+    return json.dumps({"format": 1, "copied": copied}).encode()

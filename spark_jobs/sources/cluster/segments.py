@@ -1,0 +1,273 @@
+"""Checks what a Fetch reply holds, and writes it as segments in Kafka's own format.
+
+A segment gets its name once it is complete; then `fetched.json` lists it. A fetch that was killed continues
+behind the segments that are listed.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from io import BufferedWriter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kafka.formats.checkpoints import LeaderEpochs
+from spark_jobs.kafka.formats.record_batch import MAGIC_V2
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.scan import StopReason, scan_headers
+from spark_jobs.lake.file_store import translated
+from spark_jobs.lake.layout import source_key
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.sources.cluster.cut import (
+    FETCHED,
+    UNKNOWN,
+    PartitionCut,
+    PartitionFetched,
+    fetched_bytes,
+    read_fetched,
+)
+
+Int64s = npt.NDArray[np.int64]
+SEGMENT_BYTES = 64 * 2**20
+"""What a killed fetch repeats at most of each partition; a segment holds whole batches."""
+
+
+class UntrustedReply(Exception):
+    """A reply that no broker would send: it is not written, and asked for again on another connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Whole batches of a reply, in order: their headers and bytes, and the offset behind them.
+
+    `hole` is the first offset that is missing, before or between them, -1 without one; batches behind a hole
+    are left out, unless it was confirmed.
+    """
+
+    data: memoryview
+    rows: HeaderColumns
+    next_offset: int
+    hole: int = UNKNOWN
+
+    @property
+    def first_offset(self) -> int:
+        return int(self.rows.base_offset[0]) if self.rows.rows else UNKNOWN
+
+    @property
+    def last_epoch(self) -> int:
+        return int(self.rows.partition_leader_epoch[-1]) if self.rows.rows else UNKNOWN
+
+
+def take_batches(
+    data: bytes,
+    *,
+    position: int,
+    end: int,
+    begins_inside: bool,
+    confirmed_hole: int = UNKNOWN,
+    dense: bool = True,
+    epochs: tuple[int, int] = (UNKNOWN, UNKNOWN),
+) -> Taken:
+    """The batches of a reply to a fetch at `position`, up to the offset `end`.
+
+    The last batch may be cut off by the broker, and is left out then. `begins_inside`: the log may start
+    inside the first batch. In a `dense` log no offset is missing: a hole has to be confirmed by a second
+    reply. `epochs` are those of the batch before and of the leader: no checksum covers a batch's epoch.
+    """
+    scan = scan_headers(data)
+    if scan.stop.reason not in (StopReason.END, StopReason.TORN):
+        raise UntrustedReply(
+            f"{scan.stop.reason.name} at byte {scan.stop.position} of a reply for offset {position}"
+        )
+    rows = scan.columns
+    last = rows.base_offset + np.maximum(rows.last_offset_delta, 0)
+    wanted = np.flatnonzero((last >= position) & (rows.base_offset < end))
+    _check_order(rows, last, wanted, position, begins_inside=begins_inside)
+    _check_epochs(rows.partition_leader_epoch[wanted], *epochs)
+    hole = UNKNOWN
+    if dense and len(wanted):
+        wanted, hole = _until_hole(rows, last, wanted, position, confirmed_hole)
+    if not len(wanted):
+        beyond = len(rows.base_offset) and int(rows.base_offset.max()) >= end and hole == UNKNOWN
+        return Taken(
+            data=memoryview(b""), rows=rows.part(0, 0), next_offset=end if beyond else position, hole=hole
+        )
+    first, stop = int(wanted[0]), int(wanted[-1]) + 1
+    start = int(rows.position[first])
+    finish = int(rows.position[stop - 1] + rows.size[stop - 1])
+    return Taken(
+        data=memoryview(data)[start:finish],
+        rows=rows.part(first, stop),
+        next_offset=int(last[stop - 1]) + 1,
+        hole=hole,
+    )
+
+
+def _check_order(
+    rows: HeaderColumns, last: Int64s, wanted: Int64s, position: int, *, begins_inside: bool
+) -> None:
+    """Raises `UntrustedReply` unless the wanted batches follow each other, the first from `position` on."""
+    if not len(wanted):
+        return
+    if len(wanted) != wanted[-1] - wanted[0] + 1 or (np.diff(last[wanted]) <= 0).any():
+        raise UntrustedReply(f"batches in a reply for offset {position} are not in order")
+    if (rows.base_offset[wanted][1:] <= last[wanted][:-1]).any():
+        raise UntrustedReply(f"batches in a reply for offset {position} overlap")
+    if rows.base_offset[wanted[0]] < position and not begins_inside:
+        raise UntrustedReply(
+            f"the reply for offset {position} begins with a batch of offset {rows.base_offset[wanted[0]]}, "
+            "which overlaps with one that was fetched before"
+        )
+
+
+def _check_epochs(found: npt.NDArray[np.int32], before: int, leader: int) -> None:
+    """Raises `UntrustedReply` if epochs fall, or are newer than the leader."""
+    known = found[found >= 0]
+    is_falling = (np.diff(known, prepend=before) < 0).any() if len(known) else False
+    if is_falling or (leader != UNKNOWN and len(known) and known.max() > leader):
+        raise UntrustedReply(
+            f"batches of leader epochs {known.min()} to {known.max()} after epoch {before}, from a leader of "
+            f"epoch {leader}"
+        )
+
+
+def _until_hole(
+    rows: HeaderColumns, last: Int64s, wanted: Int64s, position: int, confirmed: int
+) -> tuple[Int64s, int]:
+    """The batches before the first hole that is not confirmed, and where that hole begins."""
+    expected = np.concatenate(([position], last[wanted][:-1] + 1))
+    # A compressed message of the old formats has the offset of its last record.
+    is_hole = (
+        (rows.base_offset[wanted] > expected) & (rows.magic[wanted] >= MAGIC_V2) & (expected != confirmed)
+    )
+    if not is_hole.any():
+        return wanted, UNKNOWN
+    place = int(np.argmax(is_hole))
+    return wanted[:place], int(expected[place])
+
+
+class SegmentWriter:
+    """Writes the batches of one partition of a cut; `fetched` is what is safely written."""
+
+    def __init__(self, lake: ObjectStore, source: str, day: date, cut: PartitionCut) -> None:
+        self._lake, self._source, self._day, self._cut = lake, source, day, cut
+        self.fetched = self._resume()
+        self._epochs: LeaderEpochs = replace(cut, epochs=self.fetched.epochs).leader_epochs
+        self._file: BufferedWriter | None = None
+        self._path = Path()
+        self._base = self._size = 0
+        self.position = self.fetched.next_offset
+        """The offset behind everything written, also to the segment that is open."""
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Leader epochs of everything written."""
+        return self._epochs
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether this cut has a batch of the partition."""
+        return self.fetched.first_offset != UNKNOWN or self._file is not None
+
+    def _key(self, name: str) -> str:
+        return source_key(self._source, self._day, self._cut.name, name)
+
+    def _resume(self) -> PartitionFetched:
+        """What an earlier attempt has completed; segments that it did not list are removed."""
+        key = self._key(FETCHED)
+        fetched = PartitionFetched(
+            topic=self._cut.topic,
+            partition=self._cut.partition,
+            next_offset=self._cut.start,
+            log_start_offset=self._cut.log_start_offset,
+            epochs=self._cut.epochs,
+        )
+        if self._lake.stat(key) is not None:
+            fetched = read_fetched(self._lake.read(key), source=self._lake.url_of(key))
+        for found in tuple(self._lake.list(source_key(self._source, self._day, self._cut.name))):
+            name = found.key.rpartition("/")[2]
+            if name.endswith(".log") and name not in fetched.segments:
+                self._lake.delete(found.key)
+        return fetched
+
+    def write(self, taken: Taken) -> None:
+        """Appends whole batches; a full segment is closed first."""
+        if self._file is not None and self._size + len(taken.data) > SEGMENT_BYTES:
+            self.close_segment()
+        if taken.rows.rows:
+            file = self._open(taken.first_offset)
+            with translated(str(self._path)):
+                file.write(taken.data)
+            self._size += len(taken.data)
+            self._follow(taken.rows)
+        self.position = taken.next_offset
+
+    def skip_to(self, offset: int) -> None:
+        """Continues at `offset`, since the cluster has deleted everything before it."""
+        self.close_segment()
+        self.position = offset
+        self.fetched = replace(self.fetched, log_start_offset=offset, next_offset=offset)
+
+    def close_segment(self) -> None:
+        """The open segment gets its name and is listed."""
+        if self._file is None:
+            return
+        with translated(str(self._path)):
+            self._file.close()
+        self._file = None
+        name = f"{self._base:020d}.log"
+        self._lake.adopt(self._path, self._key(name))
+        first = self._base if self.fetched.first_offset == UNKNOWN else self.fetched.first_offset
+        self._list(
+            first_offset=first,
+            segments=(*self.fetched.segments, name),
+            size=self.fetched.size + self._size,
+        )
+
+    def finish(self, *, is_gone: bool = False) -> PartitionFetched:
+        """Everything is written."""
+        self.close_segment()
+        self._list(is_gone=is_gone)
+        return self.fetched
+
+    def _list(self, **changes: object) -> None:
+        epochs = tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
+        self.fetched = replace(self.fetched, next_offset=self.position, epochs=epochs, **changes)  # type: ignore[arg-type]
+        self._lake.put(self._key(FETCHED), fetched_bytes(self.fetched))
+
+    def _open(self, base: int) -> BufferedWriter:
+        if self._file is None:
+            self._path = self._lake.scratch() / secrets.token_hex(8)
+            with translated(str(self._path)):
+                self._file = self._path.open("wb")
+            self._base, self._size = base, 0
+        return self._file
+
+    def _follow(self, rows: HeaderColumns) -> None:
+        """The leader epochs of new batches."""
+        epoch = rows.partition_leader_epoch
+        for place in np.flatnonzero(np.diff(epoch, prepend=self._epochs.latest_epoch) != 0).tolist():
+            if epoch[place] >= 0:
+                self._epochs = self._epochs.assign(int(epoch[place]), int(rows.base_offset[place]))
+
+    def discard(self) -> None:
+        """Removes the segment that is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_writer(lake: ObjectStore, source: str, day: date, cut: PartitionCut) -> Iterator[SegmentWriter]:
+    """A writer whose open segment is removed if the fetch fails."""
+    writer = SegmentWriter(lake, source, day, cut)
+    try:
+        yield writer
+    finally:
+        writer.discard()

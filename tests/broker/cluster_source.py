@@ -1,0 +1,43 @@
+"""A lake whose source is a live cluster, and what its folder has beside the broker's own files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE
+from tests.broker.judge import INTERNAL_PARTITIONS
+from tests.broker.runs import Lake, lake_at
+
+LIVE = "live"
+
+
+def cluster_lake(
+    place: Path, bootstrap: str, topics: Iterable[str], *, more: str = "", topic_settings: str = "{}"
+) -> Lake:
+    """For a live cluster at `bootstrap`; `more` are further settings of the source."""
+    names = ", ".join(topics)
+    config = f"""
+lake: lake
+sources: [{{name: {LIVE}, kind: cluster, bootstrap: '{bootstrap}', topics: {{include: [{names}]}}{more}}}]
+kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}}}
+topics: {topic_settings}
+"""
+    return lake_at(place, config)
+
+
+def fetched(lake: Lake, partition: str) -> bytes:
+    """All fetched segments of a partition, by offset."""
+    files = (lake.place / "lake" / "sources" / LIVE).glob(f"*/{partition}/*.log")
+    return b"".join(path.read_bytes() for path in sorted(files, key=lambda path: path.name))
+
+
+def stored(data: Path, partition: str) -> bytes:
+    """The segments in a broker's log directory."""
+    return b"".join(path.read_bytes() for path in sorted((data / partition).glob("*.log")))
+
+
+def from_offset(log: bytes, offset: int) -> bytes:
+    """The batches of a log that begin at `offset` or later."""
+    position = 0
+    while position + HEADER_SIZE <= len(log) and int.from_bytes(log[position : position + 8], "big") < offset:
+        position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")
+    return log[position:]

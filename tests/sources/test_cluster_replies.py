@@ -1,0 +1,89 @@
+"""What is taken of a Fetch reply: whole batches in order, and nothing that a broker would not send."""
+
+import pytest
+
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.records import Record
+from spark_jobs.sources.cluster.cut import UNKNOWN
+from spark_jobs.sources.cluster.segments import Taken, UntrustedReply, take_batches
+
+
+def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
+    """A batch with the offset and leader epoch that a broker assigned."""
+    records = [Record(offset_delta=number, value=b"value %d" % number) for number in range(count)]
+    raw = bytearray(build_batch(records=records, base_timestamp=0))
+    raw[0:8] = base_offset.to_bytes(8, "big")
+    raw[12:16] = epoch.to_bytes(4, "big")
+    return bytes(raw)
+
+
+def take(data: bytes, position: int = 10, *, end: int = 100, **more: bool | int | tuple[int, int]) -> Taken:
+    return take_batches(data, position=position, end=end, **{"begins_inside": False, **more})  # type: ignore[arg-type]
+
+
+def test_whole_batches_are_taken_byte_for_byte() -> None:
+    data = batch(10) + batch(12)
+    taken = take(data)
+    assert bytes(taken.data) == data
+    assert (taken.first_offset, taken.next_offset, taken.hole) == (10, 14, UNKNOWN)
+
+
+@pytest.mark.parametrize("cut", [1, 30, 60])
+def test_a_batch_that_the_reply_cuts_off_is_left_out(cut: int) -> None:
+    taken = take(batch(10) + batch(12)[:-cut])
+    assert bytes(taken.data) == batch(10)
+    assert taken.next_offset == 12
+
+
+def test_batches_from_the_end_of_the_cut_on_are_left_out() -> None:
+    taken = take(batch(10) + batch(12), end=12)
+    assert (bytes(taken.data), taken.next_offset) == (batch(10), 12)
+
+
+def test_a_reply_that_begins_behind_the_cut_ends_it() -> None:
+    assert take(batch(12), end=12, dense=False).next_offset == 12
+
+
+def test_a_log_may_start_inside_its_first_batch() -> None:
+    taken = take(batch(9) + batch(11), begins_inside=True)
+    assert (taken.first_offset, taken.next_offset) == (9, 13)
+
+
+def test_an_empty_reply_brings_nothing() -> None:
+    taken = take(b"")
+    assert (taken.rows.rows, taken.next_offset) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (batch(10)[:-1] + b"\xff", "BAD_CRC"),
+        (batch(9) + batch(11), "overlaps with one that was fetched before"),
+        (batch(10) + batch(11), "overlap"),
+        (batch(12) + batch(10), "not in order"),
+        (batch(10, epoch=5), "leader epochs 5 to 5"),
+        (batch(10, epoch=1), "leader epochs 1 to 1"),
+    ],
+)
+def test_what_no_broker_sends_is_refused(data: bytes, problem: str) -> None:
+    with pytest.raises(UntrustedReply, match=problem):
+        take(data, epochs=(2, 4))
+
+
+def test_a_hole_has_to_be_confirmed_by_a_second_reply() -> None:
+    data = batch(10) + batch(14)
+    first = take(data)
+    assert (bytes(first.data), first.next_offset, first.hole) == (batch(10), 12, 12)
+    second = take(batch(14), 12, confirmed_hole=12)
+    assert (second.first_offset, second.next_offset, second.hole) == (14, 16, UNKNOWN)
+
+
+def test_a_hole_at_the_beginning_takes_nothing_until_it_is_confirmed() -> None:
+    taken = take(batch(14))
+    assert (taken.rows.rows, taken.next_offset, taken.hole) == (0, 10, 10)
+
+
+def test_holes_of_a_compacted_topic_are_no_news() -> None:
+    data = batch(10) + batch(14) + batch(20)
+    taken = take(data, dense=False)
+    assert (bytes(taken.data), taken.next_offset, taken.hole) == (data, 22, UNKNOWN)

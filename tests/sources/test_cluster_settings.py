@@ -1,0 +1,107 @@
+"""`kind: cluster` in the configuration: what it needs, what it refuses, and where its secrets come from."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config.load import InvalidConfig, parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import SaslMechanism, SecurityProtocol
+from spark_jobs.sources.cluster.credentials import credentials_of
+from spark_jobs.sources.cluster.errors import ClusterDenied
+
+
+def settings_of(source: str, lake: str = "lake") -> Settings:
+    """A configuration with one source of kind cluster."""
+    text = f"lake: {lake}\nsources: [{{name: live-1, kind: cluster, {source}}}]\n"
+    return parse_settings(text, name="o.yaml", base=Path("/base"))
+
+
+def test_segments_are_kept_in_the_lake_by_run_date() -> None:
+    source = settings_of("bootstrap: 'a:9092, b:9092'").source("live-1")
+    assert source.bootstrap == ("a:9092", "b:9092")
+    assert (source.root, source.dates, source.immutable) == ("/base/lake/sources/live-1", "%Y-%m-%d", True)
+
+
+def test_segments_of_a_lake_in_s3_are_kept_there() -> None:
+    source = settings_of("bootstrap: 'a:9092'", lake="s3://bucket/lake/").source("live-1")
+    assert source.root == "s3://bucket/lake/sources/live-1"
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("topics: {include: [orders]}", "'bootstrap' where kind is cluster"),
+        ("bootstrap: 'a'", "host:port"),
+        ("bootstrap: 'a:9092', root: data", "no 'root' where kind is cluster"),
+        ("bootstrap: 'a:9092', dates: '%Y-%m-%d'", "no 'dates' where kind is cluster"),
+        ("bootstrap: 'a:9092', security: {protocol: SASL_SSL}", "'mechanism' where protocol is SASL"),
+        ("bootstrap: 'a:9092', security: {mechanism: PLAIN}", "'mechanism' where protocol is SASL"),
+        ("bootstrap: 'a:9092', security: {ca_file: ca.pem}", "only where protocol is SSL or SASL_SSL"),
+        ("bootstrap: 'a:9092', security: {password: secret}", "ONCEOVER_<SOURCE>_PASSWORD"),
+        ("bootstrap: 'a:9092', max_bytes_per_second: 1", "greater than or equal to 1024"),
+    ],
+)
+def test_what_is_missing_or_out_of_place_is_named(source: str, problem: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"o\.yaml:2") as refused:
+        settings_of(source)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "setting", ["bootstrap: 'a:9092'", "security: {protocol: SSL}", "max_bytes_per_second: 1MB"]
+)
+def test_no_other_kind_has_its_settings(setting: str) -> None:
+    text = f"lake: lake\nsources: [{{name: copy, kind: broker-log, root: data, {setting}}}]\n"
+    with pytest.raises(InvalidConfig, match="only where kind is cluster"):
+        parse_settings(text, name="o.yaml", base=Path("/base"))
+
+
+PLAIN = "bootstrap: 'a:9092', security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN}"
+OAUTH = "bootstrap: 'a:9092', security: {protocol: SASL_SSL, mechanism: OAUTHBEARER}"
+
+
+def test_credentials_are_variables_of_the_environment() -> None:
+    source = settings_of(PLAIN).source("live-1")
+    given = {"ONCEOVER_LIVE_1_USERNAME": "ada", "ONCEOVER_LIVE_1_PASSWORD": "s3cret"}
+    found = credentials_of(source, given)
+    assert (found.username, found.password) == ("ada", "s3cret")
+    assert "s3cret" not in repr(found)
+
+
+def test_missing_credentials_are_named_by_their_variables() -> None:
+    with pytest.raises(ClusterDenied, match="ONCEOVER_LIVE_1_USERNAME and ONCEOVER_LIVE_1_PASSWORD"):
+        credentials_of(settings_of(PLAIN).source("live-1"), {"ONCEOVER_LIVE_1_USERNAME": "ada"})
+
+
+@pytest.mark.parametrize(
+    "connection",
+    ["kafka://ada:s3%2Fcret@b-1:9092", '{"conn_type": "kafka", "login": "ada", "password": "s3/cret"}'],
+)
+def test_credentials_may_be_an_airflow_connection(connection: str) -> None:
+    source = settings_of(PLAIN.replace("PLAIN}", "PLAIN, connection: kafka_live}")).source("live-1")
+    found = credentials_of(source, {"AIRFLOW_CONN_KAFKA_LIVE": connection})
+    assert (found.username, found.password) == ("ada", "s3/cret")
+
+
+def test_a_token_comes_from_a_command_each_time(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    given = {"ONCEOVER_LIVE_1_TOKEN_COMMAND": f"cat '{token}'"}
+    found = credentials_of(settings_of(OAUTH).source("live-1"), given)
+    token.write_text("first\n")
+    assert found.current_token() == "first"
+    token.write_text("second\n")
+    assert found.current_token() == "second"
+
+
+def test_a_token_command_that_fails_is_named_without_its_output() -> None:
+    found = credentials_of(
+        settings_of(OAUTH).source("live-1"), {"ONCEOVER_LIVE_1_TOKEN_COMMAND": "cat /no/such/file"}
+    )
+    with pytest.raises(ClusterDenied, match="the token command cat failed"):
+        found.current_token()
+
+
+def test_security_is_as_kafkas_clients_spell_it() -> None:
+    security = settings_of(OAUTH).source("live-1").security
+    assert (security.protocol, security.mechanism) == (SecurityProtocol.SASL_SSL, SaslMechanism.OAUTHBEARER)
