@@ -11,6 +11,7 @@ from spark_jobs.config.settings import OnMissing
 from spark_jobs.kafka.errors import CorruptSnapshot
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.formats.log_files import parse_file_name
+from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin
 from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.admission import fold
@@ -42,8 +43,10 @@ class FoundSnapshot:
 
 
 def offset_of(entry: ManifestEntry) -> int:
-    """The offset in a segment file's name."""
-    file = parse_file_name(entry.name)
+    """The offset in a segment file's name; of a snapshot, where its state ends."""
+    if entry.state_offset:
+        return entry.state_offset
+    file = parse_file_name(entry.name) or parse_tier_name(entry.name)
     return NO_OFFSET if file is None else file.offset
 
 
