@@ -10,6 +10,7 @@ from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
 from tests.broker.judge_trial import judge_trial
 from tests.broker.skew_trial import skew_trial
+from tests.broker.tiered_trial import tiered_trial
 from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
 
@@ -24,6 +25,7 @@ TRIALS: dict[str, Trial] = {
     "alone": alone_trial,
     "skew": skew_trial,
     "upkeep": upkeep_trial,
+    "tiered": tiered_trial,
     "workload": workload_trial,
     "judge": judge_trial,
 }
