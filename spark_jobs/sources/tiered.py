@@ -223,7 +223,7 @@ class Tiered(SourceReader):
         try:
             if self._layout is TierLayout.AIVEN:
                 return self._segment_of_manifest(stem, self._aiven(store))
-            return Segment(end=_end_by_index(stem, store))
+            return Segment(end=end_by_index(stem, store))
         except ObjectDamaged as error:
             return Unfit(reason=SetAside.DAMAGED, why=str(error))
         except ObjectMissing as error:
@@ -293,7 +293,7 @@ def start_of(path: str) -> int:
     return int(_stem(path).rpartition("/")[2][:20])
 
 
-def _end_by_index(stem: str, store: ObjectStore) -> int:
+def end_by_index(stem: str, store: ObjectStore) -> int:
     """The offset after the last batch of a plain segment, found from the last entry of its offset index."""
     log, start = f"{stem}.{LOG}", start_of(stem)
     stat = store.stat(log)

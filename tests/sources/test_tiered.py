@@ -10,16 +10,20 @@ from typing import Any
 
 import pytest
 from Crypto.PublicKey import RSA
+from pydantic import ValidationError
 
 from spark_jobs.config.load import load_settings
+from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
 from spark_jobs.lake.errors import KeyUnfit, TopicRecreated
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.manifest import Manifest, ObjectRole, SetAside, read_run_manifest
+from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.lake.run_folder import MESSAGES
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.run import RunOutcome
+from spark_jobs.sources.registry import reader_of
 from tests.broker.invariants import differing_tables
 from tests.broker.runs import CONFIG, Lake
 from tests.sources.tiers import (
@@ -381,3 +385,45 @@ def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(__import__("sys").modules, "Crypto.Cipher", None)
     with pytest.raises(KeyUnfit, match="needs the extra 'tiered'"):
         aiven_lake(tmp_path, f"{{key-1: 'file:{tmp_path}/key.pem'}}").run(DAY)
+
+
+# What is not recognised, and settings that do not fit.
+
+
+@pytest.mark.parametrize(
+    ("layout", "path", "sentence"),
+    [
+        ("local", "b525cddd/kafka/orders/0_19/4886-1-v1.log.2", "Redpanda's tiered storage"),
+        ("aiven", "warehouse/orders/data/00000-0-4f.parquet", "Iceberg mode"),
+        ("aiven", f"orders-0-{uuid_of('t')}/{0:020d}-{uuid_of('s')}.log", "the layout local, not aiven"),
+        ("local", f"orders-{uuid_of('t')}/0/{0:020d}-{uuid_of('s')}.log", "the layout aiven, not local"),
+        ("local", "something/else", "none has a name of the layout local"),
+    ],
+)
+def test_other_objects_are_named(layout: str, path: str, sentence: str) -> None:
+    source = Source.model_validate({"name": "s", "kind": "tiered", "layout": layout, "root": "/tier"})
+    reader = reader_of(source)
+    assert reader.place(ObjectStat(key=path, size=1, version="v")) is None
+    assert sentence in reader.why_unrecognised([path])
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "'layout' where kind is tiered: local, aiven, pinterest"),
+        ({"layout": "redpanda"}, "objects of redpanda are not read"),
+        ({"layout": "automq"}, "objects of automq are not read"),
+        ({"layout": "local", "dates": "%Y-%m-%d"}, "no 'dates'"),
+        ({"layout": "aiven", "immutable": True}, "decoded into the lake"),
+        ({"layout": "local", "encryption_keys": {"a": "env:KEY"}}, "only where layout is aiven"),
+        (
+            {"layout": "aiven", "encryption_keys": {"a": "-----BEGIN PRIVATE KEY-----"}},
+            "never the key itself",
+        ),
+        ({"layout": "local", "seed": True}, "'seed' only where kind is broker-log"),
+        ({"kind": "broker-log", "layout": "local"}, "'layout' only where kind is tiered"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        Source.model_validate({"name": "s", "kind": "tiered", "root": "/tier", **settings})
