@@ -5,9 +5,19 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, refuse
+from spark_jobs.config.fields import (
+    Count,
+    DateLayout,
+    Flag,
+    Frozen,
+    Location,
+    Name,
+    NotEmpty,
+    check_location,
+    refuse,
+)
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
@@ -55,14 +65,16 @@ def check_layout(value: Any) -> Any:
     return value
 
 
-KEY_REFERENCE = re.compile(r"file:.+|env:[A-Za-z_][A-Za-z0-9_]*")
+KEY_REFERENCE = re.compile(r"file:[^\r\n]+|env:[A-Za-z_][A-Za-z0-9_]*")
+KEY_REFERENCE_FORM = "file:PATH or env:VARIABLE with a private key in PEM format, never the key itself"
 
 
-def check_key_reference(value: str) -> str:
-    """A key never is in the configuration itself: the message must not repeat it either."""
+def check_key_reference(value: str, info: ValidationInfo) -> str:
+    """Where a key is; a relative path is made absolute from the context's `base`."""
     if KEY_REFERENCE.fullmatch(value) is None:
-        raise refuse("file:PATH or env:VARIABLE with a private key in PEM format, never the key itself")
-    return value
+        raise refuse(KEY_REFERENCE_FORM)
+    how, _, where = value.partition(":")
+    return value if how == "env" else f"file:{check_location(where, info)}"
 
 
 ONLY_FOR = {

@@ -12,7 +12,7 @@ import pytest
 from Crypto.PublicKey import RSA
 from pydantic import ValidationError
 
-from spark_jobs.config.load import load_settings
+from spark_jobs.config.load import InvalidConfig, load_settings
 from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
@@ -361,7 +361,7 @@ def test_a_damaged_manifest_sets_its_segment_aside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ("{key-2: 'file:key.pem'}", "encrypted with the key 'key-1', configured are: key-2"),
+        ("{api-key-2: 'file:key.pem'}", "encrypted with the key 'key-1', configured are: api-key-2"),
         ("{key-1: 'env:NO_SUCH_KEY'}", "the environment variable NO_SUCH_KEY is not set"),
         ("{key-1: 'file:/no/such.pem'}", "/no/such.pem cannot be read"),
         ("{key-1: 'env:OTHER_KEY'}", "does not open the data key that 'key-1' encrypted"),
@@ -427,3 +427,15 @@ def test_other_objects_are_named(layout: str, path: str, sentence: str) -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         Source.model_validate({"name": "s", "kind": "tiered", "root": "/tier", **settings})
+
+
+def test_a_key_in_the_configuration_is_refused_without_being_repeated(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="keys are not allowed in this file") as refused:
+        aiven_lake(tmp_path, "{key-1: '-----BEGIN PRIVATE KEY----- hunter2'}")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_relative_key_file_is_beside_the_configuration(tmp_path: Path) -> None:
+    encrypted(tmp_path)
+    lake = aiven_lake(tmp_path, "{key-1: 'file:key.pem'}")
+    assert manifest(lake, lake.run(DAY)).problems == ()
