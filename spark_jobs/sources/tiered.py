@@ -34,7 +34,13 @@ from spark_jobs.kafka.formats.tier_files import (
 )
 from spark_jobs.kafka.log.segment_end import next_offset
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
-from spark_jobs.lake.errors import ObjectChanged, ObjectDamaged, ObjectMissing
+from spark_jobs.lake.errors import (
+    ObjectChanged,
+    ObjectDamaged,
+    ObjectMissing,
+    StorageError,
+    StoreDenied,
+)
 from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 from spark_jobs.sources.aiven import INDEX_PARTS, AivenObjects, index_path, stem_of
@@ -49,6 +55,15 @@ ROLES = {
     SNAPSHOT: ObjectRole.SNAPSHOT,
     LEADER_EPOCHS: ObjectRole.LEADER_EPOCHS,
 }
+
+
+REASONS: Mapping[type[StorageError], SetAside] = {
+    ObjectDamaged: SetAside.DAMAGED,
+    ObjectMissing: SetAside.VANISHED,
+    ObjectChanged: SetAside.CHANGED,
+    StoreDenied: SetAside.UNREADABLE,
+}
+"""Faults of one upload; any other error is the store's and stops the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,12 +239,8 @@ class Tiered(SourceReader):
             if self._layout is TierLayout.AIVEN:
                 return self._segment_of_manifest(stem, self._aiven(store))
             return Segment(end=end_by_index(stem, store))
-        except ObjectDamaged as error:
-            return Unfit(reason=SetAside.DAMAGED, why=str(error))
-        except ObjectMissing as error:
-            return Unfit(reason=SetAside.VANISHED, why=str(error))
-        except ObjectChanged as error:
-            return Unfit(reason=SetAside.CHANGED, why=str(error))
+        except tuple(REASONS) as error:
+            return Unfit(reason=REASONS[type(error)], why=str(error))
 
     def _segment_of_manifest(self, stem: str, objects: AivenObjects) -> "Segment | Unfit":
         manifest, file = objects.manifest(stem), self._parse(f"{stem}.{LOG}")
@@ -310,7 +321,7 @@ def end_by_index(stem: str, store: ObjectStore) -> int:
 def _last_indexed(key: str, store: ObjectStore) -> int:
     """The position of the last batch that the index has; 0 without a readable index."""
     stat = store.stat(key)
-    if stat is None or stat.size < OFFSET_ENTRY_BYTES:
+    if stat is None or stat.problem or stat.size < OFFSET_ENTRY_BYTES:
         return 0
     last = store.read_range(key, stat.size - OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES)
     try:

@@ -11,21 +11,25 @@ from typing import Any
 import pytest
 from Crypto.PublicKey import RSA
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from spark_jobs.cli import app
 from spark_jobs.config.load import InvalidConfig, load_settings
 from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
+from spark_jobs.kafka.formats.snapshot import read_snapshot
 from spark_jobs.lake.errors import KeyUnfit, TopicRecreated
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.manifest import Manifest, ObjectRole, SetAside, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat
 from spark_jobs.lake.run_folder import MESSAGES
-from spark_jobs.lake.stores import open_lake
+from spark_jobs.lake.stores import open_lake, open_store
 from spark_jobs.run import RunOutcome
 from spark_jobs.sources.registry import reader_of
 from tests.broker.invariants import differing_tables
 from tests.broker.runs import CONFIG, Lake
+from tests.s3_server import S3Server
 from tests.sources.tiers import (
     Aiven,
     Upload,
@@ -41,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("great_expectations")
 
 DATA = Path(__file__).parents[1] / "recordings" / "data"
 DAY = date(2026, 11, 18)
-KEY = RSA.generate(2048)
+KEY, OTHER_KEY = RSA.generate(2048), RSA.generate(2048)
 WHOLE = 99
 Write = Callable[[Path, Upload], Path]
 Rows = list[dict[str, Any]]
@@ -373,7 +377,7 @@ def test_a_wrong_key_stops_the_run(
     keys: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encrypted(tmp_path)
-    monkeypatch.setenv("OTHER_KEY", RSA.generate(2048).export_key().decode())
+    monkeypatch.setenv("OTHER_KEY", OTHER_KEY.export_key().decode())
     monkeypatch.setenv("PUBLIC_KEY", KEY.public_key().export_key().decode())
     monkeypatch.setenv("NO_PEM", "-----BEGIN nothing-----")
     with pytest.raises(KeyUnfit, match=sentence):
@@ -439,3 +443,89 @@ def test_a_relative_key_file_is_beside_the_configuration(tmp_path: Path) -> None
     encrypted(tmp_path)
     lake = aiven_lake(tmp_path, "{key-1: 'file:key.pem'}")
     assert manifest(lake, lake.run(DAY)).problems == ()
+
+
+# Retention of the whole log, and buckets.
+
+
+def retained(place: Path, *, has_checkpoint: bool) -> tuple[Path, int]:
+    """Tier and tail of a partition whose first segment retention has deleted; returns where it begins now."""
+    data = recording("oracle_A")
+    cut(data, place, everywhere(data, WHOLE))
+    start = uploads_of(first_partition())[0].end
+    for path in (place / "tier").glob(f"orc-1-*/{0:020d}-*"):
+        path.unlink()
+    if has_checkpoint:
+        lines = f"0\n1\norc 1 {start}\n"
+        (place / "tail" / "log-start-offset-checkpoint").write_text(lines)
+        (place / "tail" / "orc-1" / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {start}\n")
+    return place, start
+
+
+def test_what_retention_deleted_is_no_gap_if_the_tail_says_so(
+    tmp_path: Path, whole: Callable[[str], Rows]
+) -> None:
+    place, start = retained(tmp_path, has_checkpoint=True)
+    lake = joined(place)
+    outcome = lake.run(DAY)
+    expected = [
+        row
+        for row in whole("oracle_A")
+        if (row["topic"], row["partition"]) != ("orc", 1) or row["offset"] >= start
+    ]
+    expect_same(expected, lake)
+    assert messages(lake, outcome) == []
+
+
+def test_missing_uploads_at_the_beginning_are_a_gap_if_the_tail_knows_of_them(tmp_path: Path) -> None:
+    place, start = retained(tmp_path, has_checkpoint=False)
+    lake = joined(place)
+    (message,) = messages(lake, lake.run(DAY))
+    assert f"orc-1: offsets 0 to {start - 1} are in no copy" in message
+
+
+def test_producers_that_wrote_only_what_retention_deleted_are_known_by_a_later_snapshot(
+    tmp_path: Path,
+) -> None:
+    place, start = retained(tmp_path, has_checkpoint=True)
+    for path in (place / "tail" / "orc-1").glob("*.snapshot"):
+        path.unlink()
+    newest = uploads_of(first_partition())[-1]
+    idle = {
+        entry.producer_id: entry.last_sequence
+        for entry in read_snapshot(newest.snapshot)
+        if 0 <= entry.last_data_offset < start
+    }
+    lake = joined(place)
+    lake.run(date(2026, 11, 16))
+    found = {
+        row["producer_id"]: row["last_sequence"]
+        for row in lake.rows("producers")
+        if (row["topic"], row["partition"]) == ("orc", 1) and row["producer_id"] in idle
+    }
+    assert found == idle
+    assert idle
+
+
+def test_a_tier_in_a_bucket_is_read_and_inspected(
+    tmp_path: Path, s3_server: S3Server, whole: Callable[[str], Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3_server.new_bucket()
+    data = recording("oracle_A")
+    cut(data, tmp_path, everywhere(data, WHOLE), AIVEN["zstd"].write)
+    store = open_store(f"s3://{bucket}/prefix", s3_server.settings)
+    for path in (tmp_path / "tier").rglob("*.*"):
+        store.put(str(path.relative_to(tmp_path / "tier")), path.read_bytes())
+    lake = lake_at(
+        tmp_path,
+        f"name: past, kind: tiered, layout: aiven, root: 's3://{bucket}/prefix'",
+        "name: tail, kind: broker-log, root: tail",
+    )
+    settings = lake.settings.model_copy(update={"s3": s3_server.settings})
+    lake = Lake(place=lake.place, settings=settings)
+    lake.run(DAY)
+    expect_same(whole("oracle_A"), lake)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint_url)
+    shown = CliRunner().invoke(app, ["inspect", "--json", f"s3://{bucket}/prefix"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout.splitlines()[0])["path"] == f"s3://{bucket}/prefix"

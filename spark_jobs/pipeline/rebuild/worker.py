@@ -91,6 +91,25 @@ def open_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObj
     return older
 
 
+def idle_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObjects) -> FoundSnapshot:
+    """The newest uploaded snapshot behind `offset`, with the producers alone that wrote nothing since.
+
+    A broker's directory keeps the snapshot of its first segment. In tiered storage that one is beside the
+    segment before, and deleted with it (facts §1.15).
+    """
+    later = (entry for entry in entries if entry.state_offset and offset_of(entry) > offset)
+    found = newest_snapshot(later, staged)
+    newest = newest_offsets(found.producers)
+    is_idle = (newest != NO_OFFSET) & (newest < offset) & (found.producers["txn_first_offset"] == NO_OFFSET)
+    return replace(found, producers=found.producers[is_idle])
+
+
+def _others(producers: Rows, known: Rows) -> Rows:
+    """Those that are not `known`."""
+    others: Rows = producers[~np.isin(producers["producer_id"], known["producer_id"])]
+    return others
+
+
 def newest_offsets(producers: Rows) -> npt.NDArray[np.int64]:
     """The last offset of each producer's newest batch, `NO_OFFSET` without any."""
     newest = (producers["oldest"] + np.maximum(producers["batches"], 1) - 1)[:, np.newaxis] % 5
@@ -334,6 +353,16 @@ def _from_first_snapshot(
     state = replace(
         state, producers=older[newest_offsets(older) < at], open_transactions=open_transactions_of(older)
     )
+    uploaded = idle_before(job.snapshots, at, StagedObjects(task.settings)) if at else found
+    if uploaded.name is not None:
+        producers = np.concatenate((state.producers, _others(uploaded.producers, state.producers)))
+        return replace(state, producers=producers), Provenance(
+            origin=StateOrigin.SNAPSHOT,
+            snapshot=uploaded.name,
+            snapshot_offset=uploaded.offset,
+            skipped=(*found.skipped, *uploaded.skipped),
+            message=f"no snapshot at offset {at}; a later one has the producers that were idle since",
+        )
     return state, Provenance(
         origin=StateOrigin.EMPTY, skipped=found.skipped, message=None if is_whole else NOTHING_KNOWN
     )
