@@ -1,21 +1,22 @@
 """`onceover inspect`: what Kafka wrote, as tables or JSON lines."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spark_jobs.commands.failure import reported_failures
+from spark_jobs.config.sources import KEY_REFERENCE
 from spark_jobs.inspect.options import Isolation, Options
 
 
 def inspect(
     paths: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="PATH",
-            help="Files that Kafka wrote, a partition's directory (orders-0) or a whole log directory.",
+            help="Files that Kafka wrote, a partition's directory (orders-0), a whole log directory, or "
+            "tiered storage; also s3://bucket/prefix.",
             show_default=False,
         ),
     ],
@@ -25,6 +26,13 @@ def inspect(
         Isolation, typer.Option(help="The isolation level of the consumer whose view is shown.")
     ] = Isolation.READ_UNCOMMITTED,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    encryption_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID=REFERENCE",
+            help="A private key for encrypted tiered storage: key-1=file:PATH or key-1=env:VARIABLE.",
+        ),
+    ] = None,
     progress: Annotated[
         bool | None,
         typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal"),
@@ -40,14 +48,22 @@ def inspect(
 
     Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
     """
-    from spark_jobs.inspect.inspector import inspect_paths
+    from spark_jobs.inspect.places import inspect_places
     from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
 
     options = Options(records=records, isolation=isolation, as_json=as_json, progress=progress)
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
     with reported_failures():
-        shown = inspect_paths(paths, options, printer, lambda text: typer.echo(text, err=True))
+        keys = dict(map(_key, encryption_key or ()))
+        shown = inspect_places(paths, keys, options, printer, lambda text: typer.echo(text, err=True))
         out.flush()
     if not shown:
         raise typer.Exit(1)
+
+
+def _key(option: str) -> tuple[str, str]:
+    key_id, separator, reference = option.partition("=")
+    if not separator or KEY_REFERENCE.fullmatch(reference) is None:
+        raise typer.BadParameter("expected ID=file:PATH or ID=env:VARIABLE", param_hint="--encryption-key")
+    return key_id, reference

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import KEY_REFERENCE, KEY_REFERENCE_FORM
 from spark_jobs.kafka.errors import OnceoverError
 
 KeyPath = tuple[str | int, ...]
@@ -33,6 +34,7 @@ NO_SECRETS = (
     "(environment, profile, container or instance role), for a cluster the variables "
     "ONCEOVER_<SOURCE>_USERNAME and ONCEOVER_<SOURCE>_PASSWORD"
 )
+KEY_REFERENCES = f"keys are not allowed in this file, allowed: {KEY_REFERENCE_FORM}"
 
 
 MOST_CHARACTERS = 1 << 20
@@ -108,7 +110,8 @@ def _problems(keys: tuple[tuple[KeyPath, Any, Any], ...], name: str) -> Iterator
             yield f"{name}:{line}: {key_path(path)}: found twice, allowed once (first on line {first[path]})"
         first.setdefault(path, line)
         if _looks_secret(path, value):
-            yield f"{name}:{line}: {key_path(path)}: found what looks like a secret; {NO_SECRETS}"
+            remedy = KEY_REFERENCES if _is_key_reference(path) else NO_SECRETS
+            yield f"{name}:{line}: {key_path(path)}: found what looks like a secret; {remedy}"
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -119,7 +122,14 @@ def looks_secret(name: str, value: str) -> bool:
 def _looks_secret(path: KeyPath, value: yaml.Node) -> bool:
     is_topic = path[0] == "topics" and len(path) == 2
     text = value.value if isinstance(value, yaml.ScalarNode) else ""
+    if _is_key_reference(path):
+        return KEY_REFERENCE.fullmatch(text) is None
     return looks_secret("" if is_topic else str(path[-1]), text)
+
+
+def _is_key_reference(path: KeyPath) -> bool:
+    """Whether the value says where a key is; its name is the id that its owner gave it."""
+    return path[-2:-1] == ("encryption_keys",)
 
 
 def _syntax_problem(error: Exception, name: str) -> str:

@@ -5,9 +5,20 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from spark_jobs.config.fields import Count, DateLayout, Flag, Frozen, Location, Name, NotEmpty, Size, refuse
+from spark_jobs.config.fields import (
+    Count,
+    DateLayout,
+    Flag,
+    Frozen,
+    Location,
+    Name,
+    NotEmpty,
+    Size,
+    check_location,
+    refuse,
+)
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
@@ -15,11 +26,57 @@ INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 
 class SourceKind(StrEnum):
-    """What the objects are: batches as producers sent them, a copy of a broker's log, or a live cluster."""
+    """What the objects are: batches as producers sent them, a copy of a broker's log directory, a live
+    cluster, or what brokers uploaded to tiered storage.
+    """
 
     CAPTURE = "capture"
     BROKER_LOG = "broker-log"
     CLUSTER = "cluster"
+    TIERED = "tiered"
+
+
+class TierLayout(StrEnum):
+    """Which plugin uploaded the objects of tiered storage: how it names and encodes them."""
+
+    LOCAL = "local"
+    AIVEN = "aiven"
+    PINTEREST = "pinterest"
+
+
+NOT_SUPPORTED = (
+    "redpanda",
+    "automq",
+    "msk",
+    "confluent",
+    "warpstream",
+    "bufstream",
+    "iceberg",
+    "aiven-iceberg",
+)
+"""Layouts that people ask for: their objects are not Kafka's segments, or not documented."""
+
+
+def check_layout(value: Any) -> Any:
+    """Names the layouts that are known and not supported, instead of calling them misspelt."""
+    if isinstance(value, str) and value.lower() in NOT_SUPPORTED:
+        raise refuse(
+            f"{', '.join(TierLayout)}; objects of {value} are not read. Read the topics from the cluster or "
+            "from copies of log directories"
+        )
+    return value
+
+
+KEY_REFERENCE = re.compile(r"file:[^\r\n]+|env:[A-Za-z_][A-Za-z0-9_]*")
+KEY_REFERENCE_FORM = "file:PATH or env:VARIABLE with a private key in PEM format, never the key itself"
+
+
+def check_key_reference(value: str, info: ValidationInfo) -> str:
+    """Where a key is; a relative path is made absolute from the context's `base`."""
+    if KEY_REFERENCE.fullmatch(value) is None:
+        raise refuse(KEY_REFERENCE_FORM)
+    how, _, where = value.partition(":")
+    return value if how == "env" else f"file:{check_location(where, info)}"
 
 
 ONLY_FOR = {
@@ -30,6 +87,8 @@ ONLY_FOR = {
     "security": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
     "max_bytes_per_second": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
     "max_partition_fetch_bytes": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
+    "layout": (SourceKind.TIERED, "other objects have one layout"),
+    "encryption_keys": (SourceKind.TIERED, "other objects are not encrypted by their writer"),
 }
 """Settings of one kind of source, and why no other kind has them."""
 IN_THE_LAKE = ("root", "dates", "lookback_days", "immutable")
@@ -133,7 +192,8 @@ class Source(Frozen):
     no date. `lookback_days` bounds the search for late objects. `immutable` objects are read at the source
     instead of copied. With `markers`, control batches in a capture are the coordinator's. With `seed`, this
     broker's log of a captured partition is its past: on its first run the capture continues where that log
-    ends, with the producers that it knew.
+    ends, with the producers that it knew. `layout` says which plugin wrote to tiered storage;
+    `encryption_keys` are references to RSA private keys by the id in its manifests.
 
     A cluster has no root of its own: `stage` fetches from the brokers at `bootstrap` into the lake, at most
     `max_bytes_per_second` in all tasks together, and `max_partition_fetch_bytes` at a time.
@@ -153,6 +213,15 @@ class Source(Frozen):
     security: SecuritySettings = SecuritySettings()
     max_bytes_per_second: Annotated[Size, Field(ge=1024)] | None = None
     max_partition_fetch_bytes: Annotated[Size, Field(ge=1024, le=2**30)] = 8 * 2**20
+    layout: Annotated[TierLayout | None, BeforeValidator(check_layout)] = None
+    encryption_keys: dict[str, Annotated[str, AfterValidator(check_key_reference)]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def not_set(self) -> set[str]:
+        """Newer keys without a value: what earlier versions have fixed for a source is still found."""
+        return {name for name in ("layout", "encryption_keys") if not getattr(self, name)}
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -165,6 +234,8 @@ class Source(Frozen):
             raise refuse(f"'root' where kind is {self.kind}: the directory or prefix of its objects")
         if self.lookback_days is not None and self.dates is None:
             raise refuse("'lookback_days' only together with 'dates'")
+        if self.kind is SourceKind.TIERED:
+            self._check_tiered()
         return self
 
     def _check_cluster(self) -> Self:
@@ -186,6 +257,16 @@ class Source(Frozen):
             return self
         place = {"root": f"{lake}/sources/{self.name}", "dates": FETCHED_DATES, "immutable": True}
         return self.model_copy(update=place)
+
+    def _check_tiered(self) -> None:
+        if self.layout is None:
+            raise refuse(f"'layout' where kind is {SourceKind.TIERED}: {', '.join(TierLayout)}")
+        if self.dates is not None:
+            raise refuse("no 'dates' where kind is tiered: brokers do not upload by date")
+        if self.immutable and self.layout is TierLayout.AIVEN:
+            raise refuse("no 'immutable' where layout is aiven: its chunks are decoded into the lake")
+        if self.encryption_keys and self.layout is not TierLayout.AIVEN:
+            raise refuse("'encryption_keys' only where layout is aiven: the others do not encrypt")
 
 
 def _matches(topic: str, patterns: tuple[str, ...]) -> bool:

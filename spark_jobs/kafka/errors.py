@@ -141,6 +141,12 @@ class CorruptCheckpoint(CorruptData):
     problem = "corrupt checkpoint"
 
 
+class CorruptManifest(CorruptData):
+    """A manifest of tiered storage that does not follow its format (facts §1.15)."""
+
+    problem = "corrupt manifest"
+
+
 class CorruptCoordinatorRecord(CorruptData):
     """A `__transaction_state` or `__consumer_offsets` key or value outside its schema (facts §1.12-1.14)."""
 

@@ -20,6 +20,14 @@ class ObjectChanged(StorageError):
     """The object was replaced since it was listed."""
 
 
+class ObjectDamaged(StorageError):
+    """The object's bytes cannot be decoded as its writer wrote them."""
+
+
+class KeyUnfit(StorageError):
+    """A decryption key is missing, unreadable or another one: a person has to act."""
+
+
 class UnsafeKey(StorageError):
     """A name that could leave its root, or that no store can hold."""
 

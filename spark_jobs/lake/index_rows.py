@@ -12,6 +12,7 @@ import pyarrow as pa
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.log_files import MAX_OFFSET, parse_file_name
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2
+from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.log.log_order import OFFSETS_PER_SEGMENT, sentence
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kernels.admission import BatchColumns, batch_columns
@@ -123,7 +124,7 @@ def segment_places(entries: Iterable[ManifestEntry], *, is_compacted: bool) -> t
 
 def base_offset_of(entry: ManifestEntry) -> int:
     """The offset in the name of a segment."""
-    file = parse_file_name(entry.name)
+    file = parse_file_name(entry.name) or parse_tier_name(entry.name)
     return 0 if file is None else file.offset
 
 

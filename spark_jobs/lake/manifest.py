@@ -41,6 +41,8 @@ LEFT_OUT_IF_EMPTY = (
     "inherited_bytes",
     "inherited_from",
     "next_offset",
+    "copy",
+    "state_offset",
 )
 """Fields of an entry that earlier versions did not have: manifests without them keep their digests."""
 
@@ -82,6 +84,10 @@ class SetAside(StrEnum):
     NOT_A_FILE = "not_a_file"
     NO_PARTITION = "no_partition"
     NO_DATE = "no_date"
+    INCOMPLETE = "incomplete"
+    """An upload to tiered storage that lacks objects: it is under way, or was given up."""
+    DAMAGED = "damaged"
+    """An object of tiered storage that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,10 @@ class ManifestEntry:
     Of a segment that an earlier run had, the first `inherited_bytes` are whole batches that its state has
     judged, up to `next_offset`: this run reads what is behind them, or nothing at all if the segment is
     `inherited`. `inherited_from` is the SHA-256 of the version that the earlier run had.
+
+    In tiered storage `copy` names the copy of the log that a segment belongs to, where segments of its
+    directory overlap, and `state_offset` is the offset that a snapshot's state ends at, which its name does
+    not have.
     """
 
     order: int
@@ -122,6 +132,8 @@ class ManifestEntry:
     inherited_bytes: int = 0
     inherited_from: str = ""
     next_offset: int = 0
+    copy: str = ""
+    state_offset: int = 0
 
     @property
     def name(self) -> str:
@@ -146,6 +158,8 @@ class ManifestEntry:
     @property
     def copy_directory(self) -> str:
         """Identifies a copy of a partition's log: a swap segment is a copy of its own."""
+        if self.copy:
+            return self.copy
         return f"{self.directory}/{self.role}" if self.role is ObjectRole.SWAP else self.directory
 
     @property

@@ -87,7 +87,7 @@ def _describe(found: Unrecognised) -> str:
     source = found.reader.source
     below = f"{source.root}/{source.dates}" if source.dates else source.root
     if not found.objects:
-        return f"no objects below {below}; expected directories named <topic>-<partition>, such as orders-0"
+        return f"no objects below {below}; expected {found.reader.expected}"
     count = "1 object" if found.objects == 1 else f"{found.objects:,} objects"
     shown = ", ".join(map(printable, found.examples))
     more = ", …" if found.objects > len(found.examples) else ""

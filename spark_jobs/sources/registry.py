@@ -7,11 +7,13 @@ from spark_jobs.sources.broker_log import BrokerLog
 from spark_jobs.sources.capture import Capture
 from spark_jobs.sources.cluster.reader import Cluster
 from spark_jobs.sources.source import SourceReader
+from spark_jobs.sources.tiered import Tiered
 
 READERS: Mapping[SourceKind, type[SourceReader]] = {
     SourceKind.BROKER_LOG: BrokerLog,
     SourceKind.CAPTURE: Capture,
     SourceKind.CLUSTER: Cluster,
+    SourceKind.TIERED: Tiered,
 }
 
 

@@ -44,7 +44,10 @@ class TaskRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """An object of the source with its role, partition and date."""
+    """An object of the source with its role, partition and date.
+
+    `topic_id`, `copy` and `state_offset` are known where the layout has them, as in a manifest's entry.
+    """
 
     source: Source
     stat: ObjectStat
@@ -52,6 +55,9 @@ class Placed:
     topic: str = ""
     partition: int = NO_PARTITION
     day: date | None = None
+    topic_id: str = ""
+    copy: str = ""
+    state_offset: int = 0
 
     @property
     def path(self) -> str:
@@ -67,6 +73,19 @@ class Placed:
         return self.source.name, self.path
 
 
+class Content(Protocol):
+    """Where the bytes of listed objects come from: a store, or a view of one that decodes them."""
+
+    def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
+        """The whole object in pieces, as `ObjectStore.chunks`."""
+
+    def checksum(self, key: str, *, version: str = "") -> str:
+        """A digest of all these bytes that the store keeps, empty if it keeps none."""
+
+    def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
+        """Part of the object, as `ObjectStore.read_range`."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceReader(ABC):
     """One configured source as its kind reads it.
@@ -77,6 +96,7 @@ class SourceReader(ABC):
 
     source: Source
     origin: ClassVar[AppendOrigin]
+    expected: ClassVar[str] = "directories named <topic>-<partition>, such as orders-0"
 
     @property
     def is_updated_in_place(self) -> bool:
@@ -96,6 +116,15 @@ class SourceReader(ABC):
     def remarks(self, manifest: Manifest, settings: Settings) -> Iterator[str]:  # noqa: ARG002
         """What a person should know about the source's objects in a manifest."""
         yield from ()
+
+    def content(self, settings: Settings) -> Content:
+        """What to read the placed objects from."""
+        return self.open(settings)
+
+    def describe(self, placed: Sequence[Placed], settings: Settings) -> Iterator[Placed | StageProblem]:
+        """Objects that no earlier run has taken, with what only the source's bytes tell about them."""
+        del settings
+        yield from placed
 
     def objects(self, settings: Settings, first: date, last: date) -> Iterator[ObjectStat]:
         """At least every object that a run of a date from `first` to `last` may take."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.topic_partition import topic_of
 from spark_jobs.lake.chain import ChainEntry
@@ -117,6 +118,22 @@ def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
     )
 
 
+def described(
+    placed: Iterable[Placed], settings: Settings
+) -> tuple[tuple[Placed, ...], tuple[StageProblem, ...]]:
+    """The objects with what their sources' bytes tell about them, and those that are set aside for it."""
+    by_source: dict[str, list[Placed]] = {}
+    for each in placed:
+        by_source.setdefault(each.source.name, []).append(each)
+    found = [
+        each for same in by_source.values() for each in reader_of(same[0].source).describe(same, settings)
+    ]
+    return (
+        tuple(each for each in found if isinstance(each, Placed)),
+        tuple(each for each in found if isinstance(each, StageProblem)),
+    )
+
+
 def new_content(fetched: Iterable[Fetched], taken: Taken) -> tuple[Fetched, ...]:
     """The objects that no earlier run has taken with this content."""
     return tuple(
@@ -166,5 +183,8 @@ def entry_of(fetched: Fetched, taken: Taken) -> ManifestEntry:
         version=placed.stat.version,
         copied_at=placed.stat.modified_at,
         referenced=placed.source.immutable,
+        topic_id=placed.topic_id,
+        copy=placed.copy,
+        state_offset=placed.state_offset,
         seen=taken.has(*fetched.where, digest),
     )

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,14 +36,24 @@ def kafka_jars() -> Path:
         raise JudgeUnavailableError(str(missing)) from None
 
 
-def java_command(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:
+def tiered_jars() -> Path:
+    """The folder with the jars of LocalTieredStorage, fetched through Maven the first time."""
+    try:
+        return fetched_jars("kafka/tiered")
+    except JarsMissing as missing:
+        raise JudgeUnavailableError(str(missing)) from None
+
+
+def java_command(
+    main_class: str, *arguments: str, heap: str = "512m", more_jars: Sequence[Path] = ()
+) -> list[str]:
     """A command line that runs one of Kafka's own classes."""
     return [
         "java",
         f"-Xmx{heap}",
         "-XX:TieredStopAtLevel=1",
         "-cp",
-        f"{kafka_jars()}/*",
+        ":".join(f"{folder}/*" for folder in (kafka_jars(), *more_jars)),
         main_class,
         *arguments,
     ]
@@ -95,6 +106,7 @@ class Broker:
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
     features: dict[str, int] = field(default_factory=dict)
+    more_jars: tuple[Path, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -117,7 +129,8 @@ class Broker:
 
     def start(self) -> None:
         """Starts the broker and waits until it accepts connections."""
-        command = java_command("kafka.Kafka", str(self.folder / "server.properties"))
+        properties = str(self.folder / "server.properties")
+        command = java_command("kafka.Kafka", properties, more_jars=self.more_jars)
         with (self.folder / "broker.log").open("ab") as out:
             environment = os.environ | {"LOG_DIR": str(self.folder)}
             self.process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.broker.lives import LifeFailed
-from tests.broker.trials import run_trial
+from tests.broker.tiered_trial import tiered_trial
+from tests.broker.trials import kept_on_failure, run_trial
 
 pytestmark = [
     pytest.mark.broker,
@@ -37,6 +38,16 @@ def test_a_live_transaction_in_a_skewed_copy_is_held_and_published_with_the_next
 
 def test_a_broker_that_compacts_deletes_expires_and_is_upgraded_gives_what_consumers_got(seed: int) -> None:
     assert _try("upkeep", seed)["records"] > 0
+
+
+def test_a_tier_and_the_tail_of_a_killed_broker_give_what_consumers_got(seed: int) -> None:
+    """Two workloads of the ten that `make soak TRIAL=tiered` has at one broker."""
+    with kept_on_failure("tiered", seed) as place:
+        try:
+            found = tiered_trial(place, seed, topics=2)
+        except LifeFailed as failure:
+            pytest.skip(f"the broker did not get along with its clients: {failure}")
+    assert found["uploads"] > 0
 
 
 def test_tables_of_copies_hold_what_consumers_got_and_keep_every_promise(seed: int) -> None:

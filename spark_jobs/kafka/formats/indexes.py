@@ -60,6 +60,7 @@ def write_txn_index(entries: Iterable[AbortedTxn]) -> bytes:
 
 # `.index` and `.timeindex` files, read only because they follow from their segment (facts §1.10).
 _OFFSET_ENTRY = Struct(">ii")  # last offset of a batch relative to the segment's base offset, its position
+OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
 _TIME_ENTRY = Struct(">qi")  # timestamp, relative offset
 
 

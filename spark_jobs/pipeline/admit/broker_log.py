@@ -41,6 +41,7 @@ from spark_jobs.lake.states import PartitionState, get_state
 from spark_jobs.pipeline.admit.gaps import EVERYWHERE, GapKeeper, HeldBatches, Holes, ObjectNames, overlaps
 from spark_jobs.pipeline.admit.job import AdmittedPartition, MisplacedBatches, PartitionJob
 from spark_jobs.pipeline.admit.partition import PartitionRun, SourceOf, TaskFiles, VerdictFile
+from spark_jobs.pipeline.admit.txn_indexes import TxnIndexWitness
 from spark_jobs.pipeline.captures.chunk import (
     ACCEPTED,
     BEHIND_GAP,
@@ -344,6 +345,7 @@ class _BrokerLog:
         self._epochs = LeaderEpochs(entries=state.leader_epochs)
         self._misplaced: MisplacedBatches | None = None
         self._reaches = SegmentReaches()
+        self._witness = TxnIndexWitness(job.objects, job.txn_indexes)
         known, objects = get_gaps(lake, state.gaps), ObjectNames(job.objects)
         holds = settings.topic(job.partition.topic).gaps is OnMissing.HOLD and not self._is_internal
         self._held = HeldBatches(lake, known, objects)
@@ -408,12 +410,19 @@ class _BrokerLog:
             misplaced=self._misplaced,
             gap_rows=self._gaps.rows(self._rules.settled_end),
             reaches=self._reaches.found,
+            txn_index_differences=self._witness.differences(
+                StagedObjects(self._files.task.settings),
+                log_start_offset=self._state.log_start_offset,
+                first=self._state.end_offset,
+                end=admitted.end_offset,
+            ),
         )
 
     def _admit_chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> None:
         chunk, found = self._rules.chunk(rows, copy)
         judged, closed = self._memory.judge(chunk, found.spanned)
         self._run.keep(judged, closed)
+        self._witness.add(judged, closed)
         self._run.staged_end_offset = max(self._run.staged_end_offset, _end_of(judged))
         self._epochs = _follow(self._epochs, judged)
         self._misplaced = count_misplaced(self._misplaced, rows)

@@ -30,7 +30,8 @@ class PartitionJob:
     cleaner was; by the broker's checkpoint the log begins at `log_start_offset`. `staged_copies` counts the
     copies of a broker's log with those that are inherited as a whole; `inherits` if there are segments which
     earlier runs have read. By the names of all segments the log goes up to `staged_end_offset` at least, and
-    `first_segments` are where the copies' first ones begin, by source and directory.
+    `first_segments` are where the copies' first ones begin, by source and directory. `txn_indexes` were
+    uploaded with segments to tiered storage.
     """
 
     partition: TopicPartition
@@ -48,6 +49,7 @@ class PartitionJob:
     inherits: bool = False
     staged_end_offset: int = 0
     first_segments: dict[tuple[str, str], int] = field(default_factory=dict)
+    txn_indexes: tuple[ManifestEntry, ...] = ()
 
     @property
     def cost(self) -> int:
@@ -88,7 +90,7 @@ class AdmittedPartition:
     Among the rows, `inherited` ones come from earlier runs and `markers` from the coordinator's log. A
     broker's log was staged up to `staged_end_offset`; for a capture that is its log end. `segments` are those
     of a capture's accepted log that are still to be written. `reaches` are those of a broker's segments, by
-    object order.
+    object order. `txn_index_differences` are sentences.
     """
 
     partition: TopicPartition
@@ -114,6 +116,7 @@ class AdmittedPartition:
     segments: Segments = ()
     gap_rows: tuple[GapRow, ...] = ()
     reaches: dict[int, Reach] = field(default_factory=dict)
+    txn_index_differences: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -88,6 +88,17 @@ def misplaced_messages(manifest: Manifest, admitted: Sequence[AdmittedPartition]
             )
 
 
+def txn_index_messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
+    """Remarks on transaction indexes of tiered storage that differ from the markers, which decide."""
+    for each in admitted:
+        if found := each.txn_index_differences:
+            more = f" and {len(found) - 1} more differences" if len(found) > 1 else ""
+            yield (
+                f"warning: {each.partition}: {found[0]}{more}. The markers decide; the log or the index is "
+                "not what the broker wrote"
+            )
+
+
 def log_messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
     """Remarks on logs that no broker could load, and on logs that contradict earlier runs or each other."""
     for each in admitted:

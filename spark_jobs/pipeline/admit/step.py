@@ -14,7 +14,11 @@ import pyarrow as pa
 
 from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import OnceoverError
-from spark_jobs.kafka.formats.log_files import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from spark_jobs.kafka.formats.log_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    parse_file_name,
+)
 from spark_jobs.kafka.producers.verdict import VERDICTS, VerdictGroup
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.accepted_log import put_segments
@@ -25,7 +29,12 @@ from spark_jobs.lake.manifest import BATCH_ROLES, SEGMENT_ROLES, ManifestEntry, 
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.states import digest_of_states, put_states, read_states, states_before
 from spark_jobs.pipeline.admit.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
-from spark_jobs.pipeline.admit.messages import gap_messages, log_messages, misplaced_messages
+from spark_jobs.pipeline.admit.messages import (
+    gap_messages,
+    log_messages,
+    misplaced_messages,
+    txn_index_messages,
+)
 from spark_jobs.pipeline.admit.worker import admit_partitions
 from spark_jobs.pipeline.context import RunContext, StepResult, spread
 from spark_jobs.sources.broker_files import read_checkpoints
@@ -76,6 +85,7 @@ def run(context: RunContext) -> StepResult:
                     gap_messages(gaps),
                     misplaced_messages(context.manifest, admitted),
                     log_messages(admitted),
+                    txn_index_messages(admitted),
                 ),
                 MOST_MESSAGES,
             )
@@ -146,6 +156,11 @@ def _job(found: RunPartition, state: str, inherited: list[ManifestEntry], marker
         objects=(*inherited, *batches),
         checkpoints=tuple(entry for entry in found.entries if entry.role is ObjectRole.LEADER_EPOCHS),
         markers=markers,
+        txn_indexes=tuple(
+            entry
+            for entry in found.entries
+            if entry.role is ObjectRole.TXN_INDEX and parse_file_name(entry.name) is None
+        ),
         staged_copies=len({(entry.source, entry.copy_directory) for entry in segments}),
         first_segments=first_segments(found.entries),
         inherits=any(entry.inherited or entry.inherited_bytes for entry in segments),

@@ -11,6 +11,7 @@ from spark_jobs.config.settings import OnMissing
 from spark_jobs.kafka.errors import CorruptSnapshot
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.formats.log_files import parse_file_name
+from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin
 from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.admission import fold
@@ -42,8 +43,10 @@ class FoundSnapshot:
 
 
 def offset_of(entry: ManifestEntry) -> int:
-    """The offset in a segment file's name."""
-    file = parse_file_name(entry.name)
+    """The offset in a segment file's name; of a snapshot, where its state ends."""
+    if entry.state_offset:
+        return entry.state_offset
+    file = parse_file_name(entry.name) or parse_tier_name(entry.name)
     return NO_OFFSET if file is None else file.offset
 
 
@@ -86,6 +89,25 @@ def open_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObj
     first = producers["txn_first_offset"]
     older: Rows = producers[(first != NO_OFFSET) & (first < offset)]
     return older
+
+
+def idle_before(entries: Iterable[ManifestEntry], offset: int, staged: StagedObjects) -> FoundSnapshot:
+    """The newest uploaded snapshot behind `offset`, with the producers alone that wrote nothing since.
+
+    A broker's directory keeps the snapshot of its first segment. In tiered storage that one is beside the
+    segment before, and deleted with it (facts §1.15).
+    """
+    later = (entry for entry in entries if entry.state_offset and offset_of(entry) > offset)
+    found = newest_snapshot(later, staged)
+    newest = newest_offsets(found.producers)
+    is_idle = (newest != NO_OFFSET) & (newest < offset) & (found.producers["txn_first_offset"] == NO_OFFSET)
+    return replace(found, producers=found.producers[is_idle])
+
+
+def _others(producers: Rows, known: Rows) -> Rows:
+    """Those that are not `known`."""
+    others: Rows = producers[~np.isin(producers["producer_id"], known["producer_id"])]
+    return others
 
 
 def newest_offsets(producers: Rows) -> npt.NDArray[np.int64]:
@@ -331,6 +353,16 @@ def _from_first_snapshot(
     state = replace(
         state, producers=older[newest_offsets(older) < at], open_transactions=open_transactions_of(older)
     )
+    uploaded = idle_before(job.snapshots, at, StagedObjects(task.settings)) if at else found
+    if uploaded.name is not None:
+        producers = np.concatenate((state.producers, _others(uploaded.producers, state.producers)))
+        return replace(state, producers=producers), Provenance(
+            origin=StateOrigin.SNAPSHOT,
+            snapshot=uploaded.name,
+            snapshot_offset=uploaded.offset,
+            skipped=(*found.skipped, *uploaded.skipped),
+            message=f"no snapshot at offset {at}; a later one has the producers that were idle since",
+        )
     return state, Provenance(
         origin=StateOrigin.EMPTY, skipped=found.skipped, message=None if is_whole else NOTHING_KNOWN
     )

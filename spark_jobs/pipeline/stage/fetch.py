@@ -10,7 +10,7 @@ from itertools import chain
 from spark_jobs.config.settings import Settings
 from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.errors import StorageError, StoreDenied
-from spark_jobs.lake.manifest import StageProblem
+from spark_jobs.lake.manifest import SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.context import spread
 from spark_jobs.pipeline.stage.worker import FetchTask, Found, Wanted, fetch, fetch_objects
@@ -80,7 +80,9 @@ def _fetch_by_tasks(whole: FetchTask, spark: Spark, advance: Advance) -> list[Fo
 def _check_executors(whole: FetchTask, found: Iterable[Found | StageProblem]) -> None:
     """Raises `StoreDenied` if a task could not read what the driver can: that is no fault of the object."""
     for wanted, result in zip(whole.wanted, found, strict=True):
-        if isinstance(result, StageProblem) and _is_readable(wanted.placed, whole.settings):
+        if isinstance(result, Found) or result.reason is SetAside.DAMAGED:
+            continue
+        if _is_readable(wanted.placed, whole.settings):
             raise StoreDenied(
                 f"{result.detail}; but the driver can read it: give Spark's executors the same credentials "
                 f"and mounts as the driver for {wanted.placed.source.root}"
@@ -90,7 +92,7 @@ def _check_executors(whole: FetchTask, found: Iterable[Found | StageProblem]) ->
 def _is_readable(placed: Placed, settings: Settings) -> bool:
     """Whether the driver still finds the object that was listed."""
     try:
-        reader_of(placed.source).open(settings).read_range(placed.path, 0, 1, version=placed.stat.version)
+        reader_of(placed.source).content(settings).read_range(placed.path, 0, 1, version=placed.stat.version)
     except StorageError:
         return False
     return True

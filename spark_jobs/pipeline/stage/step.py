@@ -55,6 +55,7 @@ from spark_jobs.sources.taken import (
     Fetched,
     Taken,
     build_manifest,
+    described,
     new_content,
     not_taken,
     read_taken,
@@ -286,7 +287,7 @@ def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillR
     """Names what the listing depended on: a manifest fixed under other circumstances is another one."""
     standing = chain.run_of(day)
     circumstances: list[object] = [
-        [source.model_dump(mode="json") for source in settings.sources],
+        [source.model_dump(mode="json", exclude=source.not_set) for source in settings.sources],
         [entry.run_id for entry in chain.before(day)],
         standing.run_id if standing else "",
     ]
@@ -355,9 +356,9 @@ def _fetch_into(
     """
     history = SegmentHistory(settings, lake, taken.runs)
     known |= Notes(lake, day).read()
-    results = fetch_all(
-        [_wanted(each, known, taken, history) for each in candidates], settings, day, lake=lake, spark=spark
-    )
+    candidates, unfit = described(candidates, settings)
+    wanted = [_wanted(each, known, taken, history) for each in candidates]
+    results = [*fetch_all(wanted, settings, day, lake=lake, spark=spark), *unfit]
     of_kept = history.prefixes(kept, StagedObjects(settings))
     while True:
         fetched = [each for each in results if isinstance(each, Fetched)]

@@ -21,6 +21,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.lake.checksums import SHA256, algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import (
     ObjectChanged,
+    ObjectDamaged,
     ObjectMissing,
     StorageError,
     StoreDenied,
@@ -33,7 +34,7 @@ from spark_jobs.lake.manifest import SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 from spark_jobs.progress import Advance
 from spark_jobs.sources.registry import reader_of
-from spark_jobs.sources.source import Placed
+from spark_jobs.sources.source import Content, Placed
 
 NOTES = "read"
 BUNDLE_OBJECTS = 256
@@ -86,6 +87,7 @@ REASONS: dict[type[StorageError], SetAside] = {
     ObjectChanged: SetAside.CHANGED,
     StoreDenied: SetAside.UNREADABLE,
     UnsafeKey: SetAside.UNSAFE_NAME,
+    ObjectDamaged: SetAside.DAMAGED,
 }
 """Faults of one object at its source; any other error is a store's and stops the run."""
 OBJECT_COST = 256 * 2**10
@@ -149,7 +151,9 @@ def fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
     fetcher = Fetcher(lake=task.lake, notes=Notes(task.lake, task.day))
     with ThreadPoolExecutor(task.settings.limits.stage_threads) as threads:
         running = {
-            threads.submit(fetcher.fetch, each, reader_of(each.placed.source).open(task.settings)): each.cost
+            threads.submit(
+                fetcher.fetch, each, reader_of(each.placed.source).content(task.settings)
+            ): each.cost
             for each in task.wanted
         }
         try:
@@ -177,7 +181,7 @@ class Fetcher:
     lake: ObjectStore
     notes: Notes
 
-    def fetch(self, wanted: Wanted, origin: ObjectStore) -> Found | StageProblem:
+    def fetch(self, wanted: Wanted, origin: Content) -> Found | StageProblem:
         """The object's digest, once it is in its place; or why it was set aside."""
         placed, is_referenced = wanted.placed, wanted.placed.source.immutable
         if wanted.is_known:
@@ -197,7 +201,7 @@ class Fetcher:
             self.notes.add(identity_of(placed), found.digest, placed.stat.size)
         return found
 
-    def _read(self, wanted: Wanted, origin: ObjectStore) -> Found:
+    def _read(self, wanted: Wanted, origin: Content) -> Found:
         placed = wanted.placed
         if not (placed.source.immutable or wanted.is_read_only):
             return self._copy(wanted, origin)
@@ -212,7 +216,7 @@ class Fetcher:
         head = _digest(wanted, _first_bytes(_pieces(origin, placed.stat), wanted.prefix_size))
         return Found(digest=kept, prefix=head.prefix)
 
-    def _copy(self, wanted: Wanted, origin: ObjectStore) -> Found:
+    def _copy(self, wanted: Wanted, origin: Content) -> Found:
         pieces = _pieces(origin, wanted.placed.stat)
         with self._scratch_file() as path:
             with translated(str(path)), path.open("wb") as file:
@@ -251,12 +255,12 @@ def _own_faults() -> Iterator[None]:
         raise SourceFault(REASONS[type(error)], str(error)) from error
 
 
-def _kept_checksum(placed: Placed, origin: ObjectStore) -> str:
+def _kept_checksum(placed: Placed, origin: Content) -> str:
     with _own_faults():
         return origin.checksum(placed.path, version=placed.stat.version)
 
 
-def _pieces(origin: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
+def _pieces(origin: Content, stat: ObjectStat) -> Iterator[bytes]:
     """The object's bytes; at the end it has proved to be the one that was listed."""
     count = 0
     with _own_faults():

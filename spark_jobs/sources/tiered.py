@@ -1,0 +1,331 @@
+"""`kind: tiered`: segments that brokers uploaded to tiered storage, in the layout of a known plugin.
+
+Every object is taken once: uploads do not change. A retried upload has the offsets of an earlier one, and
+those of two leaders may overlap, so segments that overlap become separate copies of the log, which `admit`
+merges with each other and with copies of log directories. Where a segment ends is not in its name: the
+manifest says it (aiven), or the last batch, which is found by the offset index.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import groupby
+from typing import ClassVar
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import TierLayout
+from spark_jobs.kafka.errors import CorruptIndex
+from spark_jobs.kafka.formats.indexes import OFFSET_ENTRY_BYTES, read_offset_index
+from spark_jobs.kafka.formats.tier_files import (
+    AIVEN_PARTS,
+    INDEXES,
+    LEADER_EPOCHS,
+    LOCAL_PARTS,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TXN_INDEX,
+    TierFile,
+    foreign_layout,
+    parse_aiven,
+    parse_local,
+    parse_pinterest,
+)
+from spark_jobs.kafka.log.segment_end import next_offset
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.errors import (
+    ObjectChanged,
+    ObjectDamaged,
+    ObjectMissing,
+    StorageError,
+    StoreDenied,
+)
+from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
+from spark_jobs.sources.aiven import INDEX_PARTS, AivenObjects, index_path, stem_of
+from spark_jobs.sources.source import LEGAL_TOPIC, Content, Placed, SourceReader
+
+INCOMPLETE = "incomplete upload"
+NEWEST_ONLY = frozenset({SNAPSHOT, LEADER_EPOCHS})
+"""Of these the newest upload of a partition has all that is needed."""
+ROLES = {
+    LOG: ObjectRole.LOG,
+    TXN_INDEX: ObjectRole.TXN_INDEX,
+    SNAPSHOT: ObjectRole.SNAPSHOT,
+    LEADER_EPOCHS: ObjectRole.LEADER_EPOCHS,
+}
+
+
+REASONS: Mapping[type[StorageError], SetAside] = {
+    ObjectDamaged: SetAside.DAMAGED,
+    ObjectMissing: SetAside.VANISHED,
+    ObjectChanged: SetAside.CHANGED,
+    StoreDenied: SetAside.UNREADABLE,
+}
+"""Faults of one upload; any other error is the store's and stops the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a plugin names its objects, and which of them every whole upload has."""
+
+    parse: Callable[[Sequence[str]], TierFile | None]
+    parts: tuple[str, ...]
+
+
+LAYOUTS: Mapping[TierLayout, Layout] = {
+    TierLayout.LOCAL: Layout(parse=parse_local, parts=LOCAL_PARTS),
+    TierLayout.AIVEN: Layout(parse=parse_aiven, parts=AIVEN_PARTS),
+    TierLayout.PINTEREST: Layout(parse=parse_pinterest, parts=(LOG,)),
+}
+
+
+def recognise(paths: Iterable[str]) -> TierLayout | None:
+    """The layout that objects with these paths have; Pinterest's names are those of a log directory."""
+    for path in paths:
+        for layout in (TierLayout.LOCAL, TierLayout.AIVEN):
+            if LAYOUTS[layout].parse(path.split("/")) is not None:
+                return layout
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """The objects of one upload by what they have of it."""
+
+    stem: str
+    file: TierFile
+    objects: Mapping[str, ObjectStat]
+
+    def lacks(self, parts: Iterable[str]) -> list[str]:
+        """The parts that a whole upload has and this one has not."""
+        return [part for part in parts if part not in self.objects]
+
+
+def uploads_of(layout: TierLayout, listed: Iterable[ObjectStat]) -> Iterator[Upload | ObjectStat]:
+    """The uploads among `listed`, which is ordered by key; objects that belong to none as they are."""
+    parse = LAYOUTS[layout].parse
+    for stem, same in groupby(listed, key=lambda stat: _stem(stat.key)):
+        found = [(parse(stat.key.split("/")), stat) for stat in same]
+        files = {file.part: stat for file, stat in found if file is not None}
+        yield from (stat for file, stat in found if file is None)
+        first = next((file for file, _ in found if file is not None), None)
+        if first is not None:
+            yield Upload(stem=stem, file=first, objects=files)
+
+
+def _stem(key: str) -> str:
+    directory, slash, name = key.rpartition("/")
+    return f"{directory}{slash}{name.partition('.')[0]}"
+
+
+class Tiered(SourceReader):
+    """Whole uploads; what else is below the root is ignored, and reported if nothing is recognised."""
+
+    origin: ClassVar[AppendOrigin] = AppendOrigin.REPLICATION
+    expected: ClassVar[str] = "uploaded segments in the source's layout"
+
+    @property
+    def _layout(self) -> TierLayout:
+        return self.source.layout or TierLayout.LOCAL
+
+    def content(self, settings: Settings) -> Content:
+        store = self.open(settings)
+        return self._aiven(store) if self._layout is TierLayout.AIVEN else store
+
+    def _aiven(self, store: ObjectStore) -> AivenObjects:
+        return AivenObjects(store, self.source.encryption_keys)
+
+    def objects(self, settings: Settings, first: date, last: date) -> Iterator[ObjectStat]:
+        del first, last
+        for _, listed in groupby(self.open(settings).list(), key=lambda stat: stat.key.rpartition("/")[0]):
+            yield from self._of_directory(list(uploads_of(self._layout, listed)))
+
+    def _of_directory(self, found: Sequence[Upload | ObjectStat]) -> Iterator[ObjectStat]:
+        """The objects of a partition that runs read, one that stands for each incomplete upload, others."""
+        yield from (each for each in found if isinstance(each, ObjectStat))
+        uploads = [each for each in found if isinstance(each, Upload)]
+        lacking = {each.stem: each.lacks(LAYOUTS[self._layout].parts) for each in uploads}
+        newest = max((stem for stem, parts in lacking.items() if not parts), default="")
+        for each in uploads:
+            if not lacking[each.stem]:
+                yield from self._of_upload(each, is_newest=each.stem == newest)
+            elif LOG in each.objects:
+                without = ", ".join(lacking[each.stem])
+                problem = f"{INCOMPLETE} without {without}: it is under way, or was given up"
+                yield replace(each.objects[LOG], problem=problem)
+
+    def _of_upload(self, upload: Upload, *, is_newest: bool) -> Iterator[ObjectStat]:
+        objects = dict(upload.objects)
+        if self._layout is TierLayout.AIVEN:
+            indexes = objects[INDEXES]
+            objects = {part: replace(indexes, key=index_path(upload.stem, part)) for part in INDEX_PARTS}
+            objects[LOG] = upload.objects[LOG]
+        yield from (
+            stat for part, stat in objects.items() if part in ROLES and (is_newest or part not in NEWEST_ONLY)
+        )
+
+    def place(self, stat: ObjectStat) -> Placed | StageProblem | None:
+        if stat.problem.startswith(INCOMPLETE):
+            file = LAYOUTS[self._layout].parse(stat.key.split("/"))
+            is_wanted = file is not None and self.source.topics.takes(file.topic)
+            return self.set_aside(stat, SetAside.INCOMPLETE, stat.problem) if is_wanted else None
+        return super().place(stat)
+
+    def place_below_date(self, stat: ObjectStat, day: date | None, parts: list[str]) -> Placed | None:
+        del parts
+        file = self._parse(stat.key)
+        if file is None or file.part not in ROLES or LEGAL_TOPIC.fullmatch(file.topic) is None:
+            return None
+        if not self.source.topics.takes(file.topic):
+            return None
+        return Placed(
+            source=self.source,
+            stat=stat,
+            role=ROLES[file.part],
+            topic=file.topic,
+            partition=file.partition,
+            day=day,
+            topic_id=file.topic_id,
+        )
+
+    def _parse(self, path: str) -> TierFile | None:
+        """The object at `path`, which for an index of Aiven's is below the object that holds all indexes."""
+        whole, slash, part = path.partition(f".{INDEXES}/")
+        if self._layout is TierLayout.AIVEN and slash:
+            file = parse_aiven(f"{whole}.{INDEXES}".split("/"))
+            return None if file is None else replace(file, part=part)
+        return LAYOUTS[self._layout].parse(path.split("/"))
+
+    def why_unrecognised(self, examples: Sequence[str]) -> str:
+        if foreign := foreign_layout(examples):
+            return f"{foreign}; this layout is not supported"
+        found = recognise(examples)
+        if found is not None and found is not self._layout:
+            return f"they have the layout {found}, not {self._layout}; see layout"
+        return f"none has a name of the layout {self._layout}; see layout and root"
+
+    # What only the bytes tell: where each segment ends.
+
+    def describe(self, placed: Sequence[Placed], settings: Settings) -> Iterator[Placed | StageProblem]:
+        store = self.open(settings)
+        stems = list(dict.fromkeys(stem_of_part(each.path) for each in placed))
+        with ThreadPoolExecutor(settings.limits.stage_threads) as readers:
+            found = dict(zip(stems, readers.map(lambda stem: self._segment(stem, store), stems), strict=True))
+        copies = _copies(
+            (each, segment)
+            for each in placed
+            if each.role is ObjectRole.LOG and isinstance(segment := found[stem_of_part(each.path)], Segment)
+        )
+        for each in placed:
+            segment = found[stem_of_part(each.path)]
+            if isinstance(segment, Segment):
+                yield self._described(each, segment, copies)
+            elif each.role is ObjectRole.LOG:
+                yield self.set_aside(each.stat, segment.reason, segment.why)
+
+    def _described(self, placed: Placed, segment: "Segment", copies: Mapping[str, str]) -> Placed:
+        size = segment.sizes.get(placed.path, placed.stat.size)
+        return replace(
+            placed,
+            stat=replace(placed.stat, size=size),
+            copy=copies.get(placed.path, ""),
+            state_offset=segment.end if placed.role is ObjectRole.SNAPSHOT else 0,
+        )
+
+    def _segment(self, stem: str, store: ObjectStore) -> "Segment | Unfit":
+        try:
+            if self._layout is TierLayout.AIVEN:
+                return self._segment_of_manifest(stem, self._aiven(store))
+            return Segment(end=end_by_index(stem, store))
+        except tuple(REASONS) as error:
+            return Unfit(reason=REASONS[type(error)], why=str(error))
+
+    def _segment_of_manifest(self, stem: str, objects: AivenObjects) -> "Segment | Unfit":
+        manifest, file = objects.manifest(stem), self._parse(f"{stem}.{LOG}")
+        named = None if file is None else (file.topic, file.partition, file.topic_id, file.start_offset)
+        written = (manifest.topic, manifest.partition, manifest.topic_id, manifest.start_offset)
+        if named != written:
+            why = f"its manifest is of another segment: {printable(str(written))} instead of {named}"
+            return Unfit(reason=SetAside.DAMAGED, why=why)
+        paths = (f"{stem}.{LOG}", *(index_path(stem, part) for part in INDEX_PARTS))
+        sizes = {path: objects.size_of(path, manifest) for path in paths}
+        return Segment(end=manifest.end_offset + 1, sizes=sizes)
+
+
+def stem_of_part(path: str) -> str:
+    """The upload that an object belongs to."""
+    return _stem(stem_of(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The offset after a segment's last batch; sizes of decoded objects by path."""
+
+    end: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """Why an upload is set aside."""
+
+    reason: SetAside
+    why: str
+
+
+def _copies(segments: Iterable[tuple[Placed, Segment]]) -> dict[str, str]:
+    """Names of further copies by the paths of segments which overlap with the ones before in their directory.
+
+    Each segment goes into the first copy that ends where it begins, or before.
+    """
+    found: dict[str, str] = {}
+    ordered = sorted(
+        segments, key=lambda each: (_directory(each[0]), start_of(each[0].path), -each[1].end, each[0].path)
+    )
+    for directory, same in groupby(ordered, key=lambda each: _directory(each[0])):
+        ends: list[int] = []
+        for placed, segment in same:
+            start = start_of(placed.path)
+            number = next((number for number, end in enumerate(ends) if end <= start), len(ends))
+            ends[number : number + 1] = [segment.end]
+            if number:
+                found[placed.path] = f"{directory}/copy-{number + 1}"
+    return found
+
+
+def _directory(placed: Placed) -> str:
+    return placed.path.rpartition("/")[0]
+
+
+def start_of(path: str) -> int:
+    """The start offset in an object's name."""
+    return int(_stem(path).rpartition("/")[2][:20])
+
+
+def end_by_index(stem: str, store: ObjectStore) -> int:
+    """The offset after the last batch of a plain segment, found from the last entry of its offset index."""
+    log, start = f"{stem}.{LOG}", start_of(stem)
+    stat = store.stat(log)
+    if stat is None:
+        raise ObjectMissing(f"{store.url_of(log)}: deleted since it was listed")
+    return next_offset(
+        lambda position, length: store.read_range(log, position, length, version=stat.version),
+        stat.size,
+        position=_last_indexed(f"{stem}.{OFFSET_INDEX}", store),
+        base_offset=start,
+    )
+
+
+def _last_indexed(key: str, store: ObjectStore) -> int:
+    """The position of the last batch that the index has; 0 without a readable index."""
+    stat = store.stat(key)
+    if stat is None or stat.problem or stat.size < OFFSET_ENTRY_BYTES:
+        return 0
+    last = store.read_range(key, stat.size - OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES)
+    try:
+        entries = read_offset_index(last, base_offset=0, source=store.url_of(key))
+    except CorruptIndex:
+        return 0
+    return max(entries[-1].position, 0) if entries else 0
