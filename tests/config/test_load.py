@@ -103,7 +103,10 @@ def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
         ("- a\n", "o.yaml:1: (whole file): found ['a'], allowed: keys with values"),
         (
             SMALLEST.replace("capture,", "captur,"),
-            "o.yaml:3: sources[0].kind: found 'captur', allowed: 'capture', 'broker-log', 'cluster' or 'tiered'",
+            (
+                "o.yaml:3: sources[0].kind: found 'captur', allowed: 'capture', 'broker-log', 'cluster' or "
+                "'tiered'"
+            ),
         ),
         (f"{SMALLEST}lak: x\n", "o.yaml:4: lak: unknown key, did you mean 'lake'?"),
         (

@@ -287,7 +287,7 @@ def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillR
     """Names what the listing depended on: a manifest fixed under other circumstances is another one."""
     standing = chain.run_of(day)
     circumstances: list[object] = [
-        [source.model_dump(mode="json", exclude=source.not_set) for source in settings.sources],
+        [source.model_dump(mode="json") for source in settings.sources],
         [entry.run_id for entry in chain.before(day)],
         standing.run_id if standing else "",
     ]

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.lake.errors import StorageError, StoreDenied
 
 
@@ -24,7 +23,3 @@ class ClusterDenied(StoreDenied):
 
 class LogDiverged(StorageError):
     """The cluster lost or replaced offsets that were fetched before: a person has to act."""
-
-
-class ExtraMissing(OnceoverError):
-    """A package of an optional feature is not installed."""

@@ -4,10 +4,10 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from datetime import date
-from importlib.util import find_spec
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.formats.checkpoints import (
     CLUSTER_ID,
     EpochEntry,
@@ -45,7 +45,6 @@ from spark_jobs.sources.cluster.cut import (
     read_cut,
     read_plan,
 )
-from spark_jobs.sources.cluster.errors import ExtraMissing
 from spark_jobs.sources.cluster.remarks import remarks_of
 from spark_jobs.sources.source import Placed, TaskRunner
 
@@ -81,7 +80,7 @@ class Cluster(BrokerLog):
         self._complete(day, lake, tasks)
 
     def _plan(self, day: date, known: KnownPartitions) -> Plan:
-        _check_extra(self.source.name)
+        require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
         from spark_jobs.sources.cluster.brokers import Brokers  # noqa: PLC0415 - aiokafka is an extra
         from spark_jobs.sources.cluster.planning import make_plan  # noqa: PLC0415
 
@@ -101,7 +100,7 @@ class Cluster(BrokerLog):
         lake.put(source_key(self.source.name, day, CUT), cut_bytes(plan, done))
 
     def _fetch(self, plan: Plan, lake: ObjectStore, runner: TaskRunner | None) -> Fetched:
-        _check_extra(self.source.name)
+        require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
         from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions  # noqa: PLC0415
 
         cuts = [cut for cut in plan.partitions if cut.start < cut.end]
@@ -134,14 +133,6 @@ class Cluster(BrokerLog):
             if entry.source == self.source.name and entry.name == CUT:
                 facts = read_cut(staged.read(entry), source=f"{entry.source}/{entry.path}")
                 yield from remarks_of(self.source.name, facts)
-
-
-def _check_extra(source: str) -> None:
-    if find_spec("aiokafka") is None:
-        raise ExtraMissing(
-            f"source {source}: kind cluster needs aiokafka, which is not installed: "
-            "pip install 'onceover[cluster]'"
-        )
 
 
 def _shares(cuts: list[PartitionCut], count: int) -> list[list[PartitionCut]]:
