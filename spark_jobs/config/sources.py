@@ -220,57 +220,6 @@ class Source(Frozen):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        if self.is_sasl != (self.mechanism is not None):
-            raise refuse("'mechanism' where protocol is SASL_PLAINTEXT or SASL_SSL, and only there")
-        if not self.is_tls and (self.ca_file or self.certificate_file or self.key_file):
-            raise refuse(
-                "'ca_file', 'certificate_file' and 'key_file' only where protocol is SSL or SASL_SSL"
-            )
-        if self.environment and self.connection:
-            raise refuse("'environment' or 'connection', not both")
-        return self
-
-
-class Source(Frozen):
-    """One location to stage from.
-
-    `dates` is the layout of the directories right below the root that spell a date; without it objects have
-    no date. `lookback_days` bounds the search for late objects. `immutable` objects are read at the source
-    instead of copied. With `markers`, control batches in a capture are the coordinator's. With `seed`, this
-    broker's log of a captured partition is its past: on its first run the capture continues where that log
-    ends, with the producers that it knew. `layout` says which plugin wrote to tiered storage;
-    `encryption_keys` are references to RSA private keys by the id in its manifests.
-
-    A cluster has no root of its own: `stage` fetches from the brokers at `bootstrap` into the lake, at most
-    `max_bytes_per_second` in all tasks together, and `max_partition_fetch_bytes` at a time.
-    """
-
-    name: Name
-    kind: SourceKind
-    root: Location = Field(default="", validate_default=False)
-    topics: TopicFilter = TopicFilter()
-    dates: DateLayout | None = None
-    lookback_days: Annotated[Count, Field(ge=0)] | None = None
-    immutable: Flag = False
-    markers: Flag = False
-    on_gap: OnGap = OnGap.REJECT
-    seed: Flag = False
-    bootstrap: Annotated[tuple[str, ...], BeforeValidator(check_bootstrap)] = ()
-    security: SecuritySettings = SecuritySettings()
-    max_bytes_per_second: Annotated[Size, Field(ge=1024)] | None = None
-    max_partition_fetch_bytes: Annotated[Size, Field(ge=1024, le=2**30)] = 8 * 2**20
-    layout: Annotated[TierLayout | None, BeforeValidator(check_layout)] = None
-    encryption_keys: dict[str, Annotated[str, AfterValidator(check_key_reference)]] = Field(
-        default_factory=dict
-    )
-
-    @property
-    def not_set(self) -> set[str]:
-        """Newer keys without a value: what earlier versions have fixed for a source is still found."""
-        return {name for name in ("layout", "encryption_keys") if not getattr(self, name)}
-
-    @model_validator(mode="after")
-    def _check_combination(self) -> Self:
         for name, (kind, why) in ONLY_FOR.items():
             if name in self.model_fields_set and self.kind is not kind:
                 raise refuse(f"'{name}' only where kind is {kind}: {why}")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from spark_jobs.cli import app
 from spark_jobs.config.load import InvalidConfig, load_settings
 from spark_jobs.config.sources import Source
+from spark_jobs.extras import ExtraMissing
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
 from spark_jobs.kafka.formats.snapshot import read_snapshot
@@ -386,8 +388,8 @@ def test_a_wrong_key_stops_the_run(
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encrypted(tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "Crypto.Cipher", None)
-    with pytest.raises(KeyUnfit, match="needs the extra 'tiered'"):
+    monkeypatch.setitem(sys.modules, "Crypto", None)
+    with pytest.raises(ExtraMissing, match=r"needs the extra `tiered` \(Crypto not found\)"):
         aiven_lake(tmp_path, f"{{key-1: 'file:{tmp_path}/key.pem'}}").run(DAY)
 
 
