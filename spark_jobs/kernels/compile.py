@@ -12,10 +12,11 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from numba import njit
 from numba.core import config
+from numba.core.registry import CPUDispatcher
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,6 +24,10 @@ _PACKAGE = Path(__file__).resolve().parent
 # Without numba's reference counting a loop over many columns is nine times as fast. In return no kernel
 # allocates: the caller provides every array, which then also outlives the call.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+# Numba would make each function callable from Python and from C. Kernels are not called from C, helpers from
+# neither: without these wrappers everything compiles in two thirds of the time.
+_KERNEL: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}
+_HELPER: dict[str, Any] = {**_KERNEL, "no_cpython_wrapper": True}
 _SETTING = RLock()
 
 
@@ -93,21 +98,39 @@ _cached: list[Any] = []
 def kernel(function: Function) -> Function:
     """A function that Python calls: compiled at its first call, or loaded from the cache."""
     if CACHE_DIRECTORY is None:
-        return helper(function)
+        return cast("Function", njit(**_KERNEL)(function))
     with _cached_in(CACHE_DIRECTORY):
-        dispatcher = njit(cache=True, **_OPTIONS)(function)
+        dispatcher = njit(cache=True, **_KERNEL)(function)
     _cached.append(dispatcher)
     return cast("Function", dispatcher)
 
 
+def _refuse(dispatcher: Any, *_: object) -> NoReturn:
+    raise TypeError(f"{dispatcher.py_func.__qualname__} is a helper: only kernels can call it")
+
+
+_Helper = type("_Helper", (CPUDispatcher,), {"__call__": _refuse})
+"""A call without the wrapper for Python would end the process, so it is refused."""
+
+
+def _uncallable(dispatcher: Any) -> Any:
+    dispatcher.__class__ = _Helper
+    return dispatcher
+
+
 def helper(function: Function) -> Function:
     """A function that only kernels call: it becomes part of their machine code."""
-    return cast("Function", njit(**_OPTIONS)(function))
+    return _uncallable(njit(**_HELPER)(function))
+
+
+def from_python(of_kernels: Any) -> Any:
+    """A helper as a kernel of its own."""
+    return kernel(of_kernels.py_func)
 
 
 def inlined(function: Function) -> Function:
     """A helper that is always inlined: with many columns as arguments a call costs more than its body."""
-    return cast("Function", njit(forceinline=True, **_OPTIONS)(function))
+    return _uncallable(njit(forceinline=True, **_HELPER)(function))
 
 
 def compiled_here() -> int:

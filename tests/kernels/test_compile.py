@@ -87,3 +87,18 @@ def test_a_changed_source_gets_another_cache(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "kernel.py").write_text("changed")
     monkeypatch.setattr(compiling, "files", lambda _: tmp_path)
     assert compiling.find_cache_directory() != before
+
+
+def test_a_helper_that_python_calls_is_refused_and_can_be_made_a_kernel() -> None:
+    @compiling.helper
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    @compiling.kernel
+    def quadrupled(number: int) -> int:
+        return doubled(doubled(number))
+
+    assert quadrupled(3) == 12
+    with pytest.raises(TypeError, match="doubled is a helper: only kernels can call it"):
+        doubled(3)
+    assert compiling.from_python(doubled)(3) == 6
