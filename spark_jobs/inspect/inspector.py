@@ -1,6 +1,7 @@
 """Shows each path of `onceover inspect`: its report, batches or records. One error does not stop the rest."""
 
 import json
+import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ from spark_jobs.inspect.partition import (
 from spark_jobs.inspect.printers import Level, Printer, Remark, Report, error, plural, printable, progress
 from spark_jobs.inspect.record_lines import TEXT_HEADING, iso_timestamp, json_line
 from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, record_lines
-from spark_jobs.inspect.segments import FAST_FROM, Segment, read_segment
+from spark_jobs.inspect.segments import FAST_FROM, Segment, is_compiled_for, is_fast_for, read_segment
 from spark_jobs.inspect.target import Kind, NotKafka, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.kafka.formats import consumer_offsets
@@ -168,7 +169,10 @@ def inspect_paths(paths: Iterable[Path], options: Options, printer: Printer, emi
     """
     asked = tuple(paths)
     if options.fast is None:
-        options = replace(options, fast=sum(map(_segment_bytes, asked)) >= FAST_FROM)
+        size = sum(map(_segment_bytes, asked))
+        options = replace(options, fast=is_fast_for(size, records=options.records))
+    if options.fast and sys.stderr.isatty() and not is_compiled_for(records=options.records):
+        emit("compiling for this machine, once per version of Onceover: some seconds")
     shown = [_inspect_or_report(path, options, printer, emit) for path in asked]
     return all(shown)
 

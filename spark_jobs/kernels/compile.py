@@ -1,74 +1,30 @@
-"""Numba's compiler for all kernels: without the GIL, machine code cached on disk for the next process.
+"""Numba's compiler for all kernels: without the GIL, machine code cached on disk for the next process."""
 
-The cache's name carries a digest of the sources of `kernels` and `kafka`: numba itself notices a change in
-the function's own file only, and would continue to use code with an older helper or constant inlined.
-"""
-
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from numba import njit
 from numba.core import config
+from numba.core.registry import CPUDispatcher
+
+from spark_jobs.kernels.cache import cache_directory
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_PACKAGE = Path(__file__).resolve().parent
 # Without numba's reference counting a loop over many columns is nine times as fast. In return no kernel
 # allocates: the caller provides every array, which then also outlives the call.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+# Numba would make each function callable from Python and from C. Kernels are not called from C, helpers from
+# neither: without these wrappers everything compiles in two thirds of the time.
+_KERNEL: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}
+_HELPER: dict[str, Any] = {**_KERNEL, "no_cpython_wrapper": True}
 _SETTING = RLock()
 
 
-def _source_digest() -> str:
-    digest = sha256()
-    for package in ("spark_jobs.kernels", "spark_jobs.kafka"):
-        for name, source in sorted(_sources(files(package))):
-            digest.update(name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _sources(package: Traversable) -> Iterator[tuple[str, Traversable]]:
-    """Modules of the package and its subpackages, with their names."""
-    for entry in package.iterdir():
-        if entry.is_dir():
-            yield from ((f"{entry.name}/{name}", source) for name, source in _sources(entry))
-        elif entry.name.endswith(".py"):
-            yield entry.name, entry
-
-
-def _places() -> Iterator[Path]:
-    """Possible cache directories, best first: as configured, beside the package, in the home directory."""
-    configured = os.environ.get("NUMBA_CACHE_DIR")
-    if configured:
-        yield Path(configured)
-        return
-    yield _PACKAGE / "__pycache__"
-    user_cache = os.environ.get("XDG_CACHE_HOME")
-    yield (Path(user_cache) if user_cache else Path.home() / ".cache") / "onceover"
-
-
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
-
-
-def find_cache_directory() -> Path | None:
-    """The first writable directory, or None: then every process compiles for itself."""
-    name = f"kernels-{_source_digest()}"
-    return next((place / name for place in _places() if _is_writable(place / name)), None)
-
-
-CACHE_DIRECTORY = find_cache_directory()
+CACHE_DIRECTORY = cache_directory()
 
 
 @contextmanager
@@ -93,21 +49,39 @@ _cached: list[Any] = []
 def kernel(function: Function) -> Function:
     """A function that Python calls: compiled at its first call, or loaded from the cache."""
     if CACHE_DIRECTORY is None:
-        return helper(function)
+        return cast("Function", njit(**_KERNEL)(function))
     with _cached_in(CACHE_DIRECTORY):
-        dispatcher = njit(cache=True, **_OPTIONS)(function)
+        dispatcher = njit(cache=True, **_KERNEL)(function)
     _cached.append(dispatcher)
     return cast("Function", dispatcher)
 
 
+def _refuse(dispatcher: Any, *_: object) -> NoReturn:
+    raise TypeError(f"{dispatcher.py_func.__qualname__} is a helper: only kernels can call it")
+
+
+_Helper = type("_Helper", (CPUDispatcher,), {"__call__": _refuse})
+"""A call without the wrapper for Python would end the process, so it is refused."""
+
+
+def _uncallable(dispatcher: Any) -> Any:
+    dispatcher.__class__ = _Helper
+    return dispatcher
+
+
 def helper(function: Function) -> Function:
     """A function that only kernels call: it becomes part of their machine code."""
-    return cast("Function", njit(**_OPTIONS)(function))
+    return cast("Function", _uncallable(njit(**_HELPER)(function)))
+
+
+def from_python(of_kernels: Any) -> Any:
+    """A helper as a kernel of its own."""
+    return kernel(of_kernels.py_func)
 
 
 def inlined(function: Function) -> Function:
     """A helper that is always inlined: with many columns as arguments a call costs more than its body."""
-    return cast("Function", njit(forceinline=True, **_OPTIONS)(function))
+    return cast("Function", _uncallable(njit(forceinline=True, **_HELPER)(function)))
 
 
 def compiled_here() -> int:

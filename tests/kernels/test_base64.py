@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.base64 import SPILL, write_base64
+from spark_jobs.kernels.compile import from_python
 
 EVERY_SEXTET = bytes(range(256)) * 3
 UNTOUCHED = 0xEE
+write = from_python(write_base64)
 
 
 def written(data: bytes, start: int, size: int) -> bytes:
     """What is written, with room for no more than the kernel asks for."""
     expected = (size + 2) // 3 * 4
     out = np.full(5 + expected + SPILL + 9, UNTOUCHED, dtype=np.uint8)
-    end = write_base64(out, 5, np.frombuffer(data, dtype=np.uint8), start, size)
+    end = write(out, 5, np.frombuffer(data, dtype=np.uint8), start, size)
     assert set(out[:5]) == set(out[-9:]) == {UNTOUCHED}
     return out[5:end].tobytes()
 

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from spark_jobs.inspect.record_lines import iso_timestamp, preview
-from spark_jobs.kernels.cells import number_size, write_iso, write_number
-from spark_jobs.kernels.preview import write_preview
+from spark_jobs.kernels import cells
+from spark_jobs.kernels import preview as previews
+from spark_jobs.kernels.compile import from_python
+
+number_size = from_python(cells.number_size)
+write_iso = from_python(cells.write_iso)
+write_number = from_python(cells.write_number)
+write_preview = from_python(previews.write_preview)
 
 DAY = 86_400_000
 TIMES = [

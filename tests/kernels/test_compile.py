@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.kernels import cache as caching
 from spark_jobs.kernels import compile as compiling
 
 COUNT = "from spark_jobs.kernels.compile import compiled_here; print(compiled_here())"
@@ -51,10 +52,22 @@ def test_the_cache_lives_where_the_environment_says(tmp_path: Path) -> None:
     assert [folder.name.split("-")[0] for folder in tmp_path.iterdir()] == ["kernels"]
 
 
+def test_what_another_process_has_compiled_is_known_without_loading_numba(tmp_path: Path) -> None:
+    ask = (
+        "import sys; from spark_jobs.kernels.cache import are_compiled;"
+        "found = are_compiled('crc._crc32') + 2 * are_compiled('crc._crc32', 'scan._scan');"
+        "assert 'numba' not in sys.modules; print(found)"
+    )
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert compiled_in_a_new_process(ask, **environment) == 0
+    compiled_in_a_new_process(CHECKSUM, **environment)
+    assert compiled_in_a_new_process(ask, **environment) == 1
+
+
 def test_beside_the_package_is_the_first_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(compiling, "_PACKAGE", tmp_path)
-    found = compiling.find_cache_directory()
+    monkeypatch.setattr(caching, "_PACKAGE", tmp_path)
+    found = caching.find_cache_directory()
     assert found is not None
     assert found.parent == tmp_path / "__pycache__"
 
@@ -66,8 +79,8 @@ def test_a_package_that_cannot_be_written_leaves_its_cache_in_the_home_directory
     file.touch()
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(compiling, "_PACKAGE", file)
-    found = compiling.find_cache_directory()
+    monkeypatch.setattr(caching, "_PACKAGE", file)
+    found = caching.find_cache_directory()
     assert found is not None
     assert found.parent == tmp_path / "home" / "onceover"
 
@@ -78,12 +91,27 @@ def test_without_any_place_to_write_there_is_no_cache(
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(file))
-    assert compiling.find_cache_directory() is None
+    assert caching.find_cache_directory() is None
 
 
 def test_a_changed_source_gets_another_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    before = compiling.find_cache_directory()
+    before = caching.find_cache_directory()
     (tmp_path / "kernel.py").write_text("changed")
-    monkeypatch.setattr(compiling, "files", lambda _: tmp_path)
-    assert compiling.find_cache_directory() != before
+    monkeypatch.setattr(caching, "files", lambda _: tmp_path)
+    assert caching.find_cache_directory() != before
+
+
+def test_a_helper_that_python_calls_is_refused_and_can_be_made_a_kernel() -> None:
+    @compiling.helper
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    @compiling.kernel
+    def quadrupled(number: int) -> int:
+        return doubled(doubled(number))
+
+    assert quadrupled(3) == 12
+    with pytest.raises(TypeError, match="doubled is a helper: only kernels can call it"):
+        doubled(3)
+    assert compiling.from_python(doubled)(3) == 6
