@@ -23,6 +23,7 @@ COMMANDS = (
     "inspect",
     "lake",
     "log",
+    "query",
     "repair",
     "replay",
     "rollback",

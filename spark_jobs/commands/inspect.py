@@ -8,8 +8,9 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.inspect.inspector import inspect_paths
-from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
+from spark_jobs.reading.visibility import Isolation
 
 
 def inspect(

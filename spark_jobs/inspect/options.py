@@ -1,14 +1,8 @@
 """The options of `onceover inspect`."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Isolation(StrEnum):
-    """Under the names of a consumer's `isolation.level`."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
+from spark_jobs.reading.visibility import Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
