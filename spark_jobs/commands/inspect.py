@@ -10,7 +10,7 @@ from spark_jobs.commands.failure import reported_failures
 from spark_jobs.inspect.inspector import inspect_paths
 from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
-from spark_jobs.reading.visibility import Isolation
+from spark_jobs.reading.isolation import Isolation
 
 
 def inspect(

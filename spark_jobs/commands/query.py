@@ -14,7 +14,7 @@ import typer
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
 from spark_jobs.reading.errors import TornTail
-from spark_jobs.reading.visibility import Isolation
+from spark_jobs.reading.isolation import Isolation
 
 
 def query(

@@ -40,8 +40,9 @@ from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.formats.transaction_state import TransactionState
 from spark_jobs.kernels.line_widths import OFFSET_WIDTH, TIMESTAMP_WIDTH
 from spark_jobs.reading.errors import NotKafka
+from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.remarks import Level, Remark, error, plural
-from spark_jobs.reading.visibility import Isolation, Outcome, decide
+from spark_jobs.reading.visibility import Outcome, decide
 
 Decoder = Callable[[LogRecord], dict[str, Any]]
 _PART = 128 * 1024 * 1024

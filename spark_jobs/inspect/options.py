@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from spark_jobs.reading.visibility import Isolation
+from spark_jobs.reading.isolation import Isolation
+
+__all__ = ["Isolation", "Options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from spark_jobs.kafka.formats.log_files import (
 )
 from spark_jobs.kafka.log.log_directory import settle_names
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
-from spark_jobs.reading.visibility import Isolation, Visibility, decide, last_offsets, served_parts
+from spark_jobs.reading.isolation import Isolation
+from spark_jobs.reading.visibility import Visibility, decide, last_offsets, served_parts
 
 TRANSACTION_STATE = "__transaction_state"
 CONSUMER_OFFSETS = "__consumer_offsets"

@@ -11,9 +11,10 @@ from spark_jobs.kafka.formats.record_batch import MAGIC_OFFSET, MAGIC_V2
 from spark_jobs.kafka.log.segment import scan
 from spark_jobs.kernels.columns import UNREADABLE_CONTROL_TYPE
 from spark_jobs.reading.errors import NotKafka, TornTail, Undecided
+from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import ScannedPartition
 from spark_jobs.reading.segment_scan import ScannedSegment
-from spark_jobs.reading.visibility import Isolation, last_offsets
+from spark_jobs.reading.visibility import last_offsets
 
 _SEARCHED_BYTES = 64 * 2**20
 """How far behind a torn batch a whole one is searched for."""

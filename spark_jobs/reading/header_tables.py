@@ -33,7 +33,7 @@ from spark_jobs.reading.visibility import Outcome, last_offsets
 from spark_jobs.tables.contract import Contract
 
 _OUTCOMES = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "aborted", Outcome.OPEN: "open"}
-_OUTCOME_NAMES = pa.array([_OUTCOMES.get(outcome) for outcome in Outcome], pa.string())
+_OUTCOME_NAMES = tuple(_OUTCOMES.get(outcome, "") for outcome in Outcome)
 Int64s = npt.NDArray[np.int64]
 
 
@@ -78,7 +78,7 @@ def batches_table(scanned: ScannedPartition) -> pa.Table:
         "is_control": (batches.attributes & CONTROL_FLAG) != 0,
         "control_type": _labels(batches.control_type - LOWEST_CONTROL_TYPE, CONTROL_TYPES),
         "coordinator_epoch": batches.coordinator_epoch,
-        "outcome": _OUTCOME_NAMES.take(scanned.visibility.outcome.astype(np.int32)),
+        "outcome": _labels(scanned.visibility.outcome, _OUTCOME_NAMES),
         "crc": batches.crc.astype(np.int64),
         **{name: getattr(batches, name) for name in as_they_are},
     }
@@ -98,7 +98,7 @@ def transactions_table(scanned: ScannedPartition) -> pa.Table:
     columns = {
         "producer_id": batches.producer_id[begins],
         "producer_epoch": batches.producer_epoch[ends].astype(np.int32),
-        "outcome": _OUTCOME_NAMES.take(seen.outcome[begins].astype(np.int32)),
+        "outcome": _labels(seen.outcome[begins], _OUTCOME_NAMES),
         "first_offset": batches.base_offset[begins],
         "last_offset": last_offsets(batches)[ends],
         "marker_offset": pa.array(batches.base_offset[marker], mask=marker < 0)

@@ -14,10 +14,11 @@ from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.reading.contracts import LOG_RECORDS
 from spark_jobs.reading.damage import check_partition
 from spark_jobs.reading.errors import UnknownOption
+from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import ScannedPartition
 from spark_jobs.reading.segment_scan import ScannedSegment
 from spark_jobs.reading.stored_log import StoredFile
-from spark_jobs.reading.visibility import Isolation, last_offsets
+from spark_jobs.reading.visibility import last_offsets
 
 PIECE_BYTES = 8 * 2**20
 """About how many bytes of records one piece has."""

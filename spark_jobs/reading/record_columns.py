@@ -40,11 +40,13 @@ class Timestamps:
     def columns(self) -> "dict[str, pa.Array[Any]]":
         """The columns of a table that hold them."""
         is_null = None if self.is_stored is None else ~self.is_stored
-        is_inside = True if self.is_outside is None else ~self.is_outside
-        inside = np.broadcast_to(is_inside, self.given.shape)
+        if self.is_outside is None:
+            outside = pa.nulls(self.given.size, pa.int64())
+        else:
+            outside = pa.array(self.given, pa.int64(), mask=~self.is_outside)
         return {
             "timestamp": pa.array(self.micros, pa.int64(), mask=is_null).cast(TIMESTAMP),
-            "timestamp_out_of_range": pa.array(self.given, pa.int64(), mask=inside),
+            "timestamp_out_of_range": outside,
         }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ DECODED_BYTES = 12 * 2**20
 _TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DecodedRecords:
     """Records of some batches, whose headers the column `batch` counts in."""
 
@@ -51,17 +52,19 @@ class DecodedRecords:
             return self.constant(TIMESTAMP_TYPES[kinds[0]], pa.string())
         return _TYPE_NAMES.take(self.of_batch(kinds))
 
-    def timestamp(self, name: str) -> "pa.Array[Any]":
-        return Timestamps.of(self.found.rows.timestamp).columns()[name]
+    @cached_property
+    def timestamps(self) -> "dict[str, pa.Array[Any]]":
+        """Both columns of timestamps."""
+        return Timestamps.of(self.found.rows.timestamp).columns()
 
 
 _COLUMNS: dict[str, Callable[[DecodedRecords], "pa.Array[Any]"]] = {
     "topic": lambda records: records.constant(records.piece.topic, pa.string()),
     "partition": lambda records: records.constant(records.piece.partition, pa.int32()),
     "offset": lambda records: pa.array(records.found.rows.offset),
-    "timestamp": lambda records: records.timestamp("timestamp"),
+    "timestamp": lambda records: records.timestamps["timestamp"],
     "timestamp_type": DecodedRecords.timestamp_type,
-    "timestamp_out_of_range": lambda records: records.timestamp("timestamp_out_of_range"),
+    "timestamp_out_of_range": lambda records: records.timestamps["timestamp_out_of_range"],
     "key": lambda records: records.found.key,
     "value": lambda records: records.found.value,
     "headers": lambda records: records.found.headers,

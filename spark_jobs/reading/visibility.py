@@ -6,7 +6,7 @@ Two rules: markers decide transactions, and of overlapping segments a broker ser
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,7 @@ import numpy.typing as npt
 from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from spark_jobs.kernels.columns import HeaderColumns
-
-
-class Isolation(StrEnum):
-    """Under the names of a consumer's `isolation.level`."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
+from spark_jobs.reading.isolation import Isolation
 
 
 class Outcome(IntEnum):

@@ -11,7 +11,8 @@ from spark_jobs.kafka.formats.record_batch import read_header
 from spark_jobs.kafka.log.read_committed import visibility, visible_batches
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.partition_transactions import LogBatch, fold
-from spark_jobs.reading.visibility import Isolation, decide
+from spark_jobs.reading.isolation import Isolation
+from spark_jobs.reading.visibility import decide
 from tests.sample.partition_writer import PartitionWriter
 
 PARTITION = TopicPartition("orders", 0)

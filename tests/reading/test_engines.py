@@ -1,10 +1,7 @@
 """Other engines get the same records: DuckDB, pandas and Polars through Arrow, Spark by its data source."""
 
 import warnings
-from collections.abc import Iterator
-from datetime import UTC
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,12 +11,8 @@ import onceover
 from spark_jobs.execution.spark import Spark
 from spark_jobs.reading.plan import Piece, Wanted
 from spark_jobs.reading.spark_source import Chosen, RecordReader, grouped
-from tests.connect_server import running_connect_server
-from tests.reading.conftest import RECORDINGS, as_truth, read
-from tests.reading.test_read_log import by_partition
-
-RECORDING = next(path for path in RECORDINGS if path.name == "oracle_A")
-TRUTH = by_partition(RECORDING / "truth.jsonl")
+from tests.reading.conftest import as_truth, read
+from tests.reading.spark_reads import RECORDING, TRUTH, check_session
 
 
 def test_duckdb_reads_a_reader_by_its_name() -> None:
@@ -61,37 +54,6 @@ def test_any_consumer_of_arrows_stream_protocol_gets_every_record() -> None:
     assert as_truth(found.to_pylist()) == TRUTH
 
 
-def rows_of(frame: Any) -> list[dict[str, Any]]:
-    """A DataFrame's rows in the form of Arrow's."""
-    return [
-        {
-            **row.asDict(recursive=True),
-            "timestamp": row["timestamp"].astimezone(UTC),
-        }
-        for row in frame.collect()
-    ]
-
-
-def check_session(session: Any, sample: Path) -> None:
-    """All that the data source can, in classic Spark as over Spark Connect."""
-    onceover.register(session)
-    log = session.read.format("kafka-log").load(str(RECORDING / "data"))
-    assert as_truth(rows_of(log)) == TRUTH
-
-    orders = session.read.format("kafka-log").option("isolation", "read_uncommitted").load(str(sample))
-    some = orders.where("topic = 'orders' AND partition = 0 AND offset >= 3 AND offset < 5").select("value")
-    assert [bytes(row["value"]) for row in some.collect()] == [b"order 3, never placed", b"order 4"]
-
-    session.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW ended USING `kafka-log` "
-        f"OPTIONS (path '{sample}', table 'transactions', columns 'outcome,first_offset')"
-    )
-    counted = session.sql(
-        "SELECT outcome, count(*) AS n FROM ended GROUP BY outcome ORDER BY outcome"
-    ).collect()
-    assert [tuple(row) for row in counted] == [("aborted", 1), ("committed", 3), ("open", 1)]
-
-
 def test_spark_gets_the_records_of_a_consumer(spark: Spark, sample: Path) -> None:
     check_session(spark.session, sample)
 
@@ -114,18 +76,6 @@ def test_spark_pushes_filters_down(spark: Spark, sample: Path) -> None:
     assert "Filter (isnotnull(topic" in plan
     assert " IN (" not in plan
     assert ">" not in plan.partition("Filter")[2].partition("\n")[0]
-
-
-@pytest.fixture(scope="module")
-def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with running_connect_server(tmp_path_factory.mktemp("connect")) as address:
-        spark = Spark(address)
-        yield spark.session
-        spark.stop()
-
-
-def test_spark_connect_gets_the_records_of_a_consumer(connected: Any, sample: Path) -> None:
-    check_session(connected, sample)
 
 
 def chosen(path: Path, **options: str) -> Chosen:

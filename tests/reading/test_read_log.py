@@ -13,8 +13,8 @@ from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.reading.contracts import LOG_RECORDS
 from spark_jobs.reading.errors import NotKafka, TornTail, Undecided, UnknownOption
+from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.read_log import read_log
-from spark_jobs.reading.visibility import Isolation
 from tests.reading.conftest import RECORDINGS, as_truth, read
 from tests.sample.partition_writer import MIDNIGHT, PartitionWriter
 
