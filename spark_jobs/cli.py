@@ -21,6 +21,7 @@ COMMANDS = (
     "inspect",
     "lake",
     "log",
+    "query",
     "repair",
     "replay",
     "rollback",

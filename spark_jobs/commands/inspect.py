@@ -7,7 +7,8 @@ import typer
 
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.sources import KEY_REFERENCE
-from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.options import Options
+from spark_jobs.reading.isolation import Isolation
 
 
 def inspect(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from spark_jobs.inspect.partition import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionLog
-from spark_jobs.inspect.printers import Cell, Remark, Table, error, plural, warning
+from spark_jobs.inspect.printers import Cell, Table
 from spark_jobs.inspect.segments import Segment
 from spark_jobs.kafka.coordinator import group_offsets
 from spark_jobs.kafka.coordinator import history as coordinator_history
@@ -19,6 +19,7 @@ from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2, RecordBatchHeader, read_header
 from spark_jobs.kafka.formats.records import LogRecord, read_records
 from spark_jobs.kafka.formats.transaction_state import TransactionLogValue, TransactionState
+from spark_jobs.reading.remarks import Remark, error, plural, warning
 
 _ID_COLUMNS = (
     "transactional_id", "state", "producer_id", "producer_epoch", "partitions", "transaction_timeout_ms",

@@ -11,13 +11,14 @@ from threading import local
 import numpy as np
 
 from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, plain_lines
-from spark_jobs.inspect.segments import Segment, in_order
+from spark_jobs.inspect.segments import Segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_FLAG
 from spark_jobs.kernels.codecs import decompress_batches
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.memory import Arena, Bytes, as_bytes
 from spark_jobs.kernels.record_lines import LineStop, Payloads, Place, write_lines
+from spark_jobs.reading.in_order import in_order
 
 BUFFER_SIZE = 4 * 1024 * 1024
 _PART = 4 * 1024 * 1024

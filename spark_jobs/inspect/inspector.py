@@ -20,21 +20,19 @@ from spark_jobs.inspect.log_reports import (
     report_partition,
     report_segment,
 )
-from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.partition import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
-    Outcome,
     PartitionLog,
-    decide,
     log_files,
     read_partition,
 )
-from spark_jobs.inspect.printers import Level, Printer, Remark, Report, error, plural, printable, progress
+from spark_jobs.inspect.printers import Printer, Report, printable, progress
 from spark_jobs.inspect.record_lines import TEXT_HEADING, iso_timestamp, json_line
 from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, record_lines
 from spark_jobs.inspect.segments import FAST_FROM, Segment, is_compiled_for, is_fast_for, read_segment
-from spark_jobs.inspect.target import Kind, NotKafka, check_first_batch, is_partition, recognise
+from spark_jobs.inspect.target import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.kafka.formats import consumer_offsets
 from spark_jobs.kafka.formats import transaction_state as coordinator_log
@@ -42,6 +40,10 @@ from spark_jobs.kafka.formats.log_files import OWN_TOPICS, LogFileKind, parse_pa
 from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.formats.transaction_state import TransactionState
 from spark_jobs.kernels.line_widths import OFFSET_WIDTH, TIMESTAMP_WIDTH
+from spark_jobs.reading.errors import NotKafka
+from spark_jobs.reading.isolation import Isolation
+from spark_jobs.reading.remarks import Level, Remark, error, plural
+from spark_jobs.reading.visibility import Outcome, decide
 
 Decoder = Callable[[LogRecord], dict[str, Any]]
 _PART = 128 * 1024 * 1024

@@ -12,31 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.inspect.record_lines import iso_timestamp
-from spark_jobs.inspect.segments import in_order
-from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.formats.record_batch import (
     CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
-    NO_SEQUENCE,
-    TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
-    Codec,
-    TimestampType,
 )
-from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
-from spark_jobs.kernels.columns import NO_CONTROL_TYPE, UNREADABLE_CONTROL_TYPE, HeaderColumns
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.reading.batch_labels import (
+    CODECS,
+    CONTROL_TYPES,
+    LOWEST_CONTROL_TYPE,
+    TIMESTAMP_TYPES,
+    last_sequences,
+    timestamp_types,
+)
+from spark_jobs.reading.in_order import in_order
 
 _ROWS_AT_A_TIME = 1 << 15
-CODECS = (*(codec.name.lower() for codec in Codec), "codec-5", "codec-6", "codec-7")
-_TIMESTAMP_TYPES = (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 _FLAG = ("no", "yes")
-_CONTROL_NAMES = {NO_CONTROL_TYPE: "", UNREADABLE_CONTROL_TYPE: "UNREADABLE"} | {
-    int(control_type): control_type.name for control_type in ControlType
-}
-_LOWEST = min(_CONTROL_NAMES)
-_CONTROL_TYPES = tuple(_CONTROL_NAMES[control_type] for control_type in sorted(_CONTROL_NAMES))
-"""Names by control type, counted from the lowest."""
 
 
 class CellKind(IntEnum):
@@ -163,7 +157,7 @@ def all_fields(batches: HeaderColumns) -> tuple[Column, ...]:
         number("last_offset", batches.base_offset + batches.last_offset_delta),
         number("record_count", batches.record_count, null=-1),
         label("codec", attributes & CODEC_MASK, CODECS),
-        label("timestamp_type", _timestamp_types(batches), _TIMESTAMP_TYPES),
+        label("timestamp_type", timestamp_types(batches), TIMESTAMP_TYPES),
         number("base_timestamp", batches.base_timestamp),
         number("max_timestamp", batches.max_timestamp),
         number("delete_horizon", horizon, null=-1),
@@ -174,7 +168,7 @@ def all_fields(batches: HeaderColumns) -> tuple[Column, ...]:
         number("last_sequence", last_sequences(batches)),
         label("is_transactional", (attributes & TRANSACTIONAL_FLAG) != 0, _FLAG),
         label("is_control", (attributes & CONTROL_FLAG) != 0, _FLAG),
-        label("control_type", batches.control_type - _LOWEST, _CONTROL_TYPES),
+        label("control_type", batches.control_type - LOWEST_CONTROL_TYPE, CONTROL_TYPES),
         number("coordinator_epoch", batches.coordinator_epoch),
         number("crc", batches.crc),
         label("crc_ok", batches.crc_ok, _FLAG),
@@ -185,7 +179,7 @@ def reading_fields(batches: HeaderColumns) -> tuple[Column, ...]:
     """What fits on a line and a reader looks for first."""
     control = (batches.attributes & CONTROL_FLAG) != 0
     transactional = (batches.attributes & TRANSACTIONAL_FLAG) != 0
-    what = np.where(control, batches.control_type - _LOWEST, len(_CONTROL_TYPES) + transactional)
+    what = np.where(control, batches.control_type - LOWEST_CONTROL_TYPE, len(CONTROL_TYPES) + transactional)
     return (
         number("position", batches.position),
         number("offset", batches.base_offset),
@@ -198,18 +192,6 @@ def reading_fields(batches: HeaderColumns) -> tuple[Column, ...]:
         number("epoch", batches.producer_epoch, null=-1),
         number("sequence", batches.base_sequence, null=-1),
         number("last", last_sequences(batches), null=-1),
-        label("what", what, (*_CONTROL_TYPES, "", "transactional")),
+        label("what", what, (*CONTROL_TYPES, "", "transactional")),
         label("crc", batches.crc_ok, ("WRONG", "ok")),
     )
-
-
-def _timestamp_types(batches: HeaderColumns) -> npt.NDArray[np.int64]:
-    log_append = (batches.attributes & TIMESTAMP_TYPE_FLAG) != 0
-    return np.where(batches.magic == 0, 0, 1 + log_append)
-
-
-def last_sequences(batches: HeaderColumns) -> npt.NDArray[np.int64]:
-    """Sequence of each batch's last record as sent, with the wrap of facts §2.2; -1 without sequences."""
-    last = batches.base_sequence.astype(np.int64) + batches.last_offset_delta
-    wrapped = np.where(last > MAX_SEQUENCE, last - MAX_SEQUENCE - 1, last)
-    return np.where(batches.base_sequence == NO_SEQUENCE, NO_SEQUENCE, wrapped)

@@ -1,14 +1,10 @@
 """The options of `onceover inspect`."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from spark_jobs.reading.isolation import Isolation
 
-class Isolation(StrEnum):
-    """Under the names of a consumer's `isolation.level`."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
+__all__ = ["Isolation", "Options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import BinaryIO, Protocol, TypeAlias
 
 from rich import box
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from spark_jobs.inspect.record_lines import ESCAPED_WIDTH, iso_timestamp, preview_text
 from spark_jobs.inspect.segments import Advance
+from spark_jobs.reading.remarks import Level, Remark, plural
 
 Cell: TypeAlias = int | str | bool | None
 """A number, text, flag or nothing. A column whose name ends in `timestamp` counts milliseconds since 1970."""
@@ -26,22 +26,6 @@ _WIDTH_OF_A_FILE = 180
 _COUNTS = ("bytes", "batches", "records", "markers", "entries", "producers", "partitions", "size")
 _WORTH_A_BAR = 64 * 1024 * 1024
 """Bytes from which a progress bar is shown."""
-
-
-class Level(StrEnum):
-    """The severity of a remark."""
-
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """One sentence about something unusual."""
-
-    level: Level
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,27 +46,6 @@ class Report:
     facts: tuple[tuple[str, Cell], ...] = ()
     tables: tuple[Table, ...] = ()
     remarks: tuple[Remark, ...] = ()
-
-
-def note(text: str) -> Remark:
-    return Remark(level=Level.NOTE, text=text)
-
-
-def warning(text: str) -> Remark:
-    return Remark(level=Level.WARNING, text=text)
-
-
-def error(text: str) -> Remark:
-    return Remark(level=Level.ERROR, text=text)
-
-
-def plural(count: int, noun: str) -> str:
-    """`3 batches`, `1 batch`: a count that reads as a sentence does."""
-    if count == 1:
-        return f"1 {noun}"
-    if noun.endswith("y"):
-        return f"{count:,} {noun[:-1]}ies"
-    return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x', 's')) else 's'}"
 
 
 _STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}

@@ -4,15 +4,11 @@ Small files go through the plain scan, which needs nothing compiled; big ones th
 broker's recovery, the scan continues behind a batch with a wrong checksum, so that all batches are shown.
 """
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +27,8 @@ from spark_jobs.kernels.columns import (
     allocate,
     concatenate,
 )
+from spark_jobs.reading.in_order import in_order
 
-Part = TypeVar("Part")
-Result = TypeVar("Result")
-_THREADS = min(os.cpu_count() or 1, 8)
 FAST_FROM = 2 * 1024 * 1024
 """Bytes from which the compiled scan is worth its loading time of about a second."""
 COMPILED_FROM, RECORDS_COMPILED_FROM = 256 * 1024 * 1024, 16 * 1024 * 1024
@@ -146,23 +140,6 @@ def _control_of(batch: memoryview, header: RecordBatchHeader) -> tuple[int, int]
         NO_CONTROL_TYPE if control_type is None else int(control_type),
         NO_COORDINATOR_EPOCH if marker is None else marker.coordinator_epoch,
     )
-
-
-def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-    """`work` of every part in order; parts are requested on demand, and few results are buffered."""
-    pending: deque[Future[Result]] = deque()
-    for part in parts:
-        pending.append(_pool().submit(work, part))
-        if len(pending) > 2 * _THREADS:
-            yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """One pool for all work, so that threads keep their arenas."""
-    return ThreadPoolExecutor(_THREADS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.inspect.partition import PartitionLog, log_files
-from spark_jobs.inspect.printers import Cell, Remark, Report, Table, error, note, plural, warning
+from spark_jobs.inspect.printers import Cell, Report, Table
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.checkpoints import (
     EpochEntry,
@@ -34,6 +34,7 @@ from spark_jobs.kafka.formats.log_files import (
 )
 from spark_jobs.kafka.formats.snapshot import read_snapshot
 from spark_jobs.kafka.producers.producer_state import ProducerStateEntry
+from spark_jobs.reading.remarks import Remark, error, note, plural, warning
 
 _TXN_INDEX_ENTRY = 34
 PRODUCER_COLUMNS = (

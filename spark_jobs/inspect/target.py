@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from spark_jobs.inspect.segments import Buffer, open_segment
-from spark_jobs.kafka.errors import CorruptData, OnceoverError, TornBatch, ZeroFilledTail
+from spark_jobs.kafka.errors import CorruptData, TornBatch, ZeroFilledTail
 from spark_jobs.kafka.formats.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -21,6 +21,7 @@ from spark_jobs.kafka.formats.log_files import (
 )
 from spark_jobs.kafka.formats.record_batch import MAGIC_OFFSET
 from spark_jobs.kafka.log.segment import scan
+from spark_jobs.reading.errors import NotKafka
 
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
@@ -29,10 +30,6 @@ OFFSET_CHECKPOINTS = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 _KNOWN_MAGIC = (0, 1, 2)
-
-
-class NotKafka(OnceoverError):
-    """A path without Kafka data; the message names what was expected."""
 
 
 class Kind(StrEnum):

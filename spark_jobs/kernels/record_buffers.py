@@ -110,7 +110,9 @@ RECORD_SCHEMA = pa.schema(_FIELDS)
 """`batch` is the index of the batch in the call; `timestamp` is in milliseconds since 1970."""
 
 
-def record_batch(rows: RecordRows, key: Binary, value: Binary, headers: "pa.Array[Any]") -> pa.RecordBatch:
+def record_batch(
+    rows: RecordRows, key: "pa.Array[Any]", value: "pa.Array[Any]", headers: "pa.Array[Any]"
+) -> pa.RecordBatch:
     """The columns of `RECORD_SCHEMA` over the memory of all of them."""
     records = rows.offset.size
     columns = [
@@ -118,8 +120,8 @@ def record_batch(rows: RecordRows, key: Binary, value: Binary, headers: "pa.Arra
         _array(pa.int64(), records, None, rows.offset),
         _array(pa.int64(), records, None, rows.timestamp),
         _array(pa.int32(), records, None, rows.sequence),
-        _binary(pa.binary(), key, has_nulls=bool((rows.key_size < 0).any())),
-        _binary(pa.binary(), value, has_nulls=bool((rows.value_size < 0).any())),
+        key,
+        value,
         headers,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
@@ -172,13 +174,26 @@ class FoundRecords:
         return headers_array(contents)
 
     @cached_property
+    def key(self) -> "pa.Array[Any]":
+        """The keys, in memory of their own."""
+        return self._copied(self.rows.key_start, self.rows.key_size, self.totals.key_bytes)
+
+    @cached_property
+    def value(self) -> "pa.Array[Any]":
+        """The values, in memory of their own."""
+        return self._copied(self.rows.value_start, self.rows.value_size, self.totals.value_bytes)
+
+    @cached_property
     def records(self) -> pa.RecordBatch:
         """All columns as Arrow, in memory of their own."""
-        key = allocate_binary(self.count, self.totals.key_bytes)
-        _copy(self.arena, self.rows.key_start, self.rows.key_size, key)
-        value = allocate_binary(self.count, self.totals.value_bytes)
-        _copy(self.arena, self.rows.value_start, self.rows.value_size, value)
-        return record_batch(self.rows, key, value, self.headers)
+        return record_batch(self.rows, self.key, self.value, self.headers)
+
+    def _copied(
+        self, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32], total: int
+    ) -> "pa.Array[Any]":
+        column = allocate_binary(self.count, total)
+        _copy(self.arena, starts, sizes, column)
+        return _binary(pa.binary(), column, has_nulls=bool((sizes < 0).any()))
 
 
 @helper

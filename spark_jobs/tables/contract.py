@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 """Iceberg's `timestamptz`; Kafka's timestamps have milliseconds."""
@@ -92,8 +91,6 @@ _WIDER: dict[pa.DataType, pa.DataType] = {
     pa.uint32(): pa.int64(),
 }
 """Iceberg has no integers below 32 bits and no unsigned ones."""
-_NONE, _MICROSECONDS = pa.scalar(-1, pa.int64()), pa.scalar(1000, pa.int64())
-_FIRST, _LAST = (pa.scalar(bound, pa.int64()) for bound in (FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS))
 
 
 def published(contract: Contract) -> Contract:
@@ -119,10 +116,15 @@ def as_published(columns: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _timestamps(milliseconds: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
     """Timestamps from ms since 1970; null for -1, and for a time outside the years 1 to 9999."""
+    # Slow to import, and a number as a scalar imports pandas: readers of a log need neither.
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    numbers = (-1, 1000, FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS)
+    none, microseconds, first, last = (pa.scalar(number, pa.int64()) for number in numbers)
     is_time = pc.and_(
-        pc.and_(pc.greater_equal(milliseconds, _FIRST), pc.less_equal(milliseconds, _LAST)),
-        pc.not_equal(milliseconds, _NONE),
+        pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last)),
+        pc.not_equal(milliseconds, none),
     )
     kept = pc.if_else(is_time, milliseconds, pa.scalar(None, pa.int64()))
-    micros: pa.ChunkedArray[Any] = pc.multiply(kept, _MICROSECONDS)
+    micros: pa.ChunkedArray[Any] = pc.multiply(kept, microseconds)
     return micros.cast(TIMESTAMP)

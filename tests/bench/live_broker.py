@@ -118,5 +118,5 @@ def spark_rows(broker: Broker, folder: Path, data: str) -> Row:
         return Row(
             title=SPARK_TITLE, data=data, note=f"it failed: {done.stderr.strip().splitlines()[-1][:200]}"
         )
-    seconds, records = done.stdout.split()[-2:]
-    return Row(title=SPARK_TITLE, data=data, seconds=float(seconds), records=int(records))
+    cpu_seconds, seconds, records = map(float, done.stdout.split()[-3:])
+    return Row(title=SPARK_TITLE, data=data, seconds=seconds, cpu_seconds=cpu_seconds, records=int(records))

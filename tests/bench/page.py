@@ -58,6 +58,7 @@ def headline(kept: Kept) -> Iterator[Line]:
         yield Line(measured="start-up of the first run, apart", found=f"{row.seconds:.1f} s")
     yield from _rivals(kept, runs, logs)
     yield from _whole_runs(kept)
+    yield from _readers(kept)
     yield from _dump_log(kept)
     yield from _verdicts(kept)
     yield from _bounds(kept)
@@ -81,6 +82,34 @@ def _whole_runs(kept: Kept) -> Iterator[Line]:
     for row in rows_of(kept, "whole_runs"):
         found = f"left out: {row.note}" if row.note else _rate(row)
         yield Line(measured=f"{row.title}, {row.data}" if row.data else row.title, found=found)
+
+
+def _readers(kept: Kept) -> Iterator[Line]:
+    """Readers of a log by what is used instead, all from one run."""
+    found = {row.title: row for row in rows_of(kept, "readers") if not row.note}
+    for title, other, goal in (
+        ("read_log", "Kafka ConsumerPerformance", 2),
+        ("Spark kafka-log", "Spark Kafka source", 3),
+    ):
+        if title in found and other in found:
+            ours, theirs = found[title], found[other]
+            ratio = ours.records_per_second / theirs.records_per_second
+            yield _at_least(
+                f"{title} by {other}, {ours.data}", f"{_rate(ours)}; {_rate(theirs)}", ratio, goal
+            )
+    if "read_log" in found and "decoding alone" in found:
+        ours, alone = found["read_log"], found["decoding alone"]
+        ratio = ours.cpu_seconds / alone.cpu_seconds
+        times = f"{ours.cpu_seconds:.1f} s of all cores; {alone.cpu_seconds:.1f} s"
+        yield _at_most(f"read_log by decoding alone, {ours.data}", times, ratio, 1.3)
+    if "query" in found and "DuckDB on Parquet" in found:
+        ours, theirs = found["query"], found["DuckDB on Parquet"]
+        times = f"{ours.seconds:.1f} s; {theirs.seconds:.1f} s"
+        yield Line(
+            measured=f"query, count by key, by DuckDB on Parquet, {ours.data}",
+            found=times,
+            ratio=ours.seconds / theirs.seconds,
+        )
 
 
 def _dump_log(kept: Kept) -> Iterator[Line]:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.execution.spark import Spark
 from spark_jobs.kafka.formats.record_batch import Codec
-from tests.bench import growth, knobs, onceover, whole_runs
+from tests.bench import growth, knobs, onceover, readers, whole_runs
 from tests.bench.__main__ import SECTIONS, parse, volume_of
 from tests.bench.floor import run_floor
 from tests.bench.live_broker import consumer_row
@@ -66,6 +66,13 @@ def test_others_come_to_the_same_records(space: Workspace, published: Row, spark
         for row in import_module(f"tests.bench.{section}").measure(replace(space, spark=spark))
     ]
     assert {row.title: row.records for row in rivals} == dict.fromkeys(GIVEN_AWAY, published.records)
+
+
+def test_readers_of_the_log_have_the_same_records(space: Workspace, published: Row) -> None:
+    log = onceover.accepted_log(space, Codec.LZ4)
+    rows = [readers.decoding_row(space, log), readers.read_log_row(space, log)]
+    assert {row.records for row in rows} == {published.records}
+    assert readers.query_row(space, log).records == readers.parquet_row(space, log).records
 
 
 @pytest.mark.parametrize("section", ["verdicts", "commits", "kernels"])

@@ -23,6 +23,8 @@ from tests.execution.test_shuffle import plain, shuffle_words
 from tests.golden.digests import lake_digests
 from tests.golden.scenarios import COPIED_AT
 from tests.in_process import InProcess
+from tests.reading.spark_reads import check_session
+from tests.sample.log_directory import write_sample as write_log
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,11 @@ def _sample_lake(place: Path, engine: Spark) -> dict[str, str]:
             settings, day, until=Step.PUBLISH, spark=engine, progress=RunProgress(Console(quiet=True))
         )
     return lake_digests(settings)
+
+
+def test_the_data_source_reads_a_log(remote: Spark, tmp_path: Path) -> None:
+    write_log(tmp_path)
+    check_session(remote.session, tmp_path)
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.inspect.inspector import inspect_paths
-from spark_jobs.inspect.options import Isolation, Options
+from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.partition import read_partition
 from spark_jobs.inspect.printers import JsonPrinter
+from spark_jobs.reading.isolation import Isolation
 from tests.inspect.conftest import Inspect
 
 DATA = Path(__file__).parents[1] / "recordings" / "data"

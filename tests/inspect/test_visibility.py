@@ -5,14 +5,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.inspect.options import Isolation
-from spark_jobs.inspect.partition import decide
 from spark_jobs.inspect.segments import read_segment
 from spark_jobs.kafka.formats.control_record import ControlType, read_marker
 from spark_jobs.kafka.formats.record_batch import read_header
 from spark_jobs.kafka.log.read_committed import visibility, visible_batches
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.partition_transactions import LogBatch, fold
+from spark_jobs.reading.isolation import Isolation
+from spark_jobs.reading.visibility import decide
 from tests.sample.partition_writer import PartitionWriter
 
 PARTITION = TopicPartition("orders", 0)

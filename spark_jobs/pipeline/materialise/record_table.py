@@ -7,27 +7,20 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.config.settings import ValueType
-from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, TimestampType
 from spark_jobs.lake.iceberg.topic_tables import VALUE_TYPES
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows
 from spark_jobs.pipeline.materialise.decoding import DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import View, names_of
-from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
+from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
+from spark_jobs.reading.record_columns import Timestamps
+from spark_jobs.tables.contract import with_labels
 from spark_jobs.tables.materialise import RECORDS
 
-_TIMESTAMP_TYPES = tuple(TimestampType)
-_NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
-    _TIMESTAMP_TYPES.index,
-    (TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
-)
-_TYPE_NAMES = pa.array(_TIMESTAMP_TYPES, pa.string())
+_TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
-_MICROSECONDS = 1000
-"""In a millisecond."""
 _ASCENDING = ("offset", "timestamp", "sequence")
 """Columns whose differences are smaller than a dictionary of them."""
 _DISTINCT = ("timestamp_out_of_range", "key", "value")
@@ -35,41 +28,6 @@ _DISTINCT = ("timestamp_out_of_range", "key", "value")
 _NESTED = "headers.list.element.key"
 PAGE_ROWS = 100_000
 """Rows of a page at most: a page costs as much as thousands of small values."""
-
-Int64s = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamps:
-    """Timestamps as a table has them: `micros` where `is_stored`, as `given` where `is_outside` its range.
-
-    Both flags are None where all are stored.
-    """
-
-    given: Int64s
-    micros: Int64s
-    is_stored: Flags | None = None
-    is_outside: Flags | None = None
-
-    @classmethod
-    def of(cls, given: Int64s) -> "Timestamps":
-        """Of timestamps in ms since 1970, -1 for none."""
-        if not given.size or (given.min() >= 0 and given.max() <= LAST_TIMESTAMP_MS):
-            return cls(given, given * _MICROSECONDS)
-        is_outside = (given < FIRST_TIMESTAMP_MS) | (given > LAST_TIMESTAMP_MS)
-        is_stored = ~is_outside & (given != NO_TIMESTAMP)
-        return cls(given, np.where(is_stored, given, 0) * _MICROSECONDS, is_stored, is_outside)
-
-    def columns(self) -> "dict[str, pa.Array[Any]]":
-        """The columns of a table that hold them."""
-        is_null = None if self.is_stored is None else ~self.is_stored
-        is_inside = True if self.is_outside is None else ~self.is_outside
-        inside = np.broadcast_to(is_inside, self.given.shape)
-        return {
-            "timestamp": pa.array(self.micros, pa.int64(), mask=is_null).cast(TIMESTAMP),
-            "timestamp_out_of_range": pa.array(self.given, pa.int64(), mask=inside),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +45,7 @@ class RecordTable:
         columns = {
             "partition": np.full(records.num_rows, self.partition, dtype=np.int32),
             "timestamp_type": pa.DictionaryArray.from_arrays(
-                np.repeat(_timestamp_types(piece.rows), counts), _TYPE_NAMES
+                np.repeat(timestamp_types(headers).astype(np.int32), counts), _TYPE_NAMES
             ),
             "producer_id": np.repeat(headers.producer_id, counts),
             "producer_epoch": np.repeat(headers.producer_epoch.astype(np.int32), counts),
@@ -128,14 +86,6 @@ def record_options(schema: pa.Schema) -> dict[str, Any]:
 
 
 _WRITTEN = as_written(RECORDS.schema)
-
-
-def _timestamp_types(rows: BatchRows) -> npt.NDArray[np.int32]:
-    """Each batch's timestamp type, as its place in the enumeration."""
-    stamped = np.where(
-        rows.headers.attributes & TIMESTAMP_TYPE_FLAG, np.int32(_LOG_APPEND_TIME), np.int32(_CREATE_TIME)
-    )
-    return np.where(rows.headers.magic == 0, np.int32(_NO_TIMESTAMP), stamped)
 
 
 # Declared fields of JSON values as columns.

@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.pipeline.audit.keys import iter_records
-from spark_jobs.pipeline.materialise.record_table import Timestamps
+from spark_jobs.reading.record_columns import Timestamps
 from spark_jobs.tables.materialise import RECORDS
 
 

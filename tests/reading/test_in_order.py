@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.inspect.segments import in_order
+from spark_jobs.reading.in_order import in_order
 
 
 def test_results_come_in_the_order_of_their_parts() -> None:

@@ -1,0 +1,78 @@
+"""A stored partition scanned as one log: its segments in order, and which batches a consumer gets."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kafka.formats.log_files import OWN_TOPICS, LogFileKind, parse_file_name
+from spark_jobs.kafka.log.log_directory import settle_names
+from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
+from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.segment_scan import ScannedSegment, scan_segment
+from spark_jobs.reading.stored_log import PartitionFiles, StoredFile, is_log
+from spark_jobs.reading.visibility import ServedPart, Visibility, decide, last_offsets, served_parts
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedPartition:
+    """The headers of a partition; `batches` are those of all segments that a broker serves, in order."""
+
+    files: PartitionFiles
+    segments: tuple[ScannedSegment, ...]
+    served: tuple[ServedPart, ...]
+    batches: HeaderColumns
+    visibility: Visibility
+
+    @property
+    def name(self) -> str:
+        return self.files.url
+
+    @property
+    def is_internal(self) -> bool:
+        """Kafka's own topics may restart sequences."""
+        return self.files.topic in OWN_TOPICS
+
+    @property
+    def segment_of(self) -> npt.NDArray[np.int64]:
+        """For each of `batches` the number of its segment."""
+        return np.repeat(np.arange(len(self.segments)), self._served_rows)
+
+    @property
+    def _served_rows(self) -> list[int]:
+        pairs = zip(self.segments, self.served, strict=True)
+        return [segment.batches.rows - part.first_row for segment, part in pairs]
+
+
+def scan_partition(files: PartitionFiles) -> ScannedPartition:
+    """Scans all segments, several at a time."""
+    logs = _segments(files)
+    segments = tuple(in_order(lambda log: scan_segment(log[1], log[0]), logs))
+    bases = [base for base, _ in logs]
+    served = served_parts(bases, [segment.batches for segment in segments])
+    parts = [
+        segment.batches.part(part.first_row, segment.batches.rows)
+        for segment, part in zip(segments, served, strict=True)
+    ]
+    batches = concatenate(parts) if parts else allocate(0)
+    start = max(files.log_start_offset, bases[0] if bases and not files.is_segment else 0)
+    visibility = decide(batches, log_start_offset=start, least_end=bases[-1] if bases else 0)
+    return ScannedPartition(
+        files=files, segments=segments, served=served, batches=batches, visibility=visibility
+    )
+
+
+def _segments(files: PartitionFiles) -> list[tuple[int, StoredFile]]:
+    """The segments by base offset, as a broker that starts has them (facts §6.1)."""
+    settled = settle_names(files.files, lambda name, offset: _next_offset(files.files[name], offset))
+    named = ((parse_file_name(name), files.files[before]) for name, before in settled.items() if is_log(name))
+    found = [(file.offset, stored) for file, stored in named if file and file.kind is LogFileKind.LOG]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _next_offset(file: StoredFile, base_offset: int) -> int:
+    batches = scan_segment(file).batches
+    return int(last_offsets(batches)[-1]) + 1 if batches.rows else base_offset

@@ -1,0 +1,155 @@
+"""SQL on a log through DuckDB: the tables of a log, read when a query names them."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from spark_jobs.extras import Extra, require
+from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
+from spark_jobs.reading.plan import Wanted, isolation_of
+from spark_jobs.reading.read_log import record_batches
+from spark_jobs.reading.records import record_schema
+from spark_jobs.reading.scan_log import scan_tables
+from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
+from spark_jobs.tables.contract import TIMESTAMP
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+_PLAIN = pa.timestamp("us")
+_ROWS_AT_A_TIME = 100_000
+Read = Callable[[tuple[str, ...]], pa.RecordBatchReader]
+
+
+class QueryFailed(OnceoverError):
+    """DuckDB refused the query, or the log could not be read; the message is DuckDB's."""
+
+
+class LogDataset(ds.Dataset):
+    """A table of a log for DuckDB, which asks for the columns and filters of a query.
+
+    Every scan reads the log again, so that a query may name a table more than once.
+    """
+
+    def __init__(self, schema: pa.Schema, read: Read) -> None:
+        """`read` gives the rows of the named columns. Arrow's own constructor refuses to be called."""
+        self._columns, self._read = in_utc(schema), read
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return self._columns
+
+    def scanner(  # type: ignore[override]
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Any = None,  # noqa: A002 — Arrow's name
+        **options: Any,
+    ) -> ds.Scanner:
+        """The rows of these columns that `filter` accepts."""
+        chosen = self._columns.names if columns is None else list(columns)
+        used = set(chosen) | (set() if filter is None else set(re.findall(r"\w+", str(filter))))
+        names = tuple(name for name in self._columns.names if name in used) or (self._columns.names[2],)
+        schema = pa.schema([self._columns.field(name) for name in names])
+        batches = (batch.cast(schema) for batch in self._read(names))
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        return ds.Scanner.from_batches(reader, columns=chosen, filter=filter, **options)
+
+
+def in_utc(schema: pa.Schema) -> pa.Schema:
+    """Timestamps in UTC without a time zone: DuckDB's functions on those need an extension to be loaded."""
+    plain = (field.with_type(_PLAIN) if field.type == TIMESTAMP else field for field in schema)
+    return pa.schema(list(plain))
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    *,
+    topics: Iterable[str] | None = None,
+    isolation: str = "read_committed",
+) -> "DuckDBPyConnection":
+    """A DuckDB connection in memory with the tables of the log."""
+    require(Extra.QUERY, "SQL on a log")
+    import duckdb  # noqa: PLC0415 — an extra
+
+    chosen, level = choose(find_partitions(path), topics, None), isolation_of(isolation)
+
+    def records(columns: tuple[str, ...]) -> pa.RecordBatchReader:
+        wanted = Wanted(isolation=level, columns=columns)
+        return pa.RecordBatchReader.from_batches(record_schema(columns), record_batches(chosen, wanted))
+
+    connection = duckdb.connect()
+    connection.register(LOG_RECORDS.name, LogDataset(LOG_RECORDS.schema, records))
+    for name, contract in HEADER_TABLES.items():
+        connection.register(name, LogDataset(contract.schema, _headers(chosen, name)))
+    return connection
+
+
+def _headers(chosen: tuple[PartitionFiles, ...], name: str) -> Read:
+    return lambda columns: scan_tables(chosen, [name])[name].select(list(columns)).to_reader()
+
+
+def read_rows(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    """The names of the columns and the rows of a query."""
+    with _reported():
+        reader = _relation(connection, sql).to_arrow_reader(_ROWS_AT_A_TIME)
+    return reader.schema.names, _rows(reader)
+
+
+def _rows(reader: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    with _reported():
+        for batch in reader:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def write_parquet(connection: "DuckDBPyConnection", sql: str, file: os.PathLike[str]) -> int:
+    """Writes the rows of a query to a new Parquet file, which appears when it is complete."""
+    with _reported(), atomic_file(Path(file)) as unfinished:
+        reader = _relation(connection, sql).to_arrow_reader(_ROWS_AT_A_TIME)
+        rows = 0
+        with pq.ParquetWriter(unfinished, reader.schema, compression="zstd") as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+    return rows
+
+
+@contextmanager
+def atomic_file(file: Path) -> Iterator[Path]:
+    """A file beside `file` that replaces it at the end, or is removed after an error."""
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        yield unfinished
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _relation(connection: "DuckDBPyConnection", sql: str) -> "DuckDBPyRelation":
+    found = connection.sql(sql)
+    if found is None:
+        raise QueryFailed("expected a query that returns rows, such as SELECT count(*) FROM records")
+    return found
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Raises `QueryFailed` with the message of DuckDB, or of Arrow, which reads for it."""
+    import duckdb  # noqa: PLC0415 — an extra
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise QueryFailed(_message(error)) from error
+
+
+def _message(error: Exception) -> str:
+    return str(error).strip()

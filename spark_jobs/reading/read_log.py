@@ -1,0 +1,59 @@
+"""`onceover.read_log`: the records of a Kafka log as a stream of Arrow record batches."""
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import pyarrow as pa
+
+from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.partition_scan import scan_partition
+from spark_jobs.reading.plan import Piece, Wanted, plan_partition
+from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
+
+OffsetRange = tuple[int | None, int | None]
+TimestampRange = tuple[datetime | int | None, datetime | int | None]
+
+
+def read_log(
+    path: str | os.PathLike[str],
+    *,
+    topics: Iterable[str] | None = None,
+    partitions: Iterable[int] | None = None,
+    isolation: str = "read_committed",
+    columns: Iterable[str] | None = None,
+    offsets: OffsetRange | None = None,
+    timestamps: TimestampRange | None = None,
+) -> pa.RecordBatchReader:
+    """The records of a Kafka log, as a consumer of this isolation level gets them.
+
+    `path` is a segment, a partition's directory or a log directory, in a file system or in a bucket
+    (`s3://bucket/prefix`). Partitions follow one another, the records of each in offset order. Few batches
+    are in memory at a time, and all cores decode.
+
+    `offsets` and `timestamps` are pairs (first, end), the end excluded, with None for no bound; timestamps
+    are datetimes (UTC without a time zone) or milliseconds since 1970. Kafka's own topics are left out of a
+    log directory unless `topics` names them.
+
+    Raises `NotKafka` for a path without a log, `CorruptData` for damaged batches and `StorageError` for a
+    store that fails. An unfinished batch at the end of a log is left out with the warning `TornTail`.
+    """
+    wanted = Wanted.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
+    chosen = choose(find_partitions(path), topics, partitions)
+    from spark_jobs.reading.records import record_schema  # noqa: PLC0415 — loads numba
+
+    return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))
+
+
+def record_batches(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The records of the partitions, one partition after the other."""
+    from spark_jobs.reading.records import read_piece  # noqa: PLC0415 — loads numba
+
+    for batches in in_order(lambda piece: read_piece(piece, wanted), plan_pieces(chosen, wanted)):
+        yield from batches
+
+
+def plan_pieces(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[Piece]:
+    """The pieces of all partitions; a partition is scanned when the first of its pieces is requested."""
+    for files in chosen:
+        yield from plan_partition(scan_partition(files), wanted)

@@ -1,0 +1,56 @@
+"""Columns of decoded records that come from their batch: timestamps, their types, and constants."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP
+
+_MICROSECONDS = 1000
+"""In a millisecond."""
+Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Timestamps as a table has them: `micros` where `is_stored`, as `given` where `is_outside` its range.
+
+    Both flags are None where all are stored.
+    """
+
+    given: Int64s
+    micros: Int64s
+    is_stored: Flags | None = None
+    is_outside: Flags | None = None
+
+    @classmethod
+    def of(cls, given: Int64s) -> "Timestamps":
+        """Of timestamps in ms since 1970, -1 for none."""
+        if not given.size or (given.min() >= 0 and given.max() <= LAST_TIMESTAMP_MS):
+            return cls(given, given * _MICROSECONDS)
+        is_outside = (given < FIRST_TIMESTAMP_MS) | (given > LAST_TIMESTAMP_MS)
+        is_stored = ~is_outside & (given != NO_TIMESTAMP)
+        return cls(given, np.where(is_stored, given, 0) * _MICROSECONDS, is_stored, is_outside)
+
+    def columns(self) -> "dict[str, pa.Array[Any]]":
+        """The columns of a table that hold them."""
+        is_null = None if self.is_stored is None else ~self.is_stored
+        if self.is_outside is None:
+            outside = pa.nulls(self.given.size, pa.int64())
+        else:
+            outside = pa.array(self.given, pa.int64(), mask=~self.is_outside)
+        return {
+            "timestamp": pa.array(self.micros, pa.int64(), mask=is_null).cast(TIMESTAMP),
+            "timestamp_out_of_range": outside,
+        }
+
+
+def repeated(value: object, kind: Any, rows: int) -> "pa.Array[Any]":
+    """A column with the same value in each row, None for nulls."""
+    column: pa.Array[Any] = pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+    return column

@@ -1,0 +1,143 @@
+"""The records of a piece of a log as Arrow: decompressed, decoded, only the wanted columns and ranges."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kafka.formats.legacy import read_legacy_records
+from spark_jobs.kafka.formats.record_batch import MAGIC_V2, NO_TIMESTAMP
+from spark_jobs.kafka.formats.records import LogRecord
+from spark_jobs.kernels.columns import HeaderColumns
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.record_buffers import FoundRecords
+from spark_jobs.kernels.scan import scan_headers
+from spark_jobs.lake.errors import ObjectChanged
+from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
+from spark_jobs.reading.contracts import LOG_RECORDS
+from spark_jobs.reading.legacy_records import legacy_found
+from spark_jobs.reading.plan import Piece, Wanted, checksum_of
+from spark_jobs.reading.record_columns import Timestamps, repeated
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
+
+DECODED_BYTES = 12 * 2**20
+"""Bytes of decompressed records that are decoded at once, give or take a half."""
+_TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedRecords:
+    """Records of some batches, whose headers the column `batch` counts in."""
+
+    piece: Piece
+    headers: HeaderColumns
+    found: FoundRecords
+
+    def of_batch(self, values: npt.NDArray[Any]) -> "pa.Array[Any]":
+        """For each record the value of its batch."""
+        column: pa.Array[Any] = pa.array(values[self.found.rows.batch])
+        return column
+
+    def constant(self, value: object, kind: pa.DataType) -> "pa.Array[Any]":
+        """The same value for each record."""
+        return repeated(value, kind, self.found.count)
+
+    def timestamp_type(self) -> "pa.Array[Any]":
+        kinds = timestamp_types(self.headers)
+        if kinds.size and (kinds == kinds[0]).all():
+            return self.constant(TIMESTAMP_TYPES[kinds[0]], pa.string())
+        return _TYPE_NAMES.take(self.of_batch(kinds))
+
+    @cached_property
+    def timestamps(self) -> "dict[str, pa.Array[Any]]":
+        """Both columns of timestamps."""
+        return Timestamps.of(self.found.rows.timestamp).columns()
+
+
+_COLUMNS: dict[str, Callable[[DecodedRecords], "pa.Array[Any]"]] = {
+    "topic": lambda records: records.constant(records.piece.topic, pa.string()),
+    "partition": lambda records: records.constant(records.piece.partition, pa.int32()),
+    "offset": lambda records: pa.array(records.found.rows.offset),
+    "timestamp": lambda records: records.timestamps["timestamp"],
+    "timestamp_type": DecodedRecords.timestamp_type,
+    "timestamp_out_of_range": lambda records: records.timestamps["timestamp_out_of_range"],
+    "key": lambda records: records.found.key,
+    "value": lambda records: records.found.value,
+    "headers": lambda records: records.found.headers,
+    "producer_id": lambda records: records.of_batch(records.headers.producer_id),
+    "producer_epoch": lambda records: records.of_batch(records.headers.producer_epoch.astype(np.int32)),
+    "sequence": lambda records: pa.array(records.found.rows.sequence),
+    "partition_leader_epoch": lambda records: records.of_batch(records.headers.partition_leader_epoch),
+}
+
+
+def record_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of the chosen columns, in their order."""
+    return pa.schema([LOG_RECORDS.schema.field(name) for name in columns])
+
+
+def read_piece(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
+    """The wanted records of a piece; raises if a batch cannot be read or is not the one that was planned."""
+    schema = record_schema(wanted.columns)
+    with piece.file.viewed(piece.start, piece.end) as data:
+        return [
+            _as_batch(records, wanted, schema)
+            for records in _decode(data, piece, _headers(data, piece))
+            if records.found.count
+        ]
+
+
+def _headers(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
+    headers = scan_headers(data, stop_at_bad_crc=False).columns
+    is_planned = headers.rows == piece.rows and checksum_of(headers) == piece.checksum
+    chosen = headers.pick(piece.mask) if is_planned else headers
+    if not is_planned or not chosen.crc_ok.all():
+        raise ObjectChanged(
+            f"{piece.file.url}: changed while it was read: bytes {piece.start} to {piece.end} are not "
+            "those whose headers were read; read the log again"
+        )
+    return chosen
+
+
+def _decode(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> Iterator[DecodedRecords]:
+    if headers.magic[0] < MAGIC_V2:
+        yield DecodedRecords(piece=piece, headers=headers, found=_decode_legacy(data, piece, headers))
+        return
+    for decoded in decode_batches(
+        data, headers, budget=DECODED_BYTES, source=piece.file.url, origin=piece.start
+    ):
+        for problem in decoded.problems:
+            raise problem.error
+        yield DecodedRecords(piece=piece, headers=headers, found=decoded.found)
+
+
+def _decode_legacy(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> FoundRecords:
+    found: list[tuple[int, LogRecord]] = []
+    for batch, (position, size) in enumerate(
+        zip(headers.position.tolist(), headers.size.tolist(), strict=True)
+    ):
+        message = memoryview(data)[position : position + size]
+        records = read_legacy_records(message, source=piece.file.url, position=piece.start + position)
+        found += [(batch, record) for record in records]
+    return legacy_found(found)
+
+
+def _as_batch(records: DecodedRecords, wanted: Wanted, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_COLUMNS[name](records) for name in wanted.columns]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    shown = _shown(records, wanted)
+    return batch if shown.all() else batch.filter(pa.array(shown))
+
+
+def _shown(records: DecodedRecords, wanted: Wanted) -> npt.NDArray[np.bool_]:
+    """Which records are in the ranges; one without a timestamp is in no range of timestamps."""
+    rows = records.found.rows
+    shown = wanted.offsets.narrowed(first=records.piece.first_offset).contains(rows.offset)
+    if not wanted.timestamps.is_open:
+        within = wanted.timestamps.narrowed(first=FIRST_TIMESTAMP_MS, end=LAST_TIMESTAMP_MS + 1)
+        shown &= within.contains(rows.timestamp) & (rows.timestamp != NO_TIMESTAMP)
+    return shown

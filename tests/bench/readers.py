@@ -1,0 +1,135 @@
+"""Readers of the log that Onceover accepted, `read_log`, `kafka-log` and `query`, and what is used instead.
+
+All read the records that a read_committed consumer gets. ConsumerPerformance and Spark's Kafka source get
+them from a live broker that was started on the same log.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.scan import scan_headers
+from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.plan import Piece, Wanted
+from spark_jobs.reading.query import open_log
+from spark_jobs.reading.read_log import plan_pieces, read_log
+from spark_jobs.reading.records import DECODED_BYTES
+from spark_jobs.reading.stored_log import find_partitions
+from tests.bench.live_broker import SEGMENT_BYTES, consume, spark_rows
+from tests.bench.measure import own_cpu_seconds
+from tests.bench.onceover import accepted_log, committed_records
+from tests.bench.workspace import ROOT, Row, Workspace
+from tests.broker.adoption import adopt
+from tests.broker.judge import Broker, JudgeUnavailableError, kafka_jars
+
+DECODING, READ_LOG, SOURCE = "decoding alone", "read_log", "Spark kafka-log"
+QUERY, PARQUET = "query", "DuckDB on Parquet"
+COUNT = "SELECT count(*) FROM (SELECT key, count(*) FROM {records} GROUP BY key)"
+
+
+def measure(space: Workspace) -> Sequence[Row]:
+    """Ours first; a rival that cannot be had on this machine says so in its row."""
+    log = accepted_log(space, space.volume.compared)
+    ours = [
+        space.best(lambda: decoding_row(space, log)),
+        space.best(lambda: read_log_row(space, log)),
+        space.best(lambda: source_row(space, log), space.volume.slow_times),
+        space.best(lambda: query_row(space, log)),
+        space.best(lambda: parquet_row(space, log)),
+    ]
+    return [*ours, *rivals(space, log)]
+
+
+def _timed(space: Workspace, title: str, log: Path, work: Callable[[], int]) -> Row:
+    before, began = own_cpu_seconds(), time.perf_counter()
+    records = work()
+    return Row(
+        title=title,
+        data=space.volume.compared.name.lower(),
+        seconds=time.perf_counter() - began,
+        cpu_seconds=own_cpu_seconds() - before,
+        records=records,
+        bytes=sum(path.stat().st_size for path in log.glob("*/*.log")),
+    )
+
+
+def decoding_row(space: Workspace, log: Path) -> Row:
+    """Decompressing and decoding to Arrow on all cores, of batches that are known beforehand."""
+    pieces = list(plan_pieces(find_partitions(log), Wanted()))
+    return _timed(space, DECODING, log, lambda: sum(in_order(_decode, pieces)))
+
+
+def _decode(piece: Piece) -> int:
+    with piece.file.viewed(piece.start, piece.end) as data:
+        headers = scan_headers(data, check_crc=False).columns.pick(piece.mask)
+        return sum(each.records.num_rows for each in decode_batches(data, headers, budget=DECODED_BYTES))
+
+
+def read_log_row(space: Workspace, log: Path) -> Row:
+    """All columns of all records, from the path on."""
+    return _timed(space, READ_LOG, log, lambda: sum(batch.num_rows for batch in read_log(log)))
+
+
+def source_row(space: Workspace, log: Path) -> Row:
+    """The data source into Parquet, in a session of its own, as Spark's Kafka source is measured."""
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
+        output = Path(folder, "kafka-log")
+        command = [sys.executable, "-m", "tests.bench.spark_kafka", "--log", str(log), str(output)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        shutil.rmtree(output)
+    cpu_seconds, seconds, records = map(float, done.stdout.split()[-3:])
+    data = space.volume.compared.name.lower()
+    return Row(title=SOURCE, data=data, seconds=seconds, cpu_seconds=cpu_seconds, records=int(records))
+
+
+def query_row(space: Workspace, log: Path) -> Row:
+    """Counting by key in the log."""
+    return _timed(space, QUERY, log, lambda: _count(open_log(log), "records"))
+
+
+def parquet_row(space: Workspace, log: Path) -> Row:
+    """Counting by key in the same records as Parquet, written beforehand."""
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
+        file = Path(folder, "records.parquet")
+        reader = read_log(log)
+        with pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+        row = _timed(space, PARQUET, log, lambda: _count(duckdb.connect(), f"'{file}'"))
+        return replace(row, bytes=file.stat().st_size)
+
+
+def _count(connection: duckdb.DuckDBPyConnection, records: str) -> int:
+    found = connection.execute(COUNT.format(records=records)).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def rivals(space: Workspace, log: Path) -> list[Row]:
+    """ConsumerPerformance and Spark's Kafka source on one broker."""
+    data = space.volume.compared.name.lower()
+    try:
+        kafka_jars()
+    except JudgeUnavailableError as problem:
+        space.on_progress(f"left out: {problem}")
+        return [Row(title="live broker", note=str(problem))]
+    with tempfile.TemporaryDirectory(dir=space.home) as folder:
+        broker = Broker(Path(folder, "broker"))
+        adopt(broker, {"orders": (len(list(log.iterdir())), "CreateTime")}, log, SEGMENT_BYTES)
+        try:
+            records = committed_records(space, space.volume.compared)
+            return [
+                space.best(lambda: consume(broker, Path(folder), data, records)),
+                space.best(lambda: spark_rows(broker, Path(folder), data), space.volume.slow_times),
+            ]
+        finally:
+            broker.stop()

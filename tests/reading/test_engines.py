@@ -1,0 +1,117 @@
+"""Other engines get the same records: DuckDB, pandas and Polars through Arrow, Spark by its data source."""
+
+import warnings
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import onceover
+from spark_jobs.execution.spark import Spark
+from spark_jobs.reading.plan import Piece, Wanted
+from spark_jobs.reading.spark_source import Chosen, RecordReader, grouped
+from tests.reading.conftest import as_truth, read
+from tests.reading.spark_reads import RECORDING, TRUTH, check_session
+
+
+def test_duckdb_reads_a_reader_by_its_name() -> None:
+    reader = onceover.read_log(RECORDING / "data", columns=["topic", "partition", "offset"])
+    counted = duckdb.sql("SELECT topic, partition, count(*) FROM reader GROUP BY ALL")
+
+    assert reader is not None
+    assert counted is not None
+    assert {(topic, partition): rows for topic, partition, rows in counted.fetchall()} == {
+        key: len(records) for key, records in TRUTH.items()
+    }
+
+
+def test_duckdb_gets_every_record() -> None:
+    reader = onceover.read_log(RECORDING / "data")
+    found = duckdb.sql("FROM reader")
+
+    assert reader is not None
+    assert found is not None
+    assert as_truth(found.to_arrow_table().to_pylist()) == TRUTH
+
+
+def test_pandas_gets_every_record() -> None:
+    found = onceover.read_log(RECORDING / "data").read_pandas()
+
+    assert as_truth(found.to_dict("records")) == TRUTH
+
+
+def test_polars_gets_every_record() -> None:
+    polars = pytest.importorskip("polars", reason="Polars is not installed")
+    found = polars.DataFrame(onceover.read_log(RECORDING / "data"))
+
+    assert as_truth(found.to_dicts()) == TRUTH
+
+
+def test_any_consumer_of_arrows_stream_protocol_gets_every_record() -> None:
+    found = pa.RecordBatchReader.from_stream(onceover.read_log(RECORDING / "data")).read_all()
+
+    assert as_truth(found.to_pylist()) == TRUTH
+
+
+def test_spark_gets_the_records_of_a_consumer(spark: Spark, sample: Path) -> None:
+    check_session(spark.session, sample)
+
+
+def test_spark_says_why_a_log_cannot_be_read(spark: Spark, tmp_path: Path) -> None:
+    onceover.register(spark.session)
+    with pytest.raises(Exception, match=r"NotKafka: .*there is no such file or directory"):
+        spark.session.read.format("kafka-log").load(str(tmp_path / "nothing")).collect()
+    with pytest.raises(Exception, match=r"UnknownOption: option tabel: expected some of path, table"):
+        spark.session.read.format("kafka-log").option("tabel", "batches").load(str(tmp_path)).schema  # noqa: B018
+
+
+def test_spark_pushes_filters_down(spark: Spark, sample: Path) -> None:
+    onceover.register(spark.session)
+    log = spark.session.read.format("kafka-log").load(str(sample))
+    found = log.where("topic IN ('orders') AND timestamp > '2026-01-01 00:00:00Z'")
+    plan = found._jdf.queryExecution().executedPlan().toString()
+
+    assert sorted(bytes(row["value"]) for row in found.collect()) == [b"order 2", b"order 4"]
+    assert "Filter (isnotnull(topic" in plan
+    assert " IN (" not in plan
+    assert ">" not in plan.partition("Filter")[2].partition("\n")[0]
+
+
+def chosen(path: Path, **options: str) -> Chosen:
+    return Chosen.of({"path": str(path), **options})
+
+
+def ranges(path: Path, **options: str) -> list[tuple[Piece, ...]]:
+    from pyspark.sql.types import StructType
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onceover.TornTail)
+        reader = RecordReader(chosen(path, **options), StructType())
+        return [partition.pieces for partition in reader.partitions()]  # type: ignore[attr-defined]
+
+
+def test_partitions_have_about_equal_bytes(sample: Path) -> None:
+    [whole] = ranges(sample)
+    pieces = [piece for piece in whole for _ in range(40)]
+    groups = list(grouped(pieces, sum(piece.size for piece in pieces) // 10))
+
+    sizes = [sum(piece.size for piece in group) for group in groups]
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) in {10, 11}
+    assert max(sizes) - min(sizes) <= 2 * max(piece.size for piece in pieces)
+
+
+def test_a_read_without_records_has_a_partition_without_pieces(sample: Path) -> None:
+    reader = RecordReader(chosen(sample, topics="orders", partitions="1"), None)  # type: ignore[arg-type]
+    reader._filters.offsets = reader._filters.offsets.narrowed(first=100)
+
+    [partition] = reader.partitions()
+    assert list(reader.read(partition)) == []
+
+
+def test_all_partitions_together_have_the_records_of_read_log(sample: Path) -> None:
+    from spark_jobs.reading.records import read_piece
+
+    batches = [batch for group in ranges(sample) for piece in group for batch in read_piece(piece, Wanted())]
+    assert pa.Table.from_batches(batches).equals(read(sample))
