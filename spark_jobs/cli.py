@@ -17,6 +17,7 @@ COMMANDS = (
     "backfill",
     "bundle",
     "check",
+    "copy",
     "dashboard",
     "expire",
     "explain",
