@@ -31,6 +31,7 @@ COMMANDS = (
     "runs",
     "sample",
     "tables",
+    "tap",
     "transactions",
 )
 """Modules of `spark_jobs.commands`; each has a function of its name, or a group of commands."""

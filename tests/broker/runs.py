@@ -110,6 +110,20 @@ kafka: {{transaction_version: TV2}}
     return _lake(place, config)
 
 
+def tapped_lake(place: Path, root: Path, logs: Path, *, topics: str = "") -> Lake:
+    """For the captures of a tap at `root`, beside the logs of the broker; `topics` restricts those."""
+    config = f"""
+lake: lake
+publish: read_committed
+sources:
+  - {{name: tap, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d'}}
+  - {{name: broker, kind: broker-log, root: '{logs}'{topics}}}
+topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
+kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}, clock_skew_ms: 5}}
+"""
+    return _lake(place, config)
+
+
 def _lake(place: Path, config: str) -> Lake:
     place.mkdir(parents=True, exist_ok=True)
     (place / CONFIG).write_text(config)
