@@ -17,6 +17,7 @@ COMMANDS = (
     "backfill",
     "bundle",
     "check",
+    "check-capture",
     "copy",
     "dashboard",
     "expire",
@@ -34,7 +35,7 @@ COMMANDS = (
     "tap",
     "transactions",
 )
-"""Modules of `spark_jobs.commands`; each has a function of its name, or a group of commands."""
+"""Modules of `spark_jobs.commands`, with `_` for `-`; each has a function or group of its name."""
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -50,7 +51,8 @@ class LazyCommands(UserDict[str, Any]):
 
 
 def _load(name: str) -> Any:
-    found = getattr(import_module(f"spark_jobs.commands.{name}"), name)
+    module = name.replace("-", "_")
+    found = getattr(import_module(f"spark_jobs.commands.{module}"), module)
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(add_completion=False)
@@ -78,9 +80,10 @@ class LazyGroup(TyperGroup):
 
 def docstring_of(name: str) -> str:
     """That of the function `name`, or of a group's callback `_name`, in the command's module."""
-    tree = ast.parse((Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8"))
+    module = name.replace("-", "_")
+    tree = ast.parse((Path(__file__).parent / "commands" / f"{module}.py").read_text(encoding="utf-8"))
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    return ast.get_docstring(functions.get(name) or functions[f"_{name}"]) or ""
+    return ast.get_docstring(functions.get(module) or functions[f"_{module}"]) or ""
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

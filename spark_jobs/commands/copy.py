@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from spark_jobs.commands.address import open_address
+from spark_jobs.commands.address import open_address, survive_broken_connections
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.lake.object_store import legible
 from spark_jobs.operations.copy import CopyCounts, CopyRequest, as_plain, copy_directory
@@ -69,6 +69,7 @@ def copy(
     """
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     with reported_failures(when_interrupted="the next copy continues from there"):
+        survive_broken_connections()
         store = open_address(destination, endpoint_url)
         request = CopyRequest(
             log_directory=log_directory.absolute(),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.commands.address import BadAddress, open_address
+from spark_jobs.commands.address import BadAddress, open_address, survive_broken_connections
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.config.fields import parse_size
 from spark_jobs.lake.file_store import FileStore
@@ -92,6 +92,7 @@ def tap(
     --root s3://raw/tap --spool /var/lib/onceover-tap
     """
     with reported_failures(when_interrupted="the next tap continues with the journals in the spool"):
+        survive_broken_connections()
         store = open_address(root, endpoint_url)
         behind = _address(broker)
         named = NOT_IN_NAMES.sub("-", name or str(behind)).strip("-")

@@ -32,6 +32,7 @@ from spark_jobs.tap.messages import (
 
 PIECE_BYTES = 256 * 2**10
 CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 2.0
 LAST_ANSWERS_SECONDS = 10.0
 """How long the answers to requests of a client that has gone are waited for."""
 MOST_FRAME_BYTES = 2**30
@@ -117,7 +118,7 @@ class Link:
             for task in (requests, answers, stopped):
                 task.cancel()
             found = await asyncio.gather(requests, answers, stopped, return_exceptions=True)
-            self._end()
+            await self._end()
         for problem in found:
             if isinstance(problem, BadMessage):
                 self._capturing.tell(f"a connection was closed: {problem}")
@@ -129,12 +130,11 @@ class Link:
         await asyncio.wait({idle, answers}, timeout=LAST_ANSWERS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         for each in self._pending:
             if each.captured is not None:
                 each.captured.answered(None)
-        for writer in (self._to_client, self._to_broker):
-            writer.close()
+        await asyncio.gather(closed(self._to_client), closed(self._to_broker))
 
     # -- requests
 
@@ -243,6 +243,15 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | 
         await writer.drain()
 
 
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Closes the connection; one that does not end by itself is dropped."""
+    writer.close()
+    try:
+        await asyncio.wait_for(writer.wait_closed(), CLOSE_SECONDS)
+    except (*GONE, TimeoutError):
+        writer.transport.abort()
+
+
 async def advertised(broker: Address, tls: ssl.SSLContext | None) -> list[tuple[str, int]]:
     """The addresses that the broker's listener gives to clients."""
     reader, writer = await asyncio.wait_for(
@@ -254,4 +263,4 @@ async def advertised(broker: Address, tls: ssl.SSLContext | None) -> list[tuple[
         size = _checked(await asyncio.wait_for(_read_size(reader), CONNECT_SECONDS), least=4)
         return read_brokers(await asyncio.wait_for(reader.readexactly(size), CONNECT_SECONDS))
     finally:
-        writer.close()
+        await closed(writer)

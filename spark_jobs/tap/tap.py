@@ -11,7 +11,16 @@ from pathlib import Path
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.tap.capturing import CaptureSettings, Capturing
 from spark_jobs.tap.messages import BadMessage
-from spark_jobs.tap.proxy import CONNECT_SECONDS, GONE, PIECE_BYTES, Address, Link, Memory, advertised
+from spark_jobs.tap.proxy import (
+    CONNECT_SECONDS,
+    GONE,
+    PIECE_BYTES,
+    Address,
+    Link,
+    Memory,
+    advertised,
+    closed,
+)
 
 STOP_SECONDS = 15.0
 COMPLAINT_SECONDS = 10.0
@@ -104,7 +113,7 @@ class Tap:
             )
         except (*GONE, TimeoutError) as error:
             self._complain(f"no connection to {broker}: {error}")
-            writer.close()
+            await closed(writer)
             return
         link = Link((reader, writer), upstream, self.capturing, self._memory)
         task = asyncio.current_task()

@@ -31,6 +31,7 @@ SECTIONS = (
     "kernels",
     "dump_log",
     "live_broker",
+    "tap",
     "duck",
     "plain_spark",
 )

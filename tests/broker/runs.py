@@ -119,7 +119,7 @@ sources:
   - {{name: tap, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d'}}
   - {{name: broker, kind: broker-log, root: '{logs}'{topics}}}
 topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
-kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}, clock_skew_ms: 5}}
+kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}, clock_skew_ms: 300}}
 """
     return _lake(place, config)
 

@@ -11,9 +11,11 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
+from spark_jobs.config.audit import ExpectationName
 from spark_jobs.flow import Step
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.file_store import FileStore
+from spark_jobs.operations.check_capture import CaptureCounts, check_capture
 from spark_jobs.operations.copy import CopyCounts, CopyRequest, copy_directory
 from tests.broker.admin import abort_hanging
 from tests.broker.alone_trial import contents, records_of
@@ -41,7 +43,8 @@ from tests.broker.wire import Connection
 SEGMENT_BYTES = 65536
 WORK_SECONDS = 3.0
 """Before, between and after the deaths of tap and broker."""
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.7
+LIKE_THE_BROKER = ExpectationName.VERDICTS_ARE_THE_BROKERS_ANSWERS
 Rows = list[dict[str, Any]]
 
 
@@ -135,12 +138,16 @@ def tap_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> 
     finally:
         life.tap.kill()
         life.broker.kill()
-    assert code == 0, life.tap.log.read_text()
+    assert code == 0, f"the tap ended with {code}: {life.tap.log.read_text()}"
     _check_copies(place, truth)
     lake = tapped_lake(place / "lake-tap", life.captures, place / "copy")
     lake.run(today())
     held = {name for row in lake.rows("transactions") if row["held_back"] for name in row["partitions_found"]}
     _compare(lake, truth, unanswered(life.captures), held)
+    problems = check_capture(FileStore(str(life.captures.resolve())), "dt=%Y-%m-%d", CaptureCounts())
+    expect_none(problems, "captures follow their format")
+    unlike = (row for row in lake.rows("expectation_results") if row["expectation"] == LIKE_THE_BROKER)
+    expect_none((row for row in unlike if not row["success"]), "verdicts are the broker's answers")
     answered = Counter(line["error_code"] for _, line, _ in answers(life.captures))
     return {
         "records": len(truth),

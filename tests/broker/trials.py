@@ -10,6 +10,7 @@ from tests.broker.alone_trial import alone_trial
 from tests.broker.capture_trial import capture_trial
 from tests.broker.judge_trial import judge_trial
 from tests.broker.skew_trial import skew_trial
+from tests.broker.tap_trial import tap_trial
 from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
 
@@ -23,6 +24,7 @@ TRIALS: dict[str, Trial] = {
     "capture": capture_trial,
     "alone": alone_trial,
     "skew": skew_trial,
+    "tap": tap_trial,
     "upkeep": upkeep_trial,
     "workload": workload_trial,
     "judge": judge_trial,
