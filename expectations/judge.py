@@ -26,6 +26,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
 from expectations.gate import Finding, Judgement
 from expectations.suite import Facts, Suite
+from expectations.suites.answers import ANSWERS
 from expectations.suites.batches import BATCHES
 from expectations.suites.records import RECORDS
 from expectations.suites.runs import RUNS
@@ -34,7 +35,7 @@ from expectations.suites.states import STATES
 from expectations.suites.transactions import TRANSACTIONS
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 
-SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, RECORDS, TRANSACTIONS, STATES, RUNS)
+SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, ANSWERS, RECORDS, TRANSACTIONS, STATES, RUNS)
 """In the order in which they are evaluated and shown."""
 
 

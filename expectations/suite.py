@@ -1,12 +1,13 @@
 """A suite: the expectations of one table, and the facts that they are evaluated on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_jobs.config.audit import AuditSettings
+from spark_jobs.tables.audit import ANSWER_FACTS
 
 if TYPE_CHECKING:  # the library loads slowly, and `audit` needs the facts before it
     from great_expectations.expectations import Expectation
@@ -16,7 +17,8 @@ if TYPE_CHECKING:  # the library loads slowly, and `audit` needs the facts befor
 class Facts:
     """Tables `source_facts`, `partition_facts` and `transaction_facts`, and `topic_volumes` of the run.
 
-    `history` are the `topic_volumes` of earlier runs. All are small, for a run of any size.
+    `history` are the `topic_volumes` of earlier runs, `answers` is `answer_facts`. All are small, for a run
+    of any size.
     """
 
     sources: pa.Table
@@ -24,6 +26,7 @@ class Facts:
     transactions: pa.Table
     volumes: pa.Table
     history: tuple[pa.Table, ...] = ()
+    answers: pa.Table = field(default_factory=ANSWER_FACTS.schema.empty_table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ COMMANDS = (
     "backfill",
     "bundle",
     "check",
+    "check-capture",
+    "copy",
     "dashboard",
     "expire",
     "explain",
@@ -29,9 +31,10 @@ COMMANDS = (
     "runs",
     "sample",
     "tables",
+    "tap",
     "transactions",
 )
-"""Modules of `spark_jobs.commands`; each has a function of its name, or a group of commands."""
+"""Modules of `spark_jobs.commands`, with `_` for `-`; each has a function or group of its name."""
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -47,7 +50,8 @@ class LazyCommands(UserDict[str, Any]):
 
 
 def _load(name: str) -> Any:
-    found = getattr(import_module(f"spark_jobs.commands.{name}"), name)
+    module = name.replace("-", "_")
+    found = getattr(import_module(f"spark_jobs.commands.{module}"), module)
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(add_completion=False)
@@ -77,9 +81,10 @@ def docstring_of(name: str) -> str:
     """That of the function `name`, or of a group's callback `_name`, in the command's module."""
     import ast  # noqa: PLC0415 — only --help reads sources
 
-    tree = ast.parse((Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8"))
+    module = name.replace("-", "_")
+    tree = ast.parse((Path(__file__).parent / "commands" / f"{module}.py").read_text(encoding="utf-8"))
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    return ast.get_docstring(functions.get(name) or functions[f"_{name}"]) or ""
+    return ast.get_docstring(functions.get(module) or functions[f"_{module}"]) or ""
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

@@ -99,6 +99,14 @@ class ExpectationName(StrEnum):
             "in between is lost."
         ),
     )
+    VERDICTS_ARE_THE_BROKERS_ANSWERS = (
+        "verdicts_are_the_brokers_answers",
+        Severity.WARNING,
+        (
+            "Where a capture has the broker's answers, every batch that the broker took is taken, and every"
+            " batch that it refused is refused with the same error."
+        ),
+    )
     ROWS_ARE_THE_COMMITTED_RECORDS = (
         "rows_are_the_committed_records",
         Severity.CRITICAL,

@@ -66,6 +66,8 @@ class ObjectRole(StrEnum):
     """A checkpoint, clean-shutdown or identity file of a whole log directory: it has no topic."""
     COPY_TIMES = "copy_times"
     """When the files of its directory were copied (`sources.broker_files`): it has no topic."""
+    ANSWERS = "answers"
+    """What a broker answered to the batches of the capture object beside it: it has no topic."""
 
 
 _ROLES: dict[str, ObjectRole] = {role.value: role for role in ObjectRole}

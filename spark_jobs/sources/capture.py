@@ -10,6 +10,19 @@ from spark_jobs.sources.source import Placed, SourceReader, partition_directory
 
 HIDDEN = (".", "_")
 """Prefixes of names that writers of data sets use internally, such as `_SUCCESS` or `.part`."""
+HIDDEN_ANSWERS, ANSWERS = "_", "answers.jsonl"
+"""`_<object>.answers.jsonl` beside `<object>.batches` has the broker's answers to its batches."""
+
+
+def is_answers(name: str) -> bool:
+    """Whether an object of this name has a broker's answers."""
+    return name.startswith(HIDDEN_ANSWERS) and name.endswith(f".{ANSWERS}")
+
+
+def answered_object(path: str) -> str:
+    """The path of the object whose batches were answered, without its extension."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/{name.removeprefix(HIDDEN_ANSWERS).removesuffix(f'.{ANSWERS}')}"
 
 
 class Capture(SourceReader):
@@ -20,9 +33,11 @@ class Capture(SourceReader):
     def place_below_date(
         self, stat: ObjectStat, day: date | None, parts: list[str]
     ) -> Placed | StageProblem | None:
+        found = partition_directory(parts)
+        if is_answers(parts[-1]) and found is not None and self.source.topics.takes(found.topic):
+            return Placed(source=self.source, stat=stat, role=ObjectRole.ANSWERS, day=day)
         if parts[-1].startswith(HIDDEN):
             return None
-        found = partition_directory(parts)
         if found is None or found.suffix is not None:
             return self.set_aside(stat, SetAside.NO_PARTITION, "it is not in a <topic>-<partition> directory")
         if not self.source.topics.takes(found.topic):

@@ -72,6 +72,44 @@ PARTITION_FACTS = Contract(
 )
 
 
+ANSWER_FACTS = Contract(
+    name="answer_facts",
+    file="answer_facts.parquet",
+    meaning="One row per partition whose capture has the broker's answers.",
+    columns=(
+        Column("topic", pa.string(), "the topic"),
+        Column("partition", pa.int32(), "the partition"),
+        _count("answers", "batches with an answer of the broker"),
+        _count("unanswered", "batches that the broker did not answer, as far as the capture shows"),
+        _count("differing", "those of the answered whose verdict is not the broker's answer"),
+        Column("remark", pa.string(), "the first difference; empty without any"),
+    ),
+    key=("topic", "partition"),
+)
+
+
+ANSWER_DIFFERENCES = Contract(
+    name="answer_differences",
+    file="answer_differences.parquet",
+    meaning="One row per batch whose verdict is not the broker's answer; at most 10,000 per partition.",
+    columns=(
+        Column("topic", pa.string(), "the topic"),
+        Column("partition", pa.int32(), "the partition"),
+        Column("source", pa.string(), "name of the source"),
+        Column("path", pa.string(), "the answers' object in the source"),
+        Column("position", pa.int64(), "where the batch begins in the capture object"),
+        Column("producer_id", pa.int64(), "its producer"),
+        Column("producer_epoch", pa.int16(), "its producer's epoch"),
+        Column("base_sequence", pa.int32(), "its first sequence"),
+        Column("verdict", pa.string(), "what became of the batch here"),
+        Column("kafka_error", pa.string(), "the error of this verdict; NONE if there is none"),
+        Column("broker_error", pa.string(), "the error that the broker answered; NONE if it took the batch"),
+        Column("broker_offset", pa.int64(), "the offset that the broker answered, -1 for none"),
+    ),
+    key=("topic", "partition", "source", "path", "position"),
+)
+
+
 TRANSACTION_FACTS = Contract(
     name="transaction_facts",
     file="transaction_facts.parquet",

@@ -32,6 +32,7 @@ SECTIONS = (
     "dump_log",
     "live_broker",
     "readers",
+    "tap",
     "duck",
     "plain_spark",
 )

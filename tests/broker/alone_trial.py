@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from spark_jobs.kafka.formats.records import read_records
+from spark_jobs.kafka.topic_partition import TopicPartition
 from tests.broker.captures import Captured, captured, write_capture
 from tests.broker.lives import lived
 from tests.broker.promises import expect_none
@@ -45,22 +46,26 @@ def alone_trial(place: Path, seed: int, *, events: int = 400) -> dict[str, int]:
 
 
 def _compare(lake: Lake, recording: Path, batches: list[Captured]) -> None:
-    found, truth = _contents(lake.records()), _contents(truth_of(str(recording.resolve())))
-    refused = _contents(
-        sent for each in batches if each.error in REFUSED_BY_AN_END for sent in _records(each)
+    found, truth = contents(lake.records()), contents(truth_of(str(recording.resolve())))
+    refused = contents(
+        sent
+        for each in batches
+        if each.error in REFUSED_BY_AN_END
+        for sent in records_of(each.partition, each.records)
     )
     expect_none((truth - found).elements(), "tables hold all that a consumer gets")
     expect_none((found - truth - refused).elements(), "tables hold nothing else that was committed")
 
 
-def _records(batch: Captured) -> Iterable[dict[str, Any]]:
-    for sent in read_records(batch.records):
+def records_of(partition: TopicPartition, batch: bytes) -> Iterable[dict[str, Any]]:
+    """The records of a captured batch as a consumer would get them."""
+    for sent in read_records(batch):
         headers = [{"key": each.key, "value": each.value} for each in sent.headers]
-        plain = {**asdict(sent), "partition": batch.partition.partition, "headers": headers}
-        yield as_truth(batch.partition.topic, {**plain, "timestamp_type": sent.timestamp_type.value})
+        plain = {**asdict(sent), "partition": partition.partition, "headers": headers}
+        yield as_truth(partition.topic, {**plain, "timestamp_type": sent.timestamp_type.value})
 
 
-def _contents(records: Iterable[dict[str, Any]]) -> Counter[str]:
+def contents(records: Iterable[dict[str, Any]]) -> Counter[str]:
     """Records without what a broker decides: offsets, and the time of a topic that it stamps."""
     given = {STAMPED: {"offset", "timestamp", "timestamp_type"}}
     return Counter(

@@ -12,6 +12,7 @@ from tests.broker.cluster_trial import cluster_trial
 from tests.broker.judge_trial import judge_trial
 from tests.broker.moves_trial import moves_trial
 from tests.broker.skew_trial import skew_trial
+from tests.broker.tap_trial import tap_trial
 from tests.broker.tiered_trial import tiered_trial
 from tests.broker.upkeep_trial import upkeep_trial
 from tests.broker.workload_trial import workload_trial
@@ -26,6 +27,7 @@ TRIALS: dict[str, Trial] = {
     "capture": capture_trial,
     "alone": alone_trial,
     "skew": skew_trial,
+    "tap": tap_trial,
     "upkeep": upkeep_trial,
     "tiered": tiered_trial,
     "workload": workload_trial,

@@ -5,7 +5,13 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.suite import Facts
-from spark_jobs.tables.audit import PARTITION_FACTS, SOURCE_FACTS, TOPIC_VOLUMES, TRANSACTION_FACTS
+from spark_jobs.tables.audit import (
+    ANSWER_FACTS,
+    PARTITION_FACTS,
+    SOURCE_FACTS,
+    TOPIC_VOLUMES,
+    TRANSACTION_FACTS,
+)
 from spark_jobs.tables.contract import Contract
 
 GOOD_PARTITION: dict[str, Any] = {
@@ -37,6 +43,14 @@ GOOD_TRANSACTIONS = {
     "shared_producer_ids": 0,
     "examples": "",
 }
+GOOD_ANSWERS = {
+    "topic": "orders",
+    "partition": 0,
+    "answers": 9,
+    "unanswered": 1,
+    "differing": 0,
+    "remark": "",
+}
 GOOD_VOLUMES = {
     "topic": "orders",
     "batches": 1000,
@@ -63,6 +77,7 @@ def run(
     partition: dict[str, Any] | None = None,
     transactions: dict[str, Any] | None = None,
     current: dict[str, Any] | None = None,
+    answers: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
     """A good run of two sources and two partitions, the second of which is changed by the arguments."""
@@ -74,4 +89,5 @@ def run(
         transactions=table(TRANSACTION_FACTS, GOOD_TRANSACTIONS | (transactions or {})),
         volumes=volumes(**(current or {})),
         history=tuple(volumes(records=50_000 + number) for number in range(runs_before)),
+        answers=table(ANSWER_FACTS, GOOD_ANSWERS | (answers or {})),
     )

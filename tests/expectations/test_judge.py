@@ -27,6 +27,7 @@ FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.ACCEPTED_OFFSETS_HAVE_NO_HOLES: run(partition={"missing_offsets": 3}),
     ExpectationName.NO_OFFSETS_ARE_MISSING: run(partition={"gap_offsets": 10}),
     ExpectationName.ACCEPTED_SEQUENCES_HAVE_NO_GAPS: run(partition={"sequence_gaps": 1}),
+    ExpectationName.VERDICTS_ARE_THE_BROKERS_ANSWERS: run(answers={"differing": 1, "remark": "position 0"}),
     ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS: run(partition={"rows": 79}),
     ExpectationName.RECORD_OFFSETS_INCREASE: run(partition={"disordered_rows": 1}),
     ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE: run(partition={"repeated_sequences": 1}),

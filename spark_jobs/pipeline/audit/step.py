@@ -2,13 +2,14 @@
 
 Workers count, Great Expectations evaluates the counts. The results stay in the step's folder either way.
 Read on in: `job` (what a task receives), `worker` (what a Spark task counts) with `columns`, `sequences` and
-`keys`; `transaction_facts`, `source_facts` and `partitioners` count the rest; `expectations.judge` evaluates.
+`keys`; `transaction_facts`, `source_facts`, `partitioners` and `answers` count the rest;
+`expectations.judge` evaluates.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from itertools import chain, groupby
@@ -33,6 +34,7 @@ from spark_jobs.lake.parquet_file import iter_rows, put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
 from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
+from spark_jobs.pipeline.audit.answers import answer_tables, compare_answers, plan_answers
 from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
 from spark_jobs.pipeline.audit.partitioners import Fits, JudgedKeys, KeyHashes, fits_table, read_fits
@@ -44,6 +46,8 @@ from spark_jobs.pipeline.context import RunContext, StepResult, fair_share, pack
 from spark_jobs.sources.partitions import has_holes_by_design
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, KIND_OF, GapStatus
 from spark_jobs.tables.audit import (
+    ANSWER_DIFFERENCES,
+    ANSWER_FACTS,
     EXPECTATION_RESULTS,
     PARTITION_FACTS,
     SOURCE_FACTS,
@@ -328,12 +332,17 @@ def run(context: RunContext) -> StepResult:
     with ThreadPoolExecutor(1) as helper:
         prepared = helper.submit(prepare)
         facts, placement = count(context)
+        facts, differences = with_answers(context, facts)
         prepared.result()
     judge: Judge = import_module(JUDGE).judge
     judgement = judge(
         facts, context.settings.audit, run_id=context.folder.run_id, run_time=logical_time(context)
     )
-    outputs = (*put_facts(context, facts, placement), *put_judgement(context, judgement))
+    outputs = (
+        *put_facts(context, facts, placement),
+        *put_answers(context, facts.answers, differences),
+        *put_judgement(context, judgement),
+    )
     check(judgement.findings)
     warnings, critical = failed(judgement.findings, Severity.WARNING), contained(judgement.findings)
     return StepResult(
@@ -378,6 +387,25 @@ def count(context: RunContext) -> tuple[Facts, Placement]:
         ),
     )
     return facts, placement
+
+
+def with_answers(context: RunContext, facts: Facts) -> tuple[Facts, pa.Table]:
+    """The facts with `answer_facts`, and `answer_differences`, where captures have a broker's answers."""
+    folder = context.folder
+    admitted = _rows(folder.lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file))
+    batches = {each: _key(folder, Step.ADMIT, row.get("batches")) for each, row in admitted.items()}
+    tasks = plan_answers(context.manifest, batches, context.settings, folder.lake)
+    answers, differences = answer_tables(context.run_tasks(compare_answers, tasks) if tasks else ())
+    return replace(facts, answers=answers), differences
+
+
+def put_answers(context: RunContext, answers: pa.Table, differences: pa.Table) -> tuple[OutputFile, ...]:
+    """Both tables, if there are answers at all."""
+    if not answers.num_rows:
+        return ()
+    tables = {ANSWER_FACTS.file: answers, ANSWER_DIFFERENCES.file: differences}
+    folder = context.folder.key(Step.AUDIT)
+    return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())
 
 
 def manifest_before(context: RunContext) -> Manifest | None:

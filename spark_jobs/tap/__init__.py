@@ -1,0 +1,1 @@
+"""`onceover tap`: a proxy between clients and a broker that writes produce requests as captures."""

@@ -1,0 +1,212 @@
+"""The journal of the tap: a local file with requests and answers in order of arrival.
+
+A request is in the journal before it goes to the broker, and its answer before it goes to the client. So a
+killed tap has lost nothing that a client was told. A journal is closed by size or time, then made into
+capture objects (`objects`) and deleted. After a restart the journals that are left are made into objects
+first; requests without an answer in them have none.
+
+An entry is its kind (1 byte), the number of its request (8 bytes), the size of its text and of its data (4
+bytes each), then a JSON text and the data: the batches of all parts of a request, one after the other.
+"""
+
+import fcntl
+import json
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.lake.errors import LakeBusy
+from spark_jobs.tap.messages import PartAnswer, ProduceRequest
+
+SUFFIX = ".journal"
+LAST = "last"
+"""The name of the newest journal, so that names increase although journals are deleted and clocks step."""
+NAME = re.compile(r"(?P<time>\d{8}T\d{9})Z-.+")
+_ENTRY = struct.Struct(">bqii")
+READ_BYTES = 2**20
+
+
+class EntryKind(IntEnum):
+    """SEALED is the last entry: no answer comes after it."""
+
+    REQUEST = 1
+    ANSWER = 2
+    MISSED = 3
+    SEALED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry; `position` and `size` are those of its data in the file."""
+
+    kind: EntryKind
+    request: int
+    text: Any
+    position: int
+    size: int
+
+
+class Journal:
+    """An open journal; `pending` are the numbers of requests that wait for their answer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = self.requests = 0
+        self.pending: set[int] = set()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(SUFFIX)
+
+    def request(self, number: int, request: ProduceRequest, received_at: int) -> None:
+        """Appends a request; an error leaves the journal as it was."""
+        parts = [[part.topic, part.partition, len(part.records)] for part in request.parts]
+        text = {
+            "received_at": received_at,
+            "client_id": request.client_id,
+            "transactional_id": request.transactional_id,
+            "acks": request.acks,
+            "parts": parts,
+        }
+        self._append(EntryKind.REQUEST, number, text, [part.records for part in request.parts])
+        self.requests += 1
+        if request.acks != 0:
+            self.pending.add(number)
+
+    def answer(self, number: int, answers: Sequence[PartAnswer] | None) -> None:
+        """Appends the answer to a request of this journal; None if there will be none."""
+        self.pending.discard(number)
+        if answers is not None:
+            text = [
+                [each.topic, each.partition, each.error_code, each.base_offset, each.log_append_time]
+                for each in answers
+            ]
+            self._append(EntryKind.ANSWER, number, text)
+
+    def missed(self, text: dict[str, Any]) -> None:
+        """Appends that requests went to the broker without being captured."""
+        self._append(EntryKind.MISSED, 0, text)
+
+    def seal(self) -> None:
+        """Writes the last entry and closes the file."""
+        self._append(EntryKind.SEALED, 0, None)
+        os.fsync(self._file)
+        os.close(self._file)
+
+    def _append(self, kind: EntryKind, number: int, text: Any, data: Iterable[memoryview] = ()) -> None:
+        encoded, held = json.dumps(text, separators=(",", ":")).encode(), list(data)
+        head = _ENTRY.pack(kind, number, len(encoded), sum(map(len, held)))
+        wanted = len(head) + len(encoded) + sum(map(len, held))
+        try:
+            _write_all(self._file, [memoryview(head), memoryview(encoded), *held])
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            raise
+        self.size += wanted
+
+
+def _write_all(file: int, pieces: list[memoryview]) -> None:
+    while pieces:
+        written = os.writev(file, pieces[:1000])
+        while pieces and written >= len(pieces[0]):
+            written -= len(pieces.pop(0))
+        if written:
+            pieces[0] = pieces[0][written:]
+
+
+def read_journal(path: Path) -> Iterator[Entry]:
+    """All whole entries; what a killed tap wrote last may be incomplete and is left out."""
+    size = path.stat().st_size
+    with path.open("rb", buffering=READ_BYTES) as file:
+        position = 0
+        while head := file.read(_ENTRY.size):
+            if len(head) < _ENTRY.size:
+                return
+            kind, number, text_size, data_size = _ENTRY.unpack(head)
+            data_at = position + _ENTRY.size + text_size
+            if kind not in set(EntryKind) or text_size < 0 or data_size < 0 or data_at + data_size > size:
+                return
+            text = json.loads(file.read(text_size))
+            yield Entry(kind=EntryKind(kind), request=number, text=text, position=data_at, size=data_size)
+            position = data_at + data_size
+            file.seek(position)
+
+
+class Spool:
+    """The folder with the journals of one tap."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second tap out of the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        directory = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(directory)
+            raise LakeBusy(f"{self.folder}: another tap uses this spool; give each tap its own") from None
+        try:
+            yield
+        finally:
+            os.close(directory)
+
+    def new(self) -> Journal:
+        """A journal whose name is later than those of all earlier ones."""
+        now = _time_text(datetime.now(tz=UTC))
+        last = self._last_time()
+        time = now if now > last else _after(last)
+        journal = Journal(self.folder / f"{time}Z-{self.name}{SUFFIX}")
+        temporary = self.folder / f".{LAST}"
+        temporary.write_text(journal.name)
+        temporary.replace(self.folder / LAST)
+        return journal
+
+    def left(self) -> list[Path]:
+        """The journals that an earlier process left, oldest first."""
+        return sorted(self.folder.glob(f"*{SUFFIX}"))
+
+    def _last_time(self) -> str:
+        names = [path.name for path in self.left()]
+        if (self.folder / LAST).exists():
+            names.append((self.folder / LAST).read_text())
+        found = (NAME.match(name) for name in names)
+        return max((match["time"] for match in found if match), default="")
+
+
+def seal_left(path: Path) -> None:
+    """Ends a journal that an earlier process left, cutting off an incomplete last entry."""
+    entries = list(read_journal(path))
+    if entries and entries[-1].kind is EntryKind.SEALED:
+        return
+    end = entries[-1].position + entries[-1].size if entries else 0
+    with path.open("r+b") as file:
+        file.truncate(end)
+        file.seek(end)
+        file.write(_ENTRY.pack(EntryKind.SEALED, 0, 4, 0) + b"null")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def day_of(name: str) -> str:
+    """The date of a journal as `YYYY-MM-DD`."""
+    return f"{name[:4]}-{name[4:6]}-{name[6:8]}"
+
+
+def _time_text(time: datetime) -> str:
+    return f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03d}"
+
+
+def _after(text: str) -> str:
+    time = datetime.strptime(f"{text}000", "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+    return _time_text(datetime.fromtimestamp(time.timestamp() + 0.0015, tz=UTC))

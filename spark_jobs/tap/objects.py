@@ -1,0 +1,181 @@
+"""Makes a sealed journal into capture objects: `<root>/dt=<date>/<topic>-<partition>/<journal>.batches`.
+
+Beside an object is `_<journal>.answers.jsonl`, a line per batch with the broker's answer, and, if the broker
+refused batches, `_<journal>.refused` with their bytes. A journal always gives the same objects, so one whose
+conversion was interrupted is converted again. The answers are written before the object.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.sources.capture import ANSWERS, HIDDEN_ANSWERS
+from spark_jobs.sources.source import LEGAL_TOPIC
+from spark_jobs.tap.journal import EntryKind, day_of, read_journal
+from spark_jobs.tap.messages import PartAnswer
+
+BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
+COPY_BYTES = 2**20
+
+
+class OnRefused(StrEnum):
+    """Where batches go that the broker refused: beside the capture, or into it like all others."""
+
+    ASIDE = "aside"
+    CAPTURE = "capture"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedPart:
+    """The batches of one partition in one request: where they are in the journal, and the answer to them."""
+
+    position: int
+    size: int
+    request: dict[str, Any]
+    answer: PartAnswer | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectCounts:
+    """What became of a journal."""
+
+    objects: int = 0
+    bytes: int = 0
+    batches: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    illegal: int = 0
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What a journal holds, by topic and partition in order of arrival."""
+
+    parts: dict[tuple[str, int], list[CapturedPart]] = field(default_factory=dict)
+    missed: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> ObjectCounts:
+    """Writes all objects of a sealed journal; returns when they are durable."""
+    counts = ObjectCounts()
+    contents = _read(journal)
+    name = journal.stem
+    keys: list[str] = []
+    with journal.open("rb") as file:
+        for (topic, partition), parts in sorted(contents.parts.items()):
+            if LEGAL_TOPIC.fullmatch(topic) is None:  # the broker has refused it
+                counts.illegal += len(parts)
+                continue
+            folder = f"dt={day_of(name)}/{topic}-{partition}"
+            keys += _write_partition(
+                file.fileno(), parts, store, counts, folder=folder, name=name, on_refused=on_refused
+            )
+    if contents.missed:
+        keys.append(f"dt={day_of(name)}/_{name}.{MISSED}")
+        store.put(keys[-1], json.dumps(contents.missed).encode())
+    store.settle(keys)
+    return counts
+
+
+def _read(journal: Path) -> _Contents:
+    contents = _Contents()
+    answers: dict[tuple[int, str, int], PartAnswer] = {}
+    requests = []
+    for entry in read_journal(journal):
+        if entry.kind is EntryKind.REQUEST:
+            requests.append(entry)
+        elif entry.kind is EntryKind.ANSWER:
+            for topic, partition, error_code, base_offset, append_time in entry.text:
+                answers[entry.request, topic, partition] = PartAnswer(
+                    topic=topic,
+                    partition=partition,
+                    error_code=error_code,
+                    base_offset=base_offset,
+                    log_append_time=append_time,
+                )
+        elif entry.kind is EntryKind.MISSED:
+            contents.missed.append(entry.text)
+    for entry in requests:
+        position = entry.position
+        for topic, partition, size in entry.text.pop("parts"):
+            part = CapturedPart(
+                position=position,
+                size=size,
+                request=entry.text,
+                answer=answers.get((entry.request, topic, partition)),
+            )
+            contents.parts.setdefault((topic, partition), []).append(part)
+            position += size
+    return contents
+
+
+def _write_partition(
+    journal: int,
+    parts: Iterable[CapturedPart],
+    store: ObjectStore,
+    counts: ObjectCounts,
+    *,
+    folder: str,
+    name: str,
+    on_refused: OnRefused,
+) -> list[str]:
+    """The objects of one partition; returns their keys."""
+    taken: dict[str, list[CapturedPart]] = {BATCHES: [], REFUSED: []}
+    lines = []
+    ends = {BATCHES: 0, REFUSED: 0}
+    for part in parts:
+        is_refused = part.answer is not None and part.answer.is_refused
+        where = REFUSED if is_refused and on_refused is OnRefused.ASIDE else BATCHES
+        lines.append(_line(part, where, ends[where]))
+        taken[where].append(part)
+        ends[where] += part.size
+        counts.batches += 1
+        counts.refused += is_refused
+        counts.unanswered += part.answer is None
+    keys = [f"{folder}/{HIDDEN_ANSWERS}{name}.{ANSWERS}"]
+    _adopt(store, keys[0], lines)
+    for kind, prefix in ((REFUSED, HIDDEN_ANSWERS), (BATCHES, "")):
+        if taken[kind]:
+            keys.append(f"{folder}/{prefix}{name}.{kind}")
+            _adopt(store, keys[-1], _bytes(journal, taken[kind]))
+    counts.objects += bool(taken[BATCHES])
+    counts.bytes += ends[BATCHES]
+    return keys
+
+
+def _line(part: CapturedPart, where: str, position: int) -> bytes:
+    answer = part.answer
+    told = {
+        "object": where,
+        "position": position,
+        "size": part.size,
+        **part.request,
+        "error_code": None if answer is None else answer.error_code,
+        "base_offset": None if answer is None else answer.base_offset,
+        "log_append_time": None if answer is None else answer.log_append_time,
+    }
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def _bytes(journal: int, parts: Iterable[CapturedPart]) -> Iterator[bytes]:
+    for part in parts:
+        for start in range(0, part.size, COPY_BYTES):
+            yield os.pread(journal, min(COPY_BYTES, part.size - start), part.position + start)
+
+
+def _adopt(store: ObjectStore, key: str, pieces: Iterable[bytes]) -> None:
+    """Writes the object under a name of its own first; it gets its key when it is complete."""
+    scratch = store.scratch() / secrets.token_hex(8)
+    try:
+        with scratch.open("xb", buffering=COPY_BYTES) as out:
+            for piece in pieces:
+                out.write(piece)
+        store.adopt(scratch, key)
+    finally:
+        scratch.unlink(missing_ok=True)

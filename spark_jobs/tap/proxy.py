@@ -1,0 +1,266 @@
+"""The connections of the tap: frames from clients to the broker and back, unchanged and in order.
+
+A broker answers the requests of a connection in their order, so a response belongs to the oldest request that
+waits for one. Only produce requests, their responses and responses to ApiVersions are held as a whole; all
+other frames pass in pieces.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from spark_jobs.tap.capturing import Captured, Capturing
+from spark_jobs.tap.messages import (
+    API_VERSIONS,
+    FIRST_PRODUCE,
+    HEAD,
+    LAST_PRODUCE,
+    METADATA_REQUEST,
+    NO_ACKS,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    SIZE,
+    BadMessage,
+    read_brokers,
+    read_produce_answer,
+    read_produce_request,
+    with_capped_produce,
+)
+
+PIECE_BYTES = 256 * 2**10
+CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 2.0
+LAST_ANSWERS_SECONDS = 10.0
+"""How long the answers to requests of a client that has gone are waited for."""
+MOST_FRAME_BYTES = 2**30
+GONE = (ConnectionError, asyncio.IncompleteReadError, OSError, ssl.SSLError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A request that waits for its response; `captured` if it is a produce request."""
+
+    api_key: int
+    version: int
+    correlation: int
+    captured: Captured | None = None
+
+
+class Memory:
+    """A budget of bytes for requests that are held; one that is larger than all of it is held alone."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.left = total
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Waits until there is room for `size` bytes."""
+        size = min(size, self.total)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.left >= size)
+            self.left -= size
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self.left += size
+                self._changed.notify_all()
+
+
+class Link:
+    """A client's connection, and the one to the broker that belongs to it."""
+
+    def __init__(
+        self,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        capturing: Capturing,
+        memory: Memory,
+    ) -> None:
+        self._from_client, self._to_client = client
+        self._from_broker, self._to_broker = broker
+        self._capturing, self._memory = capturing, memory
+        self._pending: deque[Pending] = deque()
+        self._is_client_gone = False
+        self._stopped, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+
+    def stop(self) -> None:
+        """No more requests are read; those under way are still answered."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Returns when either side has ended and all answers that can come have come."""
+        requests = asyncio.create_task(self._requests())
+        answers = asyncio.create_task(self._answers())
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({requests, answers, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_client_gone = requests.done() and not self._stopped.is_set()
+            if not answers.done():
+                await self._await_last_answers(answers)
+        finally:
+            for task in (requests, answers, stopped):
+                task.cancel()
+            found = await asyncio.gather(requests, answers, stopped, return_exceptions=True)
+            await self._end()
+        for problem in found:
+            if isinstance(problem, BadMessage):
+                self._capturing.tell(f"a connection was closed: {problem}")
+            elif isinstance(problem, Exception) and not isinstance(problem, GONE):
+                raise problem
+
+    async def _await_last_answers(self, answers: asyncio.Task[None]) -> None:
+        idle = asyncio.create_task(self._idle.wait())
+        await asyncio.wait({idle, answers}, timeout=LAST_ANSWERS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+
+    async def _end(self) -> None:
+        for each in self._pending:
+            if each.captured is not None:
+                each.captured.answered(None)
+        await asyncio.gather(closed(self._to_client), closed(self._to_broker))
+
+    # -- requests
+
+    async def _requests(self) -> None:
+        while not self._stopped.is_set():
+            size = _checked(await _read_size(self._from_client), least=HEAD.size)
+            head = await self._from_client.readexactly(HEAD.size)
+            api_key, version, correlation = HEAD.unpack(head)
+            if api_key == PRODUCE and version > LAST_PRODUCE:
+                raise BadMessage(f"Produce {version}, though the tap offers {LAST_PRODUCE} at most")
+            if api_key == SASL_HANDSHAKE and version == 0:
+                raise BadMessage("SaslHandshake 0 is not supported; use a client of Kafka 1.0 or later")
+            if api_key == PRODUCE and version >= FIRST_PRODUCE:
+                async with self._memory.taken(size):
+                    await self._produce(head, size)
+                continue
+            self._capturing.statistics.uncaptured_versions += api_key == PRODUCE
+            self._expect(Pending(api_key=api_key, version=version, correlation=correlation))
+            self._to_broker.write(SIZE.pack(size) + head)
+            await _pass_on(self._from_client, self._to_broker, size - HEAD.size)
+
+    async def _produce(self, head: bytes, size: int) -> None:
+        """Captures the request, then forwards it."""
+        frame = head + await self._from_client.readexactly(size - HEAD.size)
+        request = read_produce_request(frame)
+        captured = await self._capturing.keep(request, size)
+        _, version, correlation = HEAD.unpack(head)
+        if request.acks != NO_ACKS:
+            self._expect(
+                Pending(api_key=PRODUCE, version=version, correlation=correlation, captured=captured)
+            )
+        self._to_broker.write(SIZE.pack(size))
+        self._to_broker.write(frame)
+        await self._to_broker.drain()
+
+    # -- responses
+
+    async def _answers(self) -> None:
+        while True:
+            size = _checked(await _read_size(self._from_broker), least=4)
+            correlation = SIZE.unpack(head := await self._from_broker.readexactly(4))[0]
+            if not self._pending or self._pending[0].correlation != correlation:
+                raise BadMessage(f"a response with correlation id {correlation} to no request")
+            waiting = self._pending[0]
+            if waiting.api_key in {PRODUCE, API_VERSIONS}:
+                frame = head + await self._from_broker.readexactly(size - 4)
+                await self._forward(SIZE.pack(size) + self._noted(waiting, frame))
+            else:
+                await self._forward(SIZE.pack(size) + head)
+                to = None if self._is_client_gone else self._to_client
+                await _pass_on(self._from_broker, to, size - 4)
+            self._pending.popleft()
+            if not self._pending:
+                self._idle.set()
+
+    def _expect(self, request: Pending) -> None:
+        self._pending.append(request)
+        self._idle.clear()
+
+    def _noted(self, waiting: Pending, frame: bytes) -> bytes:
+        """The response as the client gets it, after the tap has noted the broker's answer."""
+        if waiting.api_key == API_VERSIONS:
+            return _capped(frame, waiting.version)
+        if waiting.captured is not None:
+            waiting.captured.answered(read_produce_answer(frame, waiting.version))
+        return frame
+
+    async def _forward(self, data: bytes) -> None:
+        if self._is_client_gone:
+            return
+        try:
+            self._to_client.write(data)
+            await self._to_client.drain()
+        except GONE:
+            self._is_client_gone = True
+
+
+def _capped(frame: bytes, version: int) -> bytes:
+    """A broker that does not know the version of the request answers with version 0 and an error."""
+    is_refused = frame[4:6] == b"\0\x23"
+    return with_capped_produce(frame, 0 if is_refused else version)
+
+
+async def _read_size(reader: asyncio.StreamReader) -> int:
+    size: int = SIZE.unpack(await reader.readexactly(SIZE.size))[0]
+    return size
+
+
+def _checked(size: int, *, least: int) -> int:
+    if not least <= size <= MOST_FRAME_BYTES:
+        raise BadMessage(f"a frame of {size} bytes; is it a Kafka client, and does it use TLS as set here?")
+    return size
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, size: int) -> None:
+    """The next `size` bytes, in pieces; read and thrown away if there is nobody to give them to."""
+    while size:
+        piece = await reader.read(min(size, PIECE_BYTES))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", size)
+        size -= len(piece)
+        if writer is not None:
+            writer.write(piece)
+            await writer.drain()
+    if writer is not None:
+        await writer.drain()
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Closes the connection; one that does not end by itself is dropped."""
+    writer.close()
+    try:
+        await asyncio.wait_for(writer.wait_closed(), CLOSE_SECONDS)
+    except (*GONE, TimeoutError):
+        writer.transport.abort()
+
+
+async def advertised(broker: Address, tls: ssl.SSLContext | None) -> list[tuple[str, int]]:
+    """The addresses that the broker's listener gives to clients."""
+    reader, writer = await asyncio.wait_for(
+        asyncio.open_connection(broker.host, broker.port, ssl=tls), CONNECT_SECONDS
+    )
+    try:
+        writer.write(SIZE.pack(len(METADATA_REQUEST)) + METADATA_REQUEST)
+        await writer.drain()
+        size = _checked(await asyncio.wait_for(_read_size(reader), CONNECT_SECONDS), least=4)
+        return read_brokers(await asyncio.wait_for(reader.readexactly(size), CONNECT_SECONDS))
+    finally:
+        await closed(writer)
