@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from spark_jobs.sources.cluster.cut import CUT, PLAN
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import QUIET
-from tests.broker.cluster_source import LIVE, cluster_lake, fetched, stored
+from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, stored
 from tests.broker.judge import Broker
 from tests.broker.promises import expect_none
 from tests.broker.runs import Lake
@@ -145,6 +145,7 @@ def _live(three: Three, place: Path, random: Random) -> dict[str, int]:
     _work(three.addresses, random, 5)
     victim.start()
     wait_for_leaders(three.brokers[0].address)
+    await_markers(three.addresses, TOPIC, PARTITIONS)
     quick = cluster_lake(place / "lake", three.addresses, [TOPIC])
     quick.run(SECOND)
     truth = read_truth(three.brokers[0].address, TOPICS)

@@ -23,7 +23,7 @@ from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable,
 from tests.broker.admin import delete_records
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import QUIET
-from tests.broker.cluster_source import LIVE, cluster_lake, fetched, from_offset, stored
+from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, from_offset, stored
 from tests.broker.judge import Broker, free_port
 from tests.broker.proxy import Proxy, lossy, lying
 from tests.broker.runs import Lake
@@ -88,6 +88,7 @@ class Live:
                 value = b"%d.%d " % (number, record) + random.randbytes(60)
                 producer.produce(topic, partition=record % partitions, value=value)
             producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
+        await_markers(self.address, topic, partitions)
 
     def lose_end(self, topic: str) -> None:
         """Restarts the broker with only the first segment of a partition, as if the rest was not flushed."""
