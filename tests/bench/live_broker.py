@@ -20,7 +20,7 @@ from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.registry import reader_of
 from tests.bench.onceover import accepted_log, committed_records
-from tests.bench.workspace import ROOT, Row, Workspace
+from tests.bench.workspace import CONSUMER_TITLE, FETCH_TITLE, ROOT, Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
 from tests.maven import GOAL
@@ -30,8 +30,7 @@ SPARK_POM = Path(__file__).with_name("spark_kafka_pom.xml")
 SPARK_JARS = Path.home() / ".cache" / "onceover" / "spark-kafka-4.0.0"
 NEEDED = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
 SEGMENT_BYTES = 2**30
-CONSUMER_TITLE, SPARK_TITLE = "Kafka ConsumerPerformance", "Spark Kafka source"
-FETCH_TITLE = "Onceover, kind: cluster, fetch to segments"
+SPARK_TITLE = "Spark Kafka source"
 FETCH_DAY = date(2026, 3, 1)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.bench.workspace import OURS, ROOT, Results, Row
+from tests.bench.workspace import CONSUMER_TITLE, FETCH_TITLE, OURS, ROOT, Results, Row
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "scale.md")
 Kept = Mapping[str, Results]
@@ -57,6 +57,7 @@ def headline(kept: Kept) -> Iterator[Line]:
     for row in rows_of(kept, "onceover", "start-up"):
         yield Line(measured="start-up of the first run, apart", found=f"{row.seconds:.1f} s")
     yield from _rivals(kept, runs, logs)
+    yield from _fetched(kept)
     yield from _whole_runs(kept)
     yield from _readers(kept)
     yield from _dump_log(kept)
@@ -68,6 +69,8 @@ def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Ite
     """Others by the time of Onceover on the same files: a live broker's are its log."""
     for section, usual, ours in (("plain_spark", 5, runs), ("duck", 2, runs), ("live_broker", 1, logs)):
         for row in rows_of(kept, section):
+            if row.title == FETCH_TITLE:
+                continue
             goal = 5 if row.title == "Spark Kafka source" else usual
             if row.note:
                 yield Line(measured=row.title, found=f"left out: {row.note}")
@@ -75,6 +78,15 @@ def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Ite
                 seconds = row.numbers.get(OURS, ours[row.data].seconds)
                 ratio = ours[row.data].records / seconds / row.records_per_second
                 yield _at_least(f"{row.title}, {row.data}", _rate(row), ratio, goal)
+
+
+def _fetched(kept: Kept) -> Iterator[Line]:
+    """What a source of kind cluster fetches, by what Kafka's own reader consumes."""
+    rows = {row.title: row for row in rows_of(kept, "live_broker") if not row.note}
+    if FETCH_TITLE in rows and CONSUMER_TITLE in rows:
+        row = rows[FETCH_TITLE]
+        ratio = row.records_per_second / rows[CONSUMER_TITLE].records_per_second
+        yield _at_least(f"{row.title}, {row.data}, by ConsumerPerformance", _rate(row), ratio, 0.8)
 
 
 def _whole_runs(kept: Kept) -> Iterator[Line]:

@@ -16,6 +16,8 @@ from tests.bench.mix_data import Mix, write_mix
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "bench"
+CONSUMER_TITLE = "Kafka ConsumerPerformance"
+FETCH_TITLE = "Onceover, kind: cluster, fetch to segments"
 OURS = "Onceover s"
 """Among the numbers of a rival: how long our own run took in turn with it."""
 

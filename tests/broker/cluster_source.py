@@ -1,13 +1,19 @@
 """A lake whose source is a live cluster, and what its folder has beside the broker's own files."""
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from confluent_kafka import TopicPartition
 
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE
 from tests.broker.judge import INTERNAL_PARTITIONS
 from tests.broker.runs import Lake, lake_at
+from tests.broker.truth import watermarks
 
 LIVE = "live"
+ISOLATION = ("read_committed", "read_uncommitted")
+TRIES = 600
 
 
 def cluster_lake(
@@ -22,6 +28,20 @@ kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}}}
 topics: {topic_settings}
 """
     return lake_at(place, config)
+
+
+def await_markers(address: str, topic: str, partitions: int) -> None:
+    """Until the markers of all ended transactions are written: a commit returns before they are."""
+    for number in range(partitions):
+        for _ in range(TRIES):
+            ends = {
+                watermarks(address, TopicPartition(topic, number), isolation)[1] for isolation in ISOLATION
+            }
+            if len(ends) == 1:
+                break
+            time.sleep(0.05)
+        else:
+            raise TimeoutError(f"{topic}-{number} still has an open transaction")
 
 
 def fetched(lake: Lake, partition: str) -> bytes:

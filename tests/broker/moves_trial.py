@@ -10,11 +10,13 @@ from random import Random
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.cimpl import NewTopic
 
+from spark_jobs.sources.cluster.cut import CUT, PLAN
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import QUIET
-from tests.broker.cluster_source import cluster_lake, fetched, stored
+from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, stored
 from tests.broker.judge import Broker
 from tests.broker.promises import expect_none
+from tests.broker.runs import Lake
 from tests.broker.truth import admin, read_truth, wait_for_leaders
 
 TOPIC, PARTITIONS = "moved", 6
@@ -112,18 +114,38 @@ def _transaction(producer: Producer, random: Random) -> None:
     producer.commit_transaction(SECONDS) if random.random() < 0.7 else producer.abort_transaction(SECONDS)
 
 
+def _file(lake: Lake, name: str) -> Path:
+    return lake.place / "lake" / "sources" / LIVE / str(FIRST) / name
+
+
+def _is_between(lake: Lake, killed: list[float]) -> bool:
+    """Whether the broker was killed after the cut was planned and before it was complete."""
+    return _file(lake, PLAN).stat().st_mtime <= killed[0] <= _file(lake, CUT).stat().st_mtime
+
+
 def _live(three: Three, place: Path, random: Random) -> dict[str, int]:
     _work(three.addresses, random, 20)
     rate = ", max_partition_fetch_bytes: 64KiB, max_bytes_per_second: 2MB"
     lake = cluster_lake(place / "lake", three.addresses, [TOPIC], more=rate)
     victim = random.choice(three.brokers[1:])
-    killing = threading.Timer(1.0 + random.random() * 3, victim.kill)
+    killed: list[float] = []
+
+    def kill() -> None:
+        while not _file(lake, PLAN).exists():
+            time.sleep(0.05)
+        time.sleep(random.random() * 3)
+        killed.append(time.time())
+        victim.kill()
+
+    killing = threading.Thread(target=kill)
     killing.start()
     lake.run(FIRST)
     killing.join()
+    expect_none([] if _is_between(lake, killed) else [killed], "a broker is killed while the log is fetched")
     _work(three.addresses, random, 5)
     victim.start()
     wait_for_leaders(three.brokers[0].address)
+    await_markers(three.addresses, TOPIC, PARTITIONS)
     quick = cluster_lake(place / "lake", three.addresses, [TOPIC])
     quick.run(SECOND)
     truth = read_truth(three.brokers[0].address, TOPICS)

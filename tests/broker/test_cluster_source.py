@@ -1,5 +1,6 @@
 """A live broker as a source: its bytes, its consumers' records, and what happens in it between runs."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import date
 from itertools import count
@@ -8,17 +9,10 @@ from random import Random
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    NewPartitions,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.cimpl import NewPartitions
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.flow import Step
@@ -29,7 +23,7 @@ from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable,
 from tests.broker.admin import delete_records
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import QUIET
-from tests.broker.cluster_source import LIVE, cluster_lake, fetched, from_offset, stored
+from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, from_offset, stored
 from tests.broker.judge import Broker, free_port
 from tests.broker.proxy import Proxy, lossy, lying
 from tests.broker.runs import Lake
@@ -94,6 +88,7 @@ class Live:
                 value = b"%d.%d " % (number, record) + random.randbytes(60)
                 producer.produce(topic, partition=record % partitions, value=value)
             producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
+        await_markers(self.address, topic, partitions)
 
     def lose_end(self, topic: str) -> None:
         """Restarts the broker with only the first segment of a partition, as if the rest was not flushed."""
@@ -313,7 +308,7 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
     topic = live.topic(partitions=1)
     live.work(topic, partitions=1)
     paid: list[float] = []
-    sleep = fetching.asyncio.sleep
+    sleep = asyncio.sleep
 
     async def note(seconds: float) -> None:
         paid.append(seconds)
@@ -325,7 +320,7 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
         [topic],
         more=", max_bytes_per_second: 4096, max_partition_fetch_bytes: 4KiB",
     )
-    monkeypatch.setattr(fetching.asyncio, "sleep", note)
+    monkeypatch.setattr(asyncio, "sleep", note)
     lake.run(FIRST, until=Step.STAGE)
     assert sum(paid) > len(fetched(lake, f"{topic}-0")) / 4096 / 2
 

@@ -141,7 +141,8 @@ class Brokers:
             raise VersionMissing(f"source {self.source.name}: {address[0]}:{address[1]}: {error}") from None
         except BaseException:
             # What a late answer belongs to would not be known.
-            self._connections.pop(address, None)
+            if self._connections.get(address) is connection:
+                del self._connections[address]
             connection.close()
             raise
         return wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])

@@ -148,7 +148,8 @@ class _Partition:
 
     async def _recover(self, error: BaseException) -> None:
         """Prepares the next attempt: another connection, the leader of now, deleted offsets skipped."""
-        self._brokers.drop(self._leader)
+        if isinstance(error, UntrustedReply):
+            self._brokers.drop(self._leader)
         self._leader, self._has_moved = NO_LEADER, True
         if not isinstance(error, _OutOfRange):
             return

@@ -28,6 +28,7 @@ from spark_jobs.sources.cluster.brokers import (
 )
 from spark_jobs.sources.cluster.cut import UNKNOWN, Known, KnownPartitions, PartitionCut, Plan
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
+from spark_jobs.sources.source import LEGAL_TOPIC
 
 LATER_TOPICS = (*INTERNAL_TOPICS, "_schemas")
 """Topics that are cut after all others."""
@@ -79,7 +80,9 @@ async def make_plan(brokers: Brokers, day: date, known: KnownPartitions) -> Plan
     """The cut of `day`, which continues what is `known`; nothing is fetched yet."""
     cluster = await retried(brokers, "metadata", brokers.metadata)
     takes = brokers.source.topics.takes
-    topics = {name: topic for name, topic in cluster.topics.items() if takes(name)}
+    topics = {
+        name: each for name, each in cluster.topics.items() if takes(name) and LEGAL_TOPIC.fullmatch(name)
+    }
     denied = await _denied(brokers, cluster)
     data = [name for name in topics if name not in LATER_TOPICS]
     later = [name for name in topics if name in LATER_TOPICS and name not in denied]

@@ -95,7 +95,7 @@ class Cluster(BrokerLog):
         plan = read_plan(lake, self.source.name, day)
         assert plan is not None
         done = self._fetch(plan, lake, tasks)
-        for name, data in _files(plan, done):
+        for name, data in files_of(plan, done):
             lake.put(source_key(self.source.name, day, name), data)
         lake.put(source_key(self.source.name, day, CUT), cut_bytes(plan, done))
 
@@ -103,7 +103,9 @@ class Cluster(BrokerLog):
         require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
         from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions  # noqa: PLC0415
 
-        cuts = [cut for cut in plan.partitions if cut.start < cut.end]
+        # A topic may be left out after its cut was made, because it cannot be fetched.
+        takes = self.source.topics.takes
+        cuts = [cut for cut in plan.partitions if cut.start < cut.end and takes(cut.topic)]
         offsets = sum(cut.end - cut.start for cut in cuts)
         parallel = 1 if runner is None or offsets <= IN_DRIVER_OFFSETS else runner.parallelism
         shares = _shares(cuts, 1 if parallel == 1 else TASKS_PER_SLOT * parallel)
@@ -156,7 +158,7 @@ def _nothing_new(cut: PartitionCut) -> PartitionFetched:
     )
 
 
-def _files(plan: Plan, done: Fetched) -> Iterator[tuple[str, bytes]]:
+def files_of(plan: Plan, done: Fetched) -> Iterator[tuple[str, bytes]]:
     """The files that a broker keeps beside its logs, and the times of the cut."""
     pairs = [(cut, done[TopicPartition(cut.topic, cut.partition)]) for cut in plan.partitions]
     for cut, fetched in pairs:
