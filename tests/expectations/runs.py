@@ -5,7 +5,13 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.suite import Facts
-from spark_jobs.tables.audit import PARTITION_FACTS, SOURCE_FACTS, TOPIC_VOLUMES, TRANSACTION_FACTS
+from spark_jobs.tables.audit import (
+    ID_FACTS,
+    PARTITION_FACTS,
+    SOURCE_FACTS,
+    TOPIC_VOLUMES,
+    TRANSACTION_FACTS,
+)
 from spark_jobs.tables.contract import Contract
 
 GOOD_PARTITION: dict[str, Any] = {
@@ -37,6 +43,7 @@ GOOD_TRANSACTIONS = {
     "shared_producer_ids": 0,
     "examples": "",
 }
+GOOD_IDS = {"topic": "orders", "records": 80, "without_id": 40, "rows": 80, "duplicates": 0}
 GOOD_VOLUMES = {
     "topic": "orders",
     "batches": 1000,
@@ -63,6 +70,7 @@ def run(
     partition: dict[str, Any] | None = None,
     transactions: dict[str, Any] | None = None,
     current: dict[str, Any] | None = None,
+    ids: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
     """A good run of two sources and two partitions, the second of which is changed by the arguments."""
@@ -73,5 +81,6 @@ def run(
         ),
         transactions=table(TRANSACTION_FACTS, GOOD_TRANSACTIONS | (transactions or {})),
         volumes=volumes(**(current or {})),
+        ids=table(ID_FACTS, GOOD_IDS | {"partition": 0}, GOOD_IDS | {"partition": 1} | (ids or {})),
         history=tuple(volumes(records=50_000 + number) for number in range(runs_before)),
     )

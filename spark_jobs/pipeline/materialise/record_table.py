@@ -16,8 +16,8 @@ from spark_jobs.lake.iceberg.topic_tables import VALUE_TYPES
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows
 from spark_jobs.pipeline.materialise.decoding import DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import View, names_of
-from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP, with_labels
-from spark_jobs.tables.materialise import RECORDS
+from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TIMESTAMP
+from spark_jobs.tables.materialise import RECORDS, as_written
 
 _TIMESTAMP_TYPES = tuple(TimestampType)
 _NO_TIMESTAMP, _CREATE_TIME, _LOG_APPEND_TIME = map(
@@ -28,14 +28,6 @@ _TYPE_NAMES = pa.array(_TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
 _MICROSECONDS = 1000
 """In a millisecond."""
-_ASCENDING = ("offset", "timestamp", "sequence")
-"""Columns whose differences are smaller than a dictionary of them."""
-_DISTINCT = ("timestamp_out_of_range", "key", "value")
-"""Columns for which a dictionary would only be tried and given up."""
-_NESTED = "headers.list.element.key"
-PAGE_ROWS = 100_000
-"""Rows of a page at most: a page costs as much as thousands of small values."""
-
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -108,23 +100,6 @@ class RecordTable:
         """For each batch the name of its transaction's producer, null where it is not known."""
         outcomes = self.view.outcomes
         return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
-
-
-def as_written(schema: pa.Schema) -> pa.Schema:
-    """The schema of a topic's table as its writer takes it."""
-    return with_labels(schema, ["timestamp_type"])
-
-
-def record_options(schema: pa.Schema) -> dict[str, Any]:
-    """Options of Arrow's Parquet writer for a topic's table of `schema`."""
-    plain = (*_ASCENDING, *_DISTINCT)
-    return {
-        "compression_level": 1,
-        "write_page_index": True,
-        "max_rows_per_page": PAGE_ROWS,
-        "use_dictionary": [*(name for name in schema.names if name not in plain), _NESTED],
-        "column_encoding": dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
-    }
 
 
 _WRITTEN = as_written(RECORDS.schema)
