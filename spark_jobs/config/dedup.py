@@ -99,17 +99,18 @@ class IdRule:
         return day - self.window if self.window is not None else -(2**31)
 
 
-def rules_of(dedup: Iterable[tuple[str, str, DedupSettings | None]]) -> Iterator[tuple[IdRule, list[str]]]:
-    """Each rule with its logs, by scope; given are logs, their topics, and the settings of these.
+def rule_of(topic: str, settings: DedupSettings) -> IdRule:
+    """The rule of a topic; one that its own list does not name is compared with itself."""
+    scope = settings.scope if isinstance(settings.scope, tuple) and topic in settings.scope else (topic,)
+    return IdRule(scope=scope, id=settings.id, window=settings.window)
 
-    A topic that its own list does not name is compared with itself.
-    """
+
+def rules_of(dedup: Iterable[tuple[str, str, DedupSettings | None]]) -> Iterator[tuple[IdRule, list[str]]]:
+    """Each rule with its logs, by scope; given are logs, their topics, and the settings of these."""
     found: dict[tuple[str, ...], tuple[IdRule, list[str]]] = {}
     for log, topic, settings in dedup:
-        if settings is None:
-            continue
-        scope = settings.scope if isinstance(settings.scope, tuple) and topic in settings.scope else (topic,)
-        rule = IdRule(scope=scope, id=settings.id, window=settings.window)
-        found.setdefault(scope, (rule, []))[1].append(log)
+        if settings is not None:
+            rule = rule_of(topic, settings)
+            found.setdefault(rule.scope, (rule, []))[1].append(log)
     for _, (rule, logs) in sorted(found.items()):
         yield rule, sorted(logs)

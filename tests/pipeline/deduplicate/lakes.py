@@ -11,6 +11,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.iceberg.catalog import open_catalog
+from spark_jobs.lake.id_index import read_index_rows
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.operations.backfill import run_backfill
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
@@ -117,6 +118,12 @@ def states(settings: Settings) -> list[tuple[str, str]]:
     """Dates of the current runs with their states; a backfilled run may have another name."""
     chain = read_chain(open_lake(settings))
     return [(entry.day.isoformat(), entry.state_out) for entry in chain.current.values()]
+
+
+def indexes(settings: Settings) -> list[list[dict[str, Any]]]:
+    """The files of the index after each run."""
+    lake = open_lake(settings)
+    return [read_index_rows(lake, entry.run_id) for entry in read_chain(lake).current.values()]
 
 
 def table_files(settings: Settings) -> set[tuple[str, str]]:
