@@ -97,3 +97,13 @@ def bucket_range(bucket: int, buckets: int) -> tuple[int, int]:
     width = (1 << HASH_BITS) // buckets
     first = bucket * width - (1 << (HASH_BITS - 1))
     return first, first + width - 1
+
+
+def places_of(wanted: Hashes, hashes: Hashes) -> npt.NDArray[np.int64]:
+    """Where the sorted `hashes` have one of the `wanted` ones, which are sorted and different."""
+    first = np.searchsorted(hashes, wanted, "left")
+    counts = np.searchsorted(hashes, wanted, "right") - first
+    hits = counts > 0
+    first, counts = first[hits], counts[hits]
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())

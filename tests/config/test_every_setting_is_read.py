@@ -13,7 +13,7 @@ from tests.config.settings_readers import models_in, unread
 ROOT = Path(__file__).parents[2]
 CODE = ("spark_jobs", "expectations", "dags", "infra")
 FIXED = {"KafkaSettings.cached_batches", "DedupSettings.null_id"}
-"""Have one allowed value: the first is Kafka's, the second the only safe one; named so that they are visible."""
+"""Have one allowed value; named so that it is visible."""
 
 
 class Inner(Frozen):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.ids import bucket_of, bucket_range, hash_ids
+from spark_jobs.kernels.ids import bucket_of, bucket_range, hash_ids, places_of
 
 KEY = bytes(range(16))
 MASK = 2**64 - 1
@@ -69,6 +69,12 @@ def test_a_bucket_is_a_range_of_hashes(values: list[int], bits: int) -> None:
     for value, bucket in zip(values, bucket_of(hashes, 1 << bits).tolist(), strict=True):
         first, last = bucket_range(bucket, 1 << bits)
         assert first <= value <= last
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.lists(st.integers(0, 9), max_size=12))
+def test_places_of_wanted_hashes(wanted: list[int], hashes: list[int]) -> None:
+    found = places_of(np.unique(np.array(wanted, dtype=np.int64)), np.sort(np.array(hashes, dtype=np.int64)))
+    assert found.tolist() == [place for place, each in enumerate(sorted(hashes)) if each in wanted]
 
 
 def test_buckets_cover_all_hashes() -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.execution.shuffle import Note
-from spark_jobs.kernels.ids import Hashes, bucket_of, hash_ids
+from spark_jobs.kernels.ids import Hashes, bucket_of, hash_ids, places_of
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.lake.errors import ObjectMissing
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
@@ -160,9 +160,9 @@ def known_firsts(context: BucketContext, bucket: int, hashes: Hashes) -> dict[tu
     by_day: dict[int, list[Hashes]] = {}
     for run in context.index.hashes:
         found, days = read_hashes(context.lake, run, bucket, context.buckets)
-        hits = np.isin(found, hashes, assume_unique=False) if found.size else np.zeros(0, dtype=np.bool_)
+        hits = places_of(hashes, found)
         for day in np.unique(days[hits]).tolist():
-            by_day.setdefault(day, []).append(found[hits & (days == day)])
+            by_day.setdefault(day, []).append(found[hits[days[hits] == day]])
     known: dict[tuple[int, bytes], list[Row]] = {}
     for day, parts in sorted(by_day.items()):
         if any(run.first == day for run in context.index.firsts):  # else outside of the window
