@@ -40,6 +40,7 @@ WHY = {
     Step.ADMIT: "A verdict for every batch, as a broker would have given it, and offsets for the accepted.",
     Step.RESOLVE: "How every transaction ended, from the markers and the coordinator's own log.",
     Step.MATERIALISE: "Decodes the records of committed batches into files that are not published yet.",
+    Step.DEDUPLICATE: "Sets records aside whose business id an earlier one has, where a topic declares it.",
     Step.AUDIT: "Checks the results of the run; a failed critical expectation stops the run here.",
     Step.PUBLISH: "Makes the audited files visible, one commit per table.",
     Step.REPORT: "Updates the dashboard; also when the run failed.",

@@ -28,6 +28,7 @@ from expectations.gate import Finding, Judgement
 from expectations.suite import Facts, Suite
 from expectations.suites.answers import ANSWERS
 from expectations.suites.batches import BATCHES
+from expectations.suites.duplicates import DUPLICATES
 from expectations.suites.records import RECORDS
 from expectations.suites.runs import RUNS
 from expectations.suites.sources import SOURCES
@@ -35,7 +36,7 @@ from expectations.suites.states import STATES
 from expectations.suites.transactions import TRANSACTIONS
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 
-SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, ANSWERS, RECORDS, TRANSACTIONS, STATES, RUNS)
+SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, ANSWERS, RECORDS, DUPLICATES, TRANSACTIONS, STATES, RUNS)
 """In the order in which they are evaluated and shown."""
 
 
@@ -90,7 +91,7 @@ def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) 
     """Evaluates all suites; `run_time` is the run's logical time, so that equal runs give equal pages."""
     findings: list[Finding] = []
     pages: dict[str, str] = {}
-    for suite in SUITES:
+    for suite in (each for each in SUITES if each.applies(facts)):
         expectations = _with_severity(suite, settings)
         evaluated = tuple(each for each in expectations if not _is_off(each, settings))
         result = _validated(suite, evaluated, suite.frame(facts, settings))

@@ -1,4 +1,4 @@
-"""The nine steps of a run in order; DAGs, command line, run folder and tests use this one definition."""
+"""The ten steps of a run in order; DAGs, command line, run folder and tests use this one definition."""
 
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ class Step(StrEnum):
     ADMIT = "admit"
     RESOLVE = "resolve"
     MATERIALISE = "materialise"
+    DEDUPLICATE = "deduplicate"
     AUDIT = "audit"
     PUBLISH = "publish"
     REPORT = "report"
@@ -20,6 +21,9 @@ class Step(StrEnum):
 STEPS: tuple[Step, ...] = tuple(Step)
 LAST_OF_RUN = Step.PUBLISH
 """The last step of a run, after which it is final. `report` comes after it, also for failed runs."""
+
+OPTIONAL: frozenset[Step] = frozenset({Step.DEDUPLICATE})
+"""Steps that a run has only if its settings ask for them; others leave no trace of them in the run folder."""
 
 
 def steps_until(last: Step) -> tuple[Step, ...]:

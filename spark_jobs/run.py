@@ -13,13 +13,14 @@ from datetime import date
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import zip_longest
 from threading import Thread
 
 from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.spark_master import check_executors_reach
 from spark_jobs.execution.spark import Spark
-from spark_jobs.flow import LAST_OF_RUN, STEPS, Step, steps_until
+from spark_jobs.flow import LAST_OF_RUN, OPTIONAL, STEPS, Step, steps_until
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.lake.chain import Chain, make_final, read_chain
 from spark_jobs.lake.errors import LakeBusy, LakeMoved
@@ -259,9 +260,20 @@ def _is_over(context: RunContext, until: Step, done: tuple[StepDone, ...], *, fi
     """Whether all steps are done, the ledger has the run, and it is final if it should be."""
     run_id = context.folder.run_id
     return (
-        len(done) == len(steps_until(until))
+        not _left(context, until, done)
         and Ledger(context.lake).read(run_id) is not None
         and (context.chain.is_final(run_id, until) or not final)
+    )
+
+
+def _left(context: RunContext, until: Step, done: tuple[StepDone, ...]) -> tuple[Step, ...]:
+    """The steps that are not done yet; optional ones only if the settings ask for them."""
+    finished = {each.step for each in done}
+    wanted = OPTIONAL if context.settings.has_dedup else frozenset[Step]()
+    return tuple(
+        step
+        for step in steps_until(until)
+        if step not in finished and (step not in OPTIONAL or step in wanted)
     )
 
 
@@ -281,12 +293,13 @@ def _work(
     ledger, run_id = Ledger(context.lake), context.folder.run_id
     preparing: Thread | None = None
     try:
-        for step in steps_until(until)[len(done) :]:
+        steps = _left(context, until, done)
+        for step, following in zip_longest(steps, steps[1:]):
             lock.check()
             ledger.step_started(run_id, step)
             if preparing is not None:
                 preparing.join()  # concurrent imports of a library can see it partly initialised
-            preparing = _prepare_beside(STEPS[STEPS.index(step) + 1]) if step is not until else None
+            preparing = _prepare_beside(following) if following is not None else None
             ledger.step_finished(run_id, step, _do(step, context, progress).counts)
         lock.check()
         done = _done(context.folder, until)  # as stored in the lake

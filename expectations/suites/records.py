@@ -1,5 +1,8 @@
 """The topics' tables: each committed record exactly once, and nothing else."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,12 +15,29 @@ from spark_jobs.config.audit import AuditSettings, ExpectationName
 
 def frame(facts: Facts, _: AuditSettings) -> pa.Table:
     """A row per partition, with the rows that it should have and the share of keys that are elsewhere."""
-    table = facts.partitions
+    table = without_duplicates(facts)
     sampled = np.asarray(table.column("keys_sampled"))
     share = np.asarray(table.column("keys_elsewhere")) / np.maximum(sampled, 1)
     return table.append_column("rows_expected", pa.array(rows_expected(table))).append_column(
         "share_elsewhere", pa.array(share, mask=sampled == 0)
     )
+
+
+def without_duplicates(facts: Facts) -> pa.Table:
+    """`partition_facts`; records that `deduplicate` set aside count as replayed ones that were taken out."""
+    if facts.ids is None:
+        return facts.partitions
+    named = ("topic", "partition", "duplicates")
+    found = {(topic, partition): count for topic, partition, count in _rows(facts.ids, named)}
+    rows = _rows(facts.partitions, ("topic", "partition", "replayed_records"))
+    kept = [count - found.get((topic, partition), 0) for topic, partition, count in rows]
+    place = facts.partitions.schema.get_field_index("replayed_records")
+    return facts.partitions.set_column(place, "replayed_records", pa.array(kept, pa.int64()))
+
+
+def _rows(table: pa.Table, names: tuple[str, str, str]) -> Iterator[tuple[Any, Any, Any]]:
+    first, second, third = (table.column(name).to_pylist() for name in names)
+    return zip(first, second, third, strict=True)
 
 
 def rows_expected(table: pa.Table) -> npt.NDArray[np.int64]:

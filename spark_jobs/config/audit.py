@@ -127,6 +127,19 @@ class ExpectationName(StrEnum):
         Severity.CRITICAL,
         "No row belongs to a transaction that was aborted or is not decided yet.",
     )
+    EVERY_RECORD_IS_PUBLISHED_OR_A_DUPLICATE = (
+        "every_record_is_published_or_a_duplicate",
+        Severity.CRITICAL,
+        (
+            "Every record of a topic with a business id is either a row of the topic's table or of the table "
+            "duplicates."
+        ),
+    )
+    MOST_RECORDS_HAVE_AN_ID = (
+        "most_records_have_an_id",
+        Severity.WARNING,
+        "Most records of a topic with a business id have one; otherwise the id is probably elsewhere.",
+    )
     TIMESTAMPS_ARE_IN_RANGE = (
         "timestamps_are_in_range",
         Severity.WARNING,
@@ -222,8 +235,9 @@ class AuditSettings(Frozen):
     of it. Of `key_sample` keys of each partition, a share of `keys_elsewhere` may be in another partition
     than the partitioner chooses that was established in earlier runs. A share of `refused_share` of a
     topic's new batches may be refused or corrupt, and of `undecided_share` of all transactional batches the
-    outcome may be unknown; neither is judged below `share_least` batches. `examples` is how many places of a
-    failure are kept.
+    outcome may be unknown; neither is judged below `share_least` batches. A share of `without_id` of a
+    partition's records may have no business id, where `dedup` declares one; it is judged from `share_least`
+    records on. `examples` is how many places of a failure are kept.
     """
 
     severities: Severities = Severities()
@@ -238,6 +252,7 @@ class AuditSettings(Frozen):
     timestamp_ahead_ms: Annotated[Count, Field(ge=0)] = DAY_MS
     key_sample: Annotated[Count, Field(ge=0)] = 200
     keys_elsewhere: Share = 0.01
+    without_id: Share = 0.5
     examples: Annotated[Count, Field(ge=1, le=100)] = 5
 
     def severity(self, name: ExpectationName) -> Severity:

@@ -5,7 +5,7 @@ Kafka's own settings keep Kafka's names, snake-cased, and Kafka's defaults.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
+from spark_jobs.config.dedup import DedupSettings, IdRule, rules_of
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, Name, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
@@ -192,7 +193,8 @@ class OnMissing(StrEnum):
 class TopicSettings(Frozen):
     """Topic configuration that a broker would have; the keys of `topics` are names or shell patterns.
 
-    `on_recreate` is what a run does when copies have another topic id than those of earlier runs.
+    `on_recreate` is what a run does when copies have another topic id than those of earlier runs. `dedup`
+    declares the business id of the records; without it, no record is a duplicate by its id.
     """
 
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -202,6 +204,7 @@ class TopicSettings(Frozen):
     fields: Annotated[dict[str, ValueType], AfterValidator(check_fields)] = Field(default_factory=dict)
     required: tuple[str, ...] = ()
     on_recreate: OnRecreate = OnRecreate.STOP
+    dedup: DedupSettings | None = None
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
@@ -309,11 +312,31 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
-        for problem in (*_repeated_names(self.sources), *_lake_overlaps(self.lake, self.sources)):
+        for problem in (
+            *_repeated_names(self.sources),
+            *_lake_overlaps(self.lake, self.sources),
+            *self._scope_problems(),
+        ):
             raise refuse(problem)
         located = tuple(source.located(self.lake) for source in self.sources)
         object.__setattr__(self, "sources", located)  # frozen for everyone else
         return self
+
+    def _scope_problems(self) -> Iterator[str]:
+        """Topics whose ids are compared with each other declare the same id."""
+        for declared in (topic.dedup for topic in self.topics.values() if topic.dedup is not None):
+            for name in declared.scope if isinstance(declared.scope, tuple) else ():
+                if self.topic(name).dedup != declared:
+                    yield f"the same 'dedup' for all topics of its scope ('{name}' has another one)"
+
+    @property
+    def has_dedup(self) -> bool:
+        """Whether any topic has a business id, so that a run has the step `deduplicate`."""
+        return any(topic.dedup is not None for topic in self.topics.values())
+
+    def id_rules(self, logs: Iterable[str]) -> list[tuple[IdRule, list[str]]]:
+        """The rules of `dedup` that concern any of these logs, each with its logs."""
+        return list(rules_of((log, topic_of(log), self.topic(log).dedup) for log in logs))
 
     def topic(self, name: str) -> TopicSettings:
         """Settings of one topic: by its name, else by the first pattern that matches, else the defaults."""
@@ -351,13 +374,18 @@ class Settings(Frozen):
                 for source in by_name
             ],
             "topics": [
-                [name, settings.model_dump(mode="json", exclude={"on_recreate"})]
+                [name, settings.model_dump(mode="json", exclude=_undecisive(settings))]
                 for name, settings in self.topics.items()
             ],
             "limits": self.limits.model_dump(exclude={"range_bytes", "stage_threads"}),
             "kafka": self.kafka.model_dump(mode="json", exclude=self._as_before()),
             "publish": self.publish.value,
         }
+
+
+def _undecisive(topic: TopicSettings) -> set[str]:
+    """Keys of a topic that the digest leaves out: newer ones that are not set, so that it stays the same."""
+    return {"on_recreate"} if topic.dedup is not None else {"on_recreate", "dedup"}
 
 
 def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:

@@ -12,6 +12,7 @@ dashboard/index.html       the site that shows the runs; generated from the abov
 expiry/topics.orders.json  files of a table that no snapshot references any more, until they are deleted
 replays/3f9a….json         decisions to replay quarantined batches or records
 sources/live/2024-05-01/   segments that were fetched from a live cluster for a run date
+id_builds/3f9a….json       how far a build of an index of business ids came; removed when its run is done
 """
 
 from datetime import date
@@ -21,6 +22,7 @@ from spark_jobs.lake.object_store import join_key
 
 CHAIN = "chain/"
 EXPIRY = "expiry/"
+ID_BUILDS = "id_builds/"
 LAKE_FILE = "lake.json"
 LEDGER = "ledger/"
 LOCKS = "locks/"
@@ -73,6 +75,10 @@ def lock_key(number: int, what: str = "json") -> str:
 
 def replay_key(decision: str) -> str:
     return f"{REPLAYS}{decision}.json"
+
+
+def id_build_key(digest: str) -> str:
+    return f"{ID_BUILDS}{digest}.json"
 
 
 def expiry_key(table: str) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from spark_jobs.config.canonical import canonical_json, digest_of
-from spark_jobs.flow import STEPS, Step
+from spark_jobs.flow import OPTIONAL, STEPS, Step
 from spark_jobs.lake.errors import BrokenRun, understood
 from spark_jobs.lake.layout import run_key, step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -165,9 +165,10 @@ class RunFolder:
         finished: list[StepDone] = []
         for step in STEPS:
             done = self._done_after(finished[-1].digest if finished else "", step)
-            if done is None:
+            if done is not None:
+                finished.append(done)
+            elif step not in OPTIONAL:
                 break
-            finished.append(done)
         return tuple(finished)
 
     def _done_after(self, before: str, step: Step) -> StepDone | None:
@@ -184,9 +185,11 @@ class RunFolder:
             return _read_done(self.lake.read(self.key(step, DONE)))
 
     def _digest_before(self, step: Step) -> str:
-        position = STEPS.index(step)
-        before = self.marked(STEPS[position - 1]) if position else None
-        return before.digest if before else ""
+        for earlier in reversed(STEPS[: STEPS.index(step)]):
+            before = self.marked(earlier)
+            if before is not None or earlier not in OPTIONAL:
+                return before.digest if before else ""
+        return ""
 
     def _has_outputs(self, done: StepDone) -> bool:
         """Whether every output exists with the recorded size.

@@ -1,7 +1,7 @@
 """The listing of a step: which files it wrote for which published table; `publish` reads it."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 
@@ -35,6 +35,25 @@ def entries_of(
         for file, rows in files
     ]
     return found or [TableEntry(namespace=namespace, table=table, topic=topic)]
+
+
+def final_listing(folder: RunFolder) -> list[tuple[Step, TableEntry]]:
+    """What `materialise` and `deduplicate` wrote for published tables, each with its step.
+
+    A file of `deduplicate` replaces the one of `materialise` at the same path; without rows it removes it.
+    """
+    later = [(Step.DEDUPLICATE, entry) for entry in read_listing(folder, Step.DEDUPLICATE)]
+    replaced = {(entry.topic, entry.file) for _, entry in later if entry.topic is not None}
+    found = [
+        (Step.MATERIALISE, _without_file(entry) if (entry.topic, entry.file) in replaced else entry)
+        for entry in read_listing(folder, Step.MATERIALISE)
+    ]
+    return [*found, *((step, entry) for step, entry in later if entry.rows or entry.file is None)]
+
+
+def _without_file(entry: TableEntry) -> TableEntry:
+    """The table of an entry: it is listed also without new rows."""
+    return replace(entry, file=None, rows=0, bytes=0)
 
 
 def put_listing(folder: RunFolder, step: Step, entries: Iterable[TableEntry]) -> OutputFile:

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.flow import Step, steps_until
+from spark_jobs.flow import OPTIONAL, Step, steps_until
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.lake.accepted_log import LOG, segment_digest
 from spark_jobs.lake.chain import Chain, ChainEntry, read_entries
@@ -29,6 +29,7 @@ from spark_jobs.lake.iceberg.expiry import current_files, named_files, run_of
 from spark_jobs.lake.iceberg.holdings import Loss, Share, Shares, find_losses, published_shares, table_names
 from spark_jobs.lake.iceberg.run_targets import TableKey
 from spark_jobs.lake.iceberg.topic_tables import topic_of
+from spark_jobs.lake.id_index import read_index_rows
 from spark_jobs.lake.identity import check_home, home_of, read_identity
 from spark_jobs.lake.layout import (
     EXPIRY,
@@ -165,6 +166,8 @@ def _check_steps(lake: CheckedLake, entry: ChainEntry, folder: RunFolder) -> Ite
         except OnceoverError as error:
             yield Finding(part=Part.RUNS, place=place, problem=str(error))
             return
+        if mark is None and step in OPTIONAL:
+            continue
         if mark is None:
             problem = f"{step} is not marked as done, though the chain lists it"
             yield Finding(part=Part.RUNS, place=place, problem=problem, remedy=again)
@@ -242,6 +245,7 @@ def _state_files(store: ObjectStore, run_id: str) -> Iterator[str]:
             yield from read_states(store, run_id, step).values()
     if store.stat(step_key(run_id, Step.RESOLVE, FOLDS.file)) is not None:
         yield from read_folds(store, run_id).values()
+    yield from (row["digest"] for row in read_index_rows(store, run_id) if row["digest"])
 
 
 def _check_objects(lake: CheckedLake, entry: ChainEntry) -> Iterator[Finding]:

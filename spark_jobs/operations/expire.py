@@ -42,6 +42,7 @@ from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, MESSAGES
 from spark_jobs.lake.states import STATE_STEPS, get_state, read_states
 from spark_jobs.lake.table_listing import read_listing
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, PLANNED_SEGMENTS, REACH
+from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS, ID_INDEX
 from spark_jobs.tables.index import INDEX_FILES
 from spark_jobs.tables.materialise import QUARANTINE, TABLE_FILES, QuarantineKind
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
@@ -85,7 +86,7 @@ def cutoffs_of(chain: Chain, retention: RetentionSettings) -> Cutoffs:
     return Cutoffs(runs=runs, snapshots=snapshots, staged=staged, needed=frozenset(needed))
 
 
-BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE)
+BULK = (Step.INDEX, Step.REBUILD, Step.ADMIT, Step.RESOLVE, Step.MATERIALISE, Step.DEDUPLICATE)
 """Steps whose tables grow with batches and records; what the others write is small and stays readable."""
 VERDICTS = (Step.REBUILD, Step.ADMIT, Step.RESOLVE)
 """Steps whose tables a replay reads."""
@@ -102,6 +103,9 @@ KEPT_NAMES = frozenset(
         RESOLVED_PARTITIONS.file,
         FOLDS.file,
         TABLE_FILES.file,
+        ID_INDEX.file,
+        DUPLICATE_FACTS.file,
+        DUPLICATE_COUNTS.file,
     }
 )
 KEPT_BELOW = (f"{Step.ADMIT}/{LOG}", f"{Step.MATERIALISE}/{LOG}")

@@ -1,1 +1,1 @@
-"""The nine steps, a package each; steps exchange tables."""
+"""The ten steps, a package each; steps exchange tables."""

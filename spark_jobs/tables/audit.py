@@ -72,6 +72,22 @@ PARTITION_FACTS = Contract(
 )
 
 
+ID_FACTS = Contract(
+    name="id_facts",
+    file="id_facts.parquet",
+    meaning="One row per partition with records in topics that have a business id.",
+    columns=(
+        Column("topic", pa.string(), "the topic"),
+        Column("partition", pa.int32(), "the partition"),
+        _count("records", "records that `deduplicate` read"),
+        _count("without_id", "those without an id or without a usable one"),
+        _count("rows", "rows written to the topic's table"),
+        _count("duplicates", "rows written to the table duplicates"),
+    ),
+    key=("topic", "partition"),
+)
+
+
 ANSWER_FACTS = Contract(
     name="answer_facts",
     file="answer_facts.parquet",

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.tables.admit import BATCHES
-from spark_jobs.tables.contract import RUN_DATE, TIMESTAMP, Column, Contract
+from spark_jobs.tables.contract import RUN_DATE, TIMESTAMP, Column, Contract, with_labels
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
@@ -60,6 +61,32 @@ RECORDS = Contract(
     columns=RECORD_COLUMNS,
     key=RECORD_KEY,
 )
+
+
+_ASCENDING = ("offset", "timestamp", "sequence")
+"""Columns whose differences are smaller than a dictionary of them."""
+_DISTINCT = ("timestamp_out_of_range", "key", "value")
+"""Columns for which a dictionary would only be tried and given up."""
+_NESTED = "headers.list.element.key"
+PAGE_ROWS = 100_000
+"""Rows of a page at most: a page costs as much as thousands of small values."""
+
+
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """The schema of a topic's table as its writer takes it."""
+    return with_labels(schema, ["timestamp_type"])
+
+
+def record_options(schema: pa.Schema) -> dict[str, Any]:
+    """Options of Arrow's Parquet writer for a topic's table of `schema`."""
+    plain = (*_ASCENDING, *_DISTINCT)
+    return {
+        "compression_level": 1,
+        "write_page_index": True,
+        "max_rows_per_page": PAGE_ROWS,
+        "use_dictionary": [*(name for name in schema.names if name not in plain), _NESTED],
+        "column_encoding": dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
+    }
 
 
 JUDGED_BATCHES = replace(

@@ -5,6 +5,7 @@ import pyarrow as pa
 from spark_jobs.tables.admit import GAPS
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.contract import Column, Contract, published
+from spark_jobs.tables.deduplicate import DUPLICATES
 from spark_jobs.tables.materialise import JUDGED_BATCHES, PRODUCERS, QUARANTINE
 from spark_jobs.tables.resolve import CONSUMER_OFFSETS, TRANSACTIONS
 
@@ -41,6 +42,7 @@ OWN_TABLES: dict[str, Contract] = {
     for contract in (
         JUDGED_BATCHES,
         CONSUMER_OFFSETS,
+        DUPLICATES,
         EXPECTATION_RESULTS,
         GAPS,
         PRODUCERS,

@@ -27,9 +27,9 @@ from spark_jobs.kernels.warm import warm
 from spark_jobs.pipeline.materialise.batch_rows import NONE, BatchRows
 from spark_jobs.pipeline.materialise.decoding import PIECE_BYTES, DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import Outcomes, View
-from spark_jobs.pipeline.materialise.record_table import RecordTable, as_written, record_options
+from spark_jobs.pipeline.materialise.record_table import RecordTable
 from spark_jobs.pipeline.materialise.table_files import GROUP_BYTES
-from spark_jobs.tables.materialise import RECORDS
+from spark_jobs.tables.materialise import RECORDS, as_written, record_options
 from tests.bench.measure import children_cpu_seconds
 from tests.bench.mix_data import PRODUCERS, objects_of, partition_of
 from tests.bench.runs import DAY

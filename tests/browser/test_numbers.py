@@ -136,7 +136,7 @@ def test_a_run_that_the_audit_stopped_says_why_and_publishes_nothing(browser: Br
         seen.page.click(".hero a")
         seen.page.wait_for_selector("h1:has-text('Run of')")
         stale, failure = seen.table("2 expectations failed")
-        steps = {row["Step"]: row["Status"].split()[-1] for row in seen.table("The nine steps")}
+        steps = {row["Step"]: row["Status"].split()[-1] for row in seen.table("Steps of the run")}
     assert "source backup, nothing that no earlier run has read" in stale["Found"]
     assert "topic visits, partition 0" in failure["Found"]
     assert failure["Result"].startswith("✕ failed, critical")

@@ -7,6 +7,7 @@ import pyarrow as pa
 from expectations.suite import Facts
 from spark_jobs.tables.audit import (
     ANSWER_FACTS,
+    ID_FACTS,
     PARTITION_FACTS,
     SOURCE_FACTS,
     TOPIC_VOLUMES,
@@ -51,6 +52,7 @@ GOOD_ANSWERS = {
     "differing": 0,
     "remark": "",
 }
+GOOD_IDS = {"topic": "orders", "records": 80, "without_id": 40, "rows": 80, "duplicates": 0}
 GOOD_VOLUMES = {
     "topic": "orders",
     "batches": 1000,
@@ -78,6 +80,7 @@ def run(
     transactions: dict[str, Any] | None = None,
     current: dict[str, Any] | None = None,
     answers: dict[str, Any] | None = None,
+    ids: dict[str, Any] | None = None,
     runs_before: int = 28,
 ) -> Facts:
     """A good run of two sources and two partitions, the second of which is changed by the arguments."""
@@ -88,6 +91,7 @@ def run(
         ),
         transactions=table(TRANSACTION_FACTS, GOOD_TRANSACTIONS | (transactions or {})),
         volumes=volumes(**(current or {})),
+        ids=table(ID_FACTS, GOOD_IDS | {"partition": 0}, GOOD_IDS | {"partition": 1} | (ids or {})),
         history=tuple(volumes(records=50_000 + number) for number in range(runs_before)),
         answers=table(ANSWER_FACTS, GOOD_ANSWERS | (answers or {})),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from socket import SOCK_DGRAM, socket
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,8 @@ FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.RECORD_OFFSETS_INCREASE: run(partition={"disordered_rows": 1}),
     ExpectationName.RECORD_SEQUENCES_ARE_UNIQUE: run(partition={"repeated_sequences": 1}),
     ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION: run(partition={"uncommitted_rows": 4}),
+    ExpectationName.EVERY_RECORD_IS_PUBLISHED_OR_A_DUPLICATE: run(ids={"records": 81}),
+    ExpectationName.MOST_RECORDS_HAVE_AN_ID: run(ids={"without_id": 41}),
     ExpectationName.TIMESTAMPS_ARE_IN_RANGE: run(partition={"strange_timestamps": 1}),
     ExpectationName.KEYS_ARE_IN_THEIR_PARTITION: run(partition={"keys_elsewhere": 20}),
     ExpectationName.TRANSACTIONS_ARE_WHOLE: run(
@@ -194,3 +197,15 @@ def test_the_ear_that_says_so_is_not_deaf(contacts: Contacts) -> None:
     with contacts.watched(), socket(type=SOCK_DGRAM) as nobody, suppress(OSError):
         nobody.connect(("192.0.2.1", 9))  # an address for documents; nothing is sent
     assert contacts.found.pop().startswith("socket.connect")
+
+
+def test_duplicates_by_id_are_no_missing_rows(failures: Failures) -> None:
+    assert failures(run(partition={"rows": 77}, ids={"rows": 77, "duplicates": 3})) == []
+    missing = failures(run(partition={"rows": 76}, ids={"rows": 77, "duplicates": 3}))
+    assert [each.expectation for each in missing] == [ExpectationName.ROWS_ARE_THE_COMMITTED_RECORDS]
+
+
+def test_a_run_without_business_ids_is_not_judged_by_them(judged: Judge) -> None:
+    findings = judged(replace(run(), ids=None)).findings
+    assert "duplicates" not in {each.suite for each in findings}
+    assert all(each.success for each in findings)

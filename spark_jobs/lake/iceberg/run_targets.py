@@ -13,12 +13,12 @@ from spark_jobs.lake.iceberg.topic_tables import TopicTables, publish_target, to
 from spark_jobs.lake.object_store import printable
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import RunFolder, StepDone, combine_states
-from spark_jobs.lake.table_listing import TableEntry, read_listing
+from spark_jobs.lake.table_listing import TableEntry, final_listing, read_listing
 from spark_jobs.tables.publish import OWN_TABLES, RUNS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 from spark_jobs.tables.table_names import readable_name
 
-LISTED_BY = (Step.MATERIALISE, Step.AUDIT)
+LISTED_BY = (Step.MATERIALISE, Step.DEDUPLICATE, Step.AUDIT)
 """The steps that write files of published tables."""
 
 
@@ -60,10 +60,10 @@ def stamp_of(folder: RunFolder, done: list[StepDone]) -> RunStamp:
 def listed_tables(folder: RunFolder) -> dict[TableKey, list[tuple[Step, TableEntry]]]:
     """The files that the run's steps wrote for all tables except `runs`."""
     listed: dict[TableKey, list[tuple[Step, TableEntry]]] = defaultdict(list)
-    for step in LISTED_BY:
-        for entry in read_listing(folder, step):
-            key = TableKey(None, entry.table) if entry.topic is None else TableKey(entry.topic, "")
-            listed[key].append((step, entry))
+    of_audit = [(Step.AUDIT, entry) for entry in read_listing(folder, Step.AUDIT)]
+    for step, entry in (*final_listing(folder), *of_audit):
+        key = TableKey(None, entry.table) if entry.topic is None else TableKey(entry.topic, "")
+        listed[key].append((step, entry))
     return dict(sorted(listed.items(), key=lambda item: item[0].order))
 
 

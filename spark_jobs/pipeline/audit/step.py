@@ -33,7 +33,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
-from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
+from spark_jobs.lake.table_listing import entries_of, final_listing, put_listing, read_listing
 from spark_jobs.pipeline.audit.answers import answer_tables, compare_answers, plan_answers
 from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
 from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
@@ -49,6 +49,7 @@ from spark_jobs.tables.audit import (
     ANSWER_DIFFERENCES,
     ANSWER_FACTS,
     EXPECTATION_RESULTS,
+    ID_FACTS,
     PARTITION_FACTS,
     SOURCE_FACTS,
     TOPIC_PARTITIONERS,
@@ -56,6 +57,7 @@ from spark_jobs.tables.audit import (
     TRANSACTION_FACTS,
 )
 from spark_jobs.tables.contract import published
+from spark_jobs.tables.deduplicate import DUPLICATE_FACTS
 from spark_jobs.tables.materialise import RECORDS_FOLDER, REPLAYED_FOLDER, UNREADABLE, QuarantineKind
 from spark_jobs.tables.rebuild import STATE_ORIGINS, StateOrigin
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS, TRANSACTIONS
@@ -297,9 +299,13 @@ def plan_transactions(
 def _record_files(folder: RunFolder, below: str) -> Mapping[str, tuple[str, ...]]:
     """Keys of the files of every topic's table in the folder `below`, in the order of their rows."""
     found: dict[str, tuple[str, ...]] = defaultdict(tuple)
-    for entry in read_listing(folder, Step.MATERIALISE):
-        if entry.topic is not None and entry.file is not None and entry.file.startswith(below):
-            found[entry.topic] += (folder.key(Step.MATERIALISE, entry.file),)
+    files = [
+        (entry.topic, entry.file, step)
+        for step, entry in final_listing(folder)
+        if entry.topic is not None and entry.file is not None and entry.file.startswith(below)
+    ]
+    for topic, file, step in sorted(files):
+        found[topic] += (folder.key(step, file),)
     return found
 
 
@@ -382,6 +388,7 @@ def count(context: RunContext) -> tuple[Facts, Placement]:
         partitions=partitions,
         transactions=TRANSACTION_FACTS.cast(pa.Table.from_pylist(rows, schema=TRANSACTION_FACTS.schema)),
         volumes=topic_volumes(partitions),
+        ids=id_facts(folder, partitions),
         history=earlier_volumes(
             context.lake, context.chain, folder.inputs.day, runs=settings.audit.history_runs
         ),
@@ -406,6 +413,40 @@ def put_answers(context: RunContext, answers: pa.Table, differences: pa.Table) -
     tables = {ANSWER_FACTS.file: answers, ANSWER_DIFFERENCES.file: differences}
     folder = context.folder.key(Step.AUDIT)
     return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())
+
+
+def id_facts(folder: RunFolder, partitions: pa.Table) -> pa.Table | None:
+    """The table `id_facts`, duplicates counted anew from their files; None without `deduplicate`."""
+    if folder.marked(Step.DEDUPLICATE) is None:
+        return None
+    rows = {(row["topic"], row["partition"]): row["rows"] for row in partitions.to_pylist()}
+    duplicates = _duplicates(folder)
+    read = read_table(folder.lake, folder.key(Step.DEDUPLICATE, DUPLICATE_FACTS.file)).to_pylist()
+    found = [
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "records": row["records"],
+            "without_id": row["null_ids"] + row["unusable_ids"],
+            "rows": rows.get((row["topic"], row["partition"]), 0),
+            "duplicates": duplicates[row["topic"], row["partition"]],
+        }
+        for row in read
+    ]
+    return ID_FACTS.cast(pa.Table.from_pylist(found, schema=ID_FACTS.schema))
+
+
+def _duplicates(folder: RunFolder) -> Counter[tuple[str, int]]:
+    """Rows of the table `duplicates` by topic and partition."""
+    found: Counter[tuple[str, int]] = Counter()
+    for entry in read_listing(folder, Step.DEDUPLICATE):
+        if entry.topic is None and entry.file is not None:
+            names = ["topic", "partition"]
+            for part in iter_rows(folder.lake, folder.key(Step.DEDUPLICATE, entry.file), columns=names):
+                sums = pa.table(part).group_by(names).aggregate([([], "count_all")])
+                for row in sums.to_pylist():
+                    found[row["topic"], row["partition"]] += row["count_all"]
+    return found
 
 
 def manifest_before(context: RunContext) -> Manifest | None:
@@ -477,6 +518,7 @@ def put_facts(context: RunContext, facts: Facts, placement: Placement) -> tuple[
         TRANSACTION_FACTS.file: facts.transactions,
         TOPIC_VOLUMES.file: facts.volumes,
         TOPIC_PARTITIONERS.file: placement.fits,
+        **({ID_FACTS.file: facts.ids} if facts.ids is not None else {}),
     }
     folder = context.folder.key(Step.AUDIT)
     return tuple(put_table(context.lake, folder, path, table) for path, table in tables.items())

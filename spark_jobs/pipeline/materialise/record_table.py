@@ -16,18 +16,10 @@ from spark_jobs.pipeline.materialise.decoding import DecodedPiece
 from spark_jobs.pipeline.materialise.outcomes import View, names_of
 from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
 from spark_jobs.reading.record_columns import Timestamps
-from spark_jobs.tables.contract import with_labels
-from spark_jobs.tables.materialise import RECORDS
+from spark_jobs.tables.materialise import RECORDS, as_written
 
 _TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
 _EPOCH = date(1970, 1, 1)
-_ASCENDING = ("offset", "timestamp", "sequence")
-"""Columns whose differences are smaller than a dictionary of them."""
-_DISTINCT = ("timestamp_out_of_range", "key", "value")
-"""Columns for which a dictionary would only be tried and given up."""
-_NESTED = "headers.list.element.key"
-PAGE_ROWS = 100_000
-"""Rows of a page at most: a page costs as much as thousands of small values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +58,6 @@ class RecordTable:
         """For each batch the name of its transaction's producer, null where it is not known."""
         outcomes = self.view.outcomes
         return names_of(outcomes.transactional_id, outcomes.index_of(rows.txn_first_offset))
-
-
-def as_written(schema: pa.Schema) -> pa.Schema:
-    """The schema of a topic's table as its writer takes it."""
-    return with_labels(schema, ["timestamp_type"])
-
-
-def record_options(schema: pa.Schema) -> dict[str, Any]:
-    """Options of Arrow's Parquet writer for a topic's table of `schema`."""
-    plain = (*_ASCENDING, *_DISTINCT)
-    return {
-        "compression_level": 1,
-        "write_page_index": True,
-        "max_rows_per_page": PAGE_ROWS,
-        "use_dictionary": [*(name for name in schema.names if name not in plain), _NESTED],
-        "column_encoding": dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
-    }
 
 
 _WRITTEN = as_written(RECORDS.schema)

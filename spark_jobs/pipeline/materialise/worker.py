@@ -34,9 +34,9 @@ from spark_jobs.pipeline.materialise.job import (
     Written,
 )
 from spark_jobs.pipeline.materialise.outcomes import View, view_of
-from spark_jobs.pipeline.materialise.record_table import RecordTable, ValueSchema, as_written, record_options
+from spark_jobs.pipeline.materialise.record_table import RecordTable, ValueSchema
 from spark_jobs.pipeline.materialise.table_files import TableFiles
-from spark_jobs.tables.materialise import UNREADABLE, QuarantineKind
+from spark_jobs.tables.materialise import UNREADABLE, QuarantineKind, as_written, record_options
 from spark_jobs.tables.publish import OWN_TABLES
 
 # What decoding finds besides records: unreadable batches, values that do not fit, segments.

@@ -1,6 +1,7 @@
 """A run in one line: the counts that the overview shows for every run."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +40,7 @@ def headline(line: LedgerLine, tables: RunTables) -> Row:
         "published": bool(counts.get(Step.PUBLISH)),
         "bytes": tables.counts(Step.STAGE).get("bytes"),
         "batches": admitted.get("batches"),
-        "records": counts.get(Step.MATERIALISE, {}).get("records"),
+        "records": _records(counts),
         "verdicts": {verdict.value: admitted[verdict] for verdict in Verdict if admitted.get(verdict)},
         "outcomes": {outcome.value: resolved[outcome] for outcome in Outcome if resolved.get(outcome)},
         "transactions": resolved.get("transactions"),
@@ -48,6 +49,13 @@ def headline(line: LedgerLine, tables: RunTables) -> Row:
         "quarantine": quarantine(tables),
         **expectations(tables),
     }
+
+
+def _records(counts: Mapping[Step, Mapping[str, int]]) -> int | None:
+    """Records to publish; those that `deduplicate` set aside do not count."""
+    records = counts.get(Step.MATERIALISE, {}).get("records")
+    duplicates = counts.get(Step.DEDUPLICATE, {}).get("duplicates", 0)
+    return None if records is None else records - duplicates
 
 
 def seconds_of(step: StepLine) -> float | None:

@@ -18,11 +18,14 @@ from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.ledger import LedgerLine, RunStatus
 from spark_jobs.lake.parquet_file import iter_rows
+from spark_jobs.lake.run_folder import RunFolder, read_inputs
+from spark_jobs.lake.table_listing import final_listing
 from spark_jobs.pipeline.report.headline import quarantine, seconds_of
 from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
-from spark_jobs.tables.materialise import TABLE_FILES, QuarantineKind
+from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS, DuplicateKind
+from spark_jobs.tables.materialise import QuarantineKind
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
 MIXED = frozenset(group for group, size in Counter(each.group for each in VERDICTS).items() if size > 1)
@@ -56,6 +59,11 @@ BATCHES = Metric("onceover_batches", "Batches of the last run by verdict.", ("to
 PUBLISHED_RECORDS = Metric("onceover_published_records", "Rows that the last run added.", ("topic",))
 PUBLISHED_BYTES = Metric("onceover_published_bytes", "Bytes of the files that hold them.", ("topic",))
 QUARANTINED = Metric("onceover_quarantined_rows", "Rows of the last run in quarantine.", ("kind",))
+DUPLICATES = Metric(
+    "onceover_duplicate_records",
+    "Records of the last run that are not published, because an earlier one has the same business id.",
+    ("topic", "kind"),
+)
 TRANSACTIONS = Metric("onceover_transactions", "Transactions of the last run by outcome.", ("outcome",))
 LAG = Metric(
     "onceover_last_stable_offset_lag",
@@ -86,6 +94,7 @@ METRICS: tuple[Metric, ...] = (
     PUBLISHED_RECORDS,
     PUBLISHED_BYTES,
     QUARANTINED,
+    DUPLICATES,
     TRANSACTIONS,
     LAG,
     HELD_BATCHES,
@@ -165,6 +174,7 @@ def _data(tables: RunTables) -> Iterator[Sample]:
         yield from _gaps(tables)
     if counts[Step.MATERIALISE]:
         yield from _by_name(QUARANTINED, quarantine(tables), QuarantineKind)
+    yield from _duplicates(tables)
     if counts[Step.PUBLISH]:
         yield from _published(tables)
     yield from _expectations(tables)
@@ -213,13 +223,22 @@ def _gaps(tables: RunTables) -> Iterator[Sample]:
     yield from (Sample(BEHIND_GAPS, count, (topic,)) for topic, count in sorted(batches.items()))
 
 
+def _duplicates(tables: RunTables) -> Iterator[Sample]:
+    """Of each topic with a business id, zeros included."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in tables.rows(Step.DEDUPLICATE, DUPLICATE_COUNTS.file):
+        found[row["topic"], row["kind"]] += row["duplicates"]
+    for topic in sorted({row["topic"] for row in tables.rows(Step.DEDUPLICATE, DUPLICATE_FACTS.file)}):
+        yield from (Sample(DUPLICATES, found[topic, kind], (topic, kind.value)) for kind in DuplicateKind)
+
+
 def _published(tables: RunTables) -> Iterator[Sample]:
     rows: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for entry in tables.rows(Step.MATERIALISE, TABLE_FILES.file):
-        if entry["topic"] is not None:
-            rows[entry["topic"]] += entry["rows"]
-            sizes[entry["topic"]] += entry["bytes"]
+    for _, entry in final_listing(RunFolder(tables.lake, read_inputs(tables.lake, tables.run_id))):
+        if entry.topic is not None:
+            rows[entry.topic] += entry.rows
+            sizes[entry.topic] += entry.bytes
     yield from (Sample(PUBLISHED_RECORDS, count, (topic,)) for topic, count in sorted(rows.items()))
     yield from (Sample(PUBLISHED_BYTES, size, (topic,)) for topic, size in sorted(sizes.items()))
 

@@ -1,10 +1,10 @@
 """All files of one run: its page, partitions, topics, producers, transactions, batches and Data Docs."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from spark_jobs.flow import STEPS, Step
+from spark_jobs.flow import OPTIONAL, STEPS, Step
 from spark_jobs.lake.ledger import LedgerLine, RunStatus, StepLine
 from spark_jobs.lake.manifest import ManifestEntry, read_run_manifest
 from spark_jobs.lake.run_folder import MANIFEST, MESSAGES
@@ -15,10 +15,13 @@ from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
 from spark_jobs.pipeline.report.topics import key_skews, partition_files, partition_views, topic_files
 from spark_jobs.pipeline.report.transactions import producer_view, transaction_view
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
+from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 
 MOST_ORIGINS = 300
 MOST_SET_ASIDE = 50
+MOST_PRODUCERS = 200
+ID_COUNTS = ("records", "duplicates", "null_ids", "unusable_ids")
 LONGEST_TEXT = 500
 DOCS = "docs"
 STYLE = "assets/docs.css"
@@ -38,13 +41,33 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
         },
         "origins": _origins(tables),
         "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)],
+        **_duplicates(tables),
+    }
+
+
+def _duplicates(tables: RunTables) -> Row:
+    """Duplicates by business id: by topic, and by producer; absent in a run without `deduplicate`."""
+    facts = tables.rows(Step.DEDUPLICATE, DUPLICATE_FACTS.file)
+    if not facts:
+        return {}
+    topics: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in facts:
+        topics[row["topic"]].update({name: row[name] for name in ID_COUNTS})
+    producers = tables.rows(Step.DEDUPLICATE, DUPLICATE_COUNTS.file)
+    producers.sort(key=lambda row: (-row["duplicates"], row["topic"], row["producer_id"], row["kind"]))
+    return {
+        "duplicates": {
+            "topics": [[topic, *(counts[name] for name in ID_COUNTS)] for topic, counts in topics.items()],
+            "producers": producers[:MOST_PRODUCERS],
+            "count": len(producers),
+        }
     }
 
 
 def _steps(line: LedgerLine, tables: RunTables) -> Iterator[Row]:
-    """The nine steps in order; `report` itself has no duration."""
+    """The steps in order, optional ones where the run has them; `report` itself has no duration."""
     lines = {step.step: step for step in line.steps}
-    for step in STEPS:
+    for step in (each for each in STEPS if each not in OPTIONAL or each in lines):
         yield {
             "step": step.value,
             "status": _status(line, step, lines.get(step), tables),

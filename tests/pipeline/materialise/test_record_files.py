@@ -17,10 +17,9 @@ from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.pipeline.materialise import record_table, table_files
 from spark_jobs.pipeline.materialise.job import TaskContext
-from spark_jobs.pipeline.materialise.record_table import as_written, record_options
 from spark_jobs.pipeline.materialise.table_files import TableFiles
 from spark_jobs.tables.contract import Column
-from spark_jobs.tables.materialise import records_contract
+from spark_jobs.tables.materialise import as_written, record_options, records_contract
 from tests.pipeline.materialise.logs import settings_at
 
 DAY = date(2024, 5, 1)

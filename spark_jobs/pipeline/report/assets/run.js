@@ -42,7 +42,7 @@
       { title: "Duration", number: true, cell: bar },
       { title: "Counted", wide: true, cell: counted },
     ];
-    return section("steps", "Steps", parts.table("The nine steps of the run", columns, data.steps, { unseen: true }));
+    return section("steps", "Steps", parts.table("Steps of the run", columns, data.steps, { unseen: true }));
   }
 
   function inputs(data) {
@@ -116,6 +116,28 @@
     return section("expectations", "Expectations", failures, rest, unasked, docs);
   }
 
+  const KINDS = {
+    repeated: "same producer, within a day: the application sends twice",
+    failover: "another producer, within a day: a failover without transactions",
+    replayed: "after more than a day: an old input was processed again",
+  };
+
+  function duplicates(found) {
+    if (!found) return null;
+    const topics = parts.table("Business ids by topic", [
+      { title: "Topic", cell: (row) => visible(row[0]) },
+      ...["Records", "Duplicates", "Without an id", "Unusable id"].map((title, i) => ({ title, number: true, cell: (row) => words.number(row[i + 1]) })),
+    ], found.topics);
+    const shown = found.producers.length < found.count ? `The first ${found.producers.length} of ${words.number(found.count)} producers with duplicates` : "Duplicates by producer and kind";
+    const producers = parts.table(shown, [
+      { title: "Topic", cell: (row) => visible(row.topic) },
+      { title: "Producer", cell: (row) => visible(row.transactional_id || (row.producer_id < 0 ? "without an id" : `producer ${row.producer_id}`)) },
+      { title: "Kind", wide: true, cell: (row) => [el("strong", {}, row.kind), ` ${KINDS[row.kind]}`] },
+      { title: "Duplicates", number: true, cell: (row) => words.number(row.duplicates) },
+    ], found.producers, { empty: "No record repeats the id of an earlier one." });
+    return section("duplicates", "Duplicates by business id", el("p", { class: "soft" }, "Records that are not published, because an earlier one has the same id. The table ", el("code", {}, "duplicates"), " has each of them with the address of the first."), topics, producers);
+  }
+
   function changes(run, before, topics, topicsBefore) {
     if (!before) return section("changes", "What changed", el("p", { class: "soft" }, "There is no run before this one."));
     const pick = [["Records published", (each) => each.records], ["Bytes staged", (each) => each.bytes, words.bytes], ["Batches", (each) => each.batches], ...words.VERDICTS.map((name) => [`Batches ${words.verdict(name).text}`, (each) => each.verdicts[name] || 0]), ...words.OUTCOMES.map((name) => [`Transactions ${name}`, (each) => each.outcomes[name] || 0]), ["LSO lag", (each) => each.lag], ["Time worked", (each) => each.seconds, words.seconds]];
@@ -148,6 +170,6 @@
     const before = [...runs].reverse().find((each) => each.status === "final" && each.day < run.day);
     const of = (each, name) => (each ? onceover.load(`run/${each.id}/${name}`) : null);
     const [data, partitions, topics, dataBefore, topicsBefore] = await Promise.all([of(run, "run"), of(run, "partitions"), of(run, "topics"), of(before, "run"), of(before, "topics")]);
-    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), troubles(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
+    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), duplicates(data.duplicates), troubles(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
   });
 })();

@@ -1,0 +1,160 @@
+"""What the Spark tasks of `deduplicate` receive and return, and the rows that meet in its shuffles."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.config.dedup import IdRule
+from spark_jobs.config.settings import Settings
+from spark_jobs.lake.id_index import IdIndex, SortedRun
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.run_folder import OutputFile
+from spark_jobs.tables.deduplicate import FIRST_SCHEMA
+
+OCCURRENCES = pa.schema(
+    [
+        pa.field("bucket", pa.int32()),
+        pa.field("day", pa.int32()),
+        pa.field("file", pa.int32()),
+        pa.field("row", pa.int64()),
+        *FIRST_SCHEMA,
+    ]
+)
+"""A record with an id: its bucket, its run date, its place among the run's files, and its address."""
+
+FIRST_COLUMNS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "producer_id",
+    "producer_epoch",
+    "transactional_id",
+)
+"""What is known of a first record, besides its run date."""
+
+_FOUND: "list[pa.Field[Any]]" = [
+    pa.field("file", pa.int32()),
+    pa.field("row", pa.int64()),
+    pa.field("id", pa.binary()),
+    pa.field("first_day", pa.int32()),
+    *[FIRST_SCHEMA.field(name).with_name(f"first_{name}") for name in FIRST_COLUMNS],
+]
+FOUND = pa.schema(_FOUND)
+"""A duplicate: its place among the run's files, and its first record."""
+
+NO_FILE = -1
+"""In place of a file's number: the record is published already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFile:
+    """A file of a topic's table: its key in the lake, its path below its step's folder, its run date."""
+
+    topic: str
+    key: str
+    path: str
+    rows: int
+    day: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask:
+    """One file whose ids are read; `number` is its place among those of the run."""
+
+    file: RecordFile
+    number: int
+    source: str | tuple[str, ...]
+    hash_key: bytes
+    buckets: int
+    lake: ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdCounts:
+    """Records of a file by partition: all, those without an id, those without a usable one."""
+
+    topic: str
+    records: Counter[int] = field(default_factory=Counter)
+    null_ids: Counter[int] = field(default_factory=Counter)
+    unusable_ids: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketContext:
+    """What every bucket needs; `folder` is the key of a folder for files that meet in the next task."""
+
+    rule: IdRule
+    index: IdIndex
+    buckets: int
+    folder: str
+    lake: ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketResult:
+    """How many ids of a bucket are first seen, by run date, and how many of its records are duplicates."""
+
+    bucket: int
+    firsts: Mapping[int, int]
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIds:
+    """New first records of one run date: keys of files with their buckets, ascending."""
+
+    day: int
+    files: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceTask:
+    """One file of the index: a `number` of `count`, made of earlier runs and of new ids."""
+
+    number: int
+    count: int
+    runs: tuple[SortedRun, ...]
+    new: tuple[NewIds, ...]
+    buckets: int
+    lake: ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteContext:
+    """What every file with duplicates needs; `folder` is the key of the step's folder."""
+
+    files: tuple[RecordFile, ...]
+    run_date: date
+    folder: str
+    settings: Settings
+    lake: ObjectStore
+
+
+Producer = tuple[int, str | None]
+"""Producer id and transactional id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A file without its duplicates, None if no row is left, and the file of its duplicates."""
+
+    file: RecordFile
+    kept: OutputFile | None
+    duplicates: OutputFile
+    by_partition: Counter[int]
+    by_producer: Counter[tuple[Producer, str]]
+
+    @property
+    def count(self) -> int:
+        return self.by_partition.total()
+
+
+def hash_key(rule: IdRule) -> bytes:
+    """The key of the rule's hashes."""
+    return sha256(rule.digest.encode()).digest()[:16]

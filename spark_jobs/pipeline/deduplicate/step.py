@@ -1,0 +1,409 @@
+"""`deduplicate`: of records with the same business id the first stays; the others go to `duplicates`.
+
+It runs after `materialise`, so that payloads are decoded once: the ids are read from the files of records,
+and only files with duplicates are written again. It hands the index of all ids to the next run; an index
+that does not exist yet is built from the published files of earlier runs.
+
+Read on in: `ids` (what an id is), `job` (what tasks receive and return), `worker` (what Spark tasks do),
+`index_files` and `history`; `lake.id_index` has the index.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.config.dedup import IdRule
+from spark_jobs.execution.shuffle import TaskRows
+from spark_jobs.flow import Step
+from spark_jobs.lake.id_index import (
+    IdIndex,
+    SortedRun,
+    advanced,
+    digest_of_indexes,
+    indexes_before,
+    piece_count,
+    put_indexes,
+)
+from spark_jobs.lake.parquet_file import put_table
+from spark_jobs.lake.run_folder import OutputFile
+from spark_jobs.lake.table_listing import TableEntry, entries_of, put_listing, read_listing
+from spark_jobs.pipeline.context import RunContext, StepResult
+from spark_jobs.pipeline.deduplicate.history import (
+    CHUNK_ROWS,
+    Builds,
+    RunFiles,
+    chunks_of,
+    files_of,
+    history_of,
+)
+from spark_jobs.pipeline.deduplicate.index_files import write_firsts, write_hashes
+from spark_jobs.pipeline.deduplicate.job import (
+    FOUND,
+    NO_FILE,
+    OCCURRENCES,
+    BucketContext,
+    BucketResult,
+    FileTask,
+    IdCounts,
+    NewIds,
+    PieceTask,
+    RewriteContext,
+    Rewritten,
+    hash_key,
+)
+from spark_jobs.pipeline.deduplicate.worker import (
+    first_path,
+    found_path,
+    judge_bucket,
+    outputs_of,
+    read_found,
+    read_ids,
+    rewrite_file,
+)
+from spark_jobs.tables.deduplicate import (
+    DUPLICATE_COUNTS,
+    DUPLICATE_FACTS,
+    DUPLICATES,
+    DuplicateKind,
+)
+from spark_jobs.tables.table_names import folder_name
+
+FEW_ROWS = 1 << 17
+"""So many records are compared in the driver: a Spark job costs more."""
+INDEX_SHARE = 16
+"""A bucket has so many times as many ids of the index as it may have new ones: they are much smaller."""
+SCRATCH = "parts"
+"""Folder below the step's for files between its tasks; it is removed at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    """An index with the ids of some runs, and what was found about these runs on the way."""
+
+    index: IdIndex
+    counts: tuple[IdCounts, ...] = ()
+    found: tuple[str, ...] = ()
+    duplicates: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class RuleResult:
+    """What one rule leaves: its index, counts of ids, rewritten files."""
+
+    rule: IdRule
+    index: IdIndex
+    counts: tuple[IdCounts, ...] = ()
+    rewritten: list[Rewritten] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    builds: Builds | None = None
+
+
+def run(context: RunContext) -> StepResult:
+    """Removes duplicates from the files of the run, and extends the index of every rule."""
+    logs = sorted(
+        {entry.topic for entry in read_listing(context.folder, Step.MATERIALISE) if entry.topic is not None}
+    )
+    before = indexes_before(context.lake, context.chain, context.folder.inputs.state_in)
+    results = [apply_rule(context, rule, before) for rule, _ in context.settings.id_rules(logs)]
+    indexes = [each.index for each in results]
+    outputs = (
+        put_indexes(context.folder, indexes),
+        *put_facts(context, results),
+        put_listing(context.folder, Step.DEDUPLICATE, listing(context, results)),
+        *(output for each in results for file in each.rewritten for output in outputs_of(file)),
+    )
+    for found in tuple(context.lake.list(context.folder.key(Step.DEDUPLICATE, SCRATCH))):
+        context.lake.delete(found.key)
+    for each in results:
+        if each.builds is not None:
+            each.builds.clear()
+    return StepResult(
+        outputs=outputs,
+        counts=counts_of(results),
+        state=digest_of_indexes(indexes),
+        messages=tuple(message for each in results for message in (*each.messages, *messages_of(each))),
+    )
+
+
+# One rule.
+
+
+def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex]) -> RuleResult:
+    """Compares the run's records with the index and with each other."""
+    index, messages, builds = before.get(rule.digest), list[str](), None
+    if index is None:
+        index, messages, builds = build(context, rule)
+    current = files_of(context.folder, rule, context)
+    extended = extend(context, rule, index, [current])
+    return RuleResult(
+        rule=rule,
+        index=extended.index,
+        counts=extended.counts,
+        rewritten=rewrite(context, current, extended.found),
+        messages=messages,
+        builds=builds,
+    )
+
+
+def build(context: RunContext, rule: IdRule) -> tuple[IdIndex, list[str], Builds]:
+    """The index of all earlier runs; it is stored now and then, so that an interrupted build continues."""
+    runs = history_of(context, rule)
+    builds = Builds(context.lake, rule, runs)
+    done, index = builds.newest()
+    duplicates = 0
+    for chunk in chunks_of(runs[done:], most=CHUNK_ROWS):
+        context.on_progress(f"{rule.name}: reading ids of earlier runs, {done} of {len(runs)} done")
+        extended = extend(context, rule, index, chunk, published=True)
+        index, done = extended.index, done + len(chunk)
+        duplicates += extended.duplicates
+        builds.put(done, index)
+    if not any(run.rows for run in runs):
+        return index, [], builds
+    message = f"{rule.name}: the index was built from {len(runs)} earlier runs, {index.ids:,} ids"
+    repeats = f"; {duplicates:,} of their records repeat an id and stay published" if duplicates else ""
+    return index, [message + repeats], builds
+
+
+def extend(
+    context: RunContext,
+    rule: IdRule,
+    index: IdIndex,
+    runs: Sequence[RunFiles],
+    *,
+    published: bool = False,
+) -> Extended:
+    """The index after these runs; duplicates are listed in files, unless the runs are `published` already."""
+    rows = sum(run.rows for run in runs)
+    buckets = bucket_count(rows, index.ids, context.settings.limits.file_bytes)
+    folder = context.folder.key(Step.DEDUPLICATE, SCRATCH, rule.digest[:16], str(runs[0].day))
+    files = [(number, file) for run in runs for number, file in enumerate(run.files)]
+    tasks = [
+        FileTask(
+            file=file,
+            number=NO_FILE if published else number,
+            source=rule.id,
+            hash_key=hash_key(rule),
+            buckets=buckets,
+            lake=context.lake,
+        )
+        for number, file in files
+    ]
+    bucket = BucketContext(rule=rule, index=index, buckets=buckets, folder=folder, lake=context.lake)
+    shuffled = context.shuffle(
+        [TaskRows(function=read_ids, tasks=tasks, schema=OCCURRENCES)],
+        key="bucket",
+        function=partial(judge_bucket, bucket),
+        name=f"compare ids of {rule.name}",
+        in_driver=rows <= FEW_ROWS,
+    )
+    results: list[BucketResult] = shuffled.summaries
+    found = () if published else tuple(_found_keys(folder, results))
+    return Extended(
+        index=with_new_ids(context, bucket, runs, results),
+        counts=tuple(shuffled.notes),
+        found=tuple(key for key in found if context.lake.stat(key) is not None),
+        duplicates=sum(each.duplicates for each in results),
+    )
+
+
+def bucket_count(rows: int, ids: int, file_bytes: int) -> int:
+    """Into how many buckets rows are divided: their number changes no result."""
+    return max(piece_count(rows, file_bytes), piece_count(ids // INDEX_SHARE, file_bytes))
+
+
+def _found_keys(folder: str, results: Iterable[BucketResult]) -> Iterator[str]:
+    yield from (f"{folder}/{found_path(each.bucket)}" for each in results if each.duplicates)
+
+
+# The index after the run.
+
+
+def with_new_ids(
+    context: RunContext, bucket: BucketContext, runs: Sequence[RunFiles], results: Sequence[BucketResult]
+) -> IdIndex:
+    """The index with the new first records that buckets have written."""
+    rule, index = bucket.rule, bucket.index
+    new = {run.day: _new_ids(bucket, run.day, results) for run in runs}
+    counts = {run.day: sum(each.firsts.get(run.day, 0) for each in results) for run in runs}
+    days = [(run.day, counts[run.day] > 0, rule.first_day(run.day)) for run in runs]
+    hashes = [
+        each if each.pieces else _merged(context, bucket, each, new, counts)
+        for each in advanced(index.hashes, days)
+    ]
+    firsts = [_first_records(context, bucket, new[day], counts[day]) for day, has_ids, _ in days if has_ids]
+    extended = replace(index, hashes=tuple(hashes), firsts=(*index.firsts, *firsts))
+    return extended.since(rule.first_day(runs[-1].day))
+
+
+def _new_ids(bucket: BucketContext, day: int, results: Sequence[BucketResult]) -> NewIds:
+    files = [
+        (each.bucket, f"{bucket.folder}/{first_path(day, each.bucket)}")
+        for each in results
+        if each.firsts.get(day)
+    ]
+    return NewIds(day=day, files=tuple(sorted(files)))
+
+
+def _merged(
+    context: RunContext,
+    bucket: BucketContext,
+    wanted: SortedRun,
+    new: Mapping[int, NewIds],
+    counts: Mapping[int, int],
+) -> SortedRun:
+    """A new sorted run, of earlier runs and new ids between its dates."""
+    runs = tuple(each for each in bucket.index.hashes if wanted.first <= each.first <= wanted.last)
+    days = [day for day in new if counts[day] and wanted.first <= day <= wanted.last]
+    count = sum(each.ids for each in runs) + sum(counts[day] for day in days)
+    tasks = piece_tasks(context, bucket, count, runs, tuple(new[day] for day in days))
+    return replace(wanted, pieces=tuple(context.run_tasks(write_hashes, tasks, in_driver=count <= FEW_ROWS)))
+
+
+def _first_records(context: RunContext, bucket: BucketContext, new: NewIds, count: int) -> SortedRun:
+    tasks = piece_tasks(context, bucket, count, (), (new,))
+    pieces = context.run_tasks(write_firsts, tasks, in_driver=count <= FEW_ROWS)
+    return SortedRun(first=new.day, last=new.day, pieces=tuple(pieces))
+
+
+def piece_tasks(
+    context: RunContext,
+    bucket: BucketContext,
+    ids: int,
+    runs: tuple[SortedRun, ...],
+    new: tuple[NewIds, ...],
+) -> list[PieceTask]:
+    """A task for each file of so many ids; the number of files depends on nothing else."""
+    count = piece_count(ids, context.settings.limits.file_bytes)
+    return [
+        PieceTask(number=number, count=count, runs=runs, new=new, buckets=bucket.buckets, lake=bucket.lake)
+        for number in range(count)
+    ]
+
+
+# Files without duplicates.
+
+
+def rewrite(context: RunContext, current: RunFiles, found: Sequence[str]) -> list[Rewritten]:
+    """Writes the files again that have duplicates; none if there are none."""
+    if not found:
+        return []
+    for_files = RewriteContext(
+        files=current.files,
+        run_date=context.folder.inputs.day,
+        folder=context.folder.key(Step.DEDUPLICATE),
+        settings=context.settings,
+        lake=context.lake,
+    )
+    tasks = [(context.lake, key) for key in found]
+    return context.shuffle(
+        [TaskRows(function=read_found, tasks=tasks, schema=FOUND)],
+        key="file",
+        function=partial(rewrite_file, for_files),
+        name="write files without duplicates",
+        in_driver=current.rows <= FEW_ROWS,
+    ).summaries
+
+
+def listing(context: RunContext, results: Sequence[RuleResult]) -> list[TableEntry]:
+    """Files that replace those of `materialise`, without rows where none is left, and `duplicates`."""
+    entries: list[TableEntry] = []
+    duplicates: list[tuple[OutputFile, int]] = []
+    for each in (file for result in results for file in result.rewritten):
+        output = each.kept or OutputFile(path=each.file.path, size=0, digest="")
+        entries += entries_of(
+            context.settings.catalog.topics,
+            folder_name(each.file.topic),
+            [(output, each.file.rows - each.count)],
+            topic=each.file.topic,
+        )
+        duplicates.append((each.duplicates, each.count))
+    return [*entries, *entries_of(context.settings.catalog.namespace, DUPLICATES.name, duplicates)]
+
+
+# What was counted.
+
+
+def put_facts(context: RunContext, results: Sequence[RuleResult]) -> Iterator[OutputFile]:
+    """The tables `duplicate_facts` and `duplicate_counts`."""
+    facts = pa.Table.from_pylist(fact_rows(results), schema=DUPLICATE_FACTS.schema)
+    counts = pa.Table.from_pylist(count_rows(results), schema=DUPLICATE_COUNTS.schema)
+    folder = context.folder.key(Step.DEDUPLICATE)
+    yield put_table(context.lake, folder, DUPLICATE_FACTS.file, DUPLICATE_FACTS.cast(facts))
+    yield put_table(context.lake, folder, DUPLICATE_COUNTS.file, DUPLICATE_COUNTS.cast(counts))
+
+
+def fact_rows(results: Sequence[RuleResult]) -> list[dict[str, Any]]:
+    """A row per partition with records."""
+    found: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    for result in results:
+        for each in result.counts:
+            for name in ("records", "null_ids", "unusable_ids"):
+                for partition, count in getattr(each, name).items():
+                    found[each.topic, partition][name] += count
+        for file in result.rewritten:
+            for partition, count in file.by_partition.items():
+                found[file.file.topic, partition]["duplicates"] += count
+    names = DUPLICATE_FACTS.schema.names[2:]
+    return [
+        {"topic": topic, "partition": partition, **{name: counts[name] for name in names}}
+        for (topic, partition), counts in sorted(found.items())
+    ]
+
+
+def count_rows(results: Sequence[RuleResult]) -> list[dict[str, Any]]:
+    """A row per topic, producer and kind of its duplicates."""
+    found: Counter[tuple[str, int, str, str]] = Counter()
+    for file in (file for result in results for file in result.rewritten):
+        for ((producer_id, name), kind), count in file.by_producer.items():
+            found[file.file.topic, producer_id, name or "", kind] += count
+    return [
+        {
+            "topic": topic,
+            "producer_id": producer_id,
+            "transactional_id": name or None,
+            "kind": kind,
+            "duplicates": count,
+        }
+        for (topic, producer_id, name, kind), count in sorted(found.items())
+    ]
+
+
+def counts_of(results: Sequence[RuleResult]) -> dict[str, int]:
+    """`records` = rows that are published + `duplicates`."""
+    facts = fact_rows(results)
+    kinds = Counter[str]()
+    for row in count_rows(results):
+        kinds[row["kind"]] += row["duplicates"]
+    return {
+        **{name: sum(row[name] for row in facts) for name in DUPLICATE_FACTS.schema.names[2:]},
+        **{kind.value: kinds[kind] for kind in DuplicateKind},
+        "index_ids": sum(each.index.ids for each in results),
+        "index_bytes": sum(each.index.bytes for each in results),
+    }
+
+
+MEANINGS = {
+    DuplicateKind.REPEATED: "repeat an id of the same producer within a day",
+    DuplicateKind.FAILOVER: "repeat an id of another producer within a day",
+    DuplicateKind.REPLAYED: "repeat an id after more than a day",
+}
+
+
+def messages_of(result: RuleResult) -> Iterator[str]:
+    """A sentence for each topic with duplicates, and one for each with unusable ids."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in count_rows([result]):
+        kinds[row["topic"]][row["kind"]] += row["duplicates"]
+    for topic, counts in sorted(kinds.items()):
+        found = " and ".join(f"{counts[kind]:,} {MEANINGS[kind]}" for kind in DuplicateKind if counts[kind])
+        yield f"{topic}: {found}; they are in the table duplicates"
+    unusable = Counter[str]()
+    for row in fact_rows([result]):
+        unusable[row["topic"]] += row["unusable_ids"]
+    for topic, count in sorted(unusable.items()):
+        if count:
+            yield f"{topic}: {count:,} records have no usable id; they are published"
