@@ -83,9 +83,14 @@ def allocate_headers(totals: Totals) -> HeaderContents:
 
 
 def allocate_binary(rows: int, size: int) -> Binary:
-    """A column of this many rows and bytes; offsets begin with 0, and every value is null."""
+    """A column of this many rows and bytes; offsets begin with 0, and every value is null.
+
+    The bytes are from Arrow's memory pool, which gives them to the next call. Freed by another thread, those
+    of numpy go back to the system, and every page costs a fault again.
+    """
     validity = np.zeros((rows + 7) // 8, dtype=np.uint8)
-    return Binary(offsets=_offsets(rows), data=np.empty(size, dtype=np.uint8), validity=validity)
+    data = np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)[:size]
+    return Binary(offsets=_offsets(rows), data=data, validity=validity)
 
 
 def _offsets(rows: int) -> npt.NDArray[np.int32]:

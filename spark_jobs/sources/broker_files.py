@@ -26,6 +26,7 @@ from spark_jobs.kafka.formats.checkpoints import read_leader_epochs, read_offset
 from spark_jobs.kafka.formats.log_files import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
@@ -122,10 +123,11 @@ def read_log_starts(
     `first_segments` are the base offsets of the first segments by source and directory. A broker that deletes
     segments moves its oldest leader epoch to the new start of its log (facts §1.11). The other checkpoint
     lists a partition only while its log begins inside a segment. An oldest epoch after the first segment
-    proves nothing: brokers lose epochs in a crash.
+    proves nothing: brokers lose epochs in a crash. Epochs that were uploaded with a segment prove nothing
+    either: retention may have deleted more since then.
     """
     proven, claimed = log_start_offset, list[int]()
-    for entry in checkpoints:
+    for entry in (each for each in checkpoints if each.name == LEADER_EPOCH_CHECKPOINT):
         first = first_segments.get((entry.source, entry.directory))
         with suppress(CorruptCheckpoint):
             epochs = read_leader_epochs(staged.read(entry), source=f"{entry.source}/{entry.path}")

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from Crypto.PublicKey import RSA
 from typer.testing import CliRunner
 
 from spark_jobs.cli import app
-from tests.sources.tiers import Aiven, partitions_of, uploads_of, uuid_of, write_local
+from tests.sources.tiers import Aiven, partitions_of, private_key, uploads_of, uuid_of, write_local
 
 DATA = Path(__file__).parents[1] / "recordings" / "data" / "oracle_A" / "data"
-KEY = RSA.generate(2048)
+KEY = private_key()
 
 
 def lines(*arguments: str) -> list[dict[str, Any]]:

@@ -12,7 +12,12 @@ from struct import Struct
 from typing import Any
 
 import cramjam
+from Crypto.Cipher import PKCS1_OAEP
+from Crypto.Hash import SHA3_512
+from Crypto.PublicKey import RSA
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from spark_jobs.kafka.formats.checkpoints import (
     read_leader_epochs,
@@ -44,6 +49,13 @@ class Upload:
         """Another one for each attempt to upload the segment."""
         name = f"{self.topic}-{self.partition}-{self.start}-{attempt}"
         return uuid_of(name)
+
+
+def private_key() -> Any:
+    """A new RSA key, made by OpenSSL: the library that reads it would take seconds."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return RSA.import_key(text)
 
 
 def uuid_of(name: str) -> str:
@@ -200,9 +212,6 @@ class Aiven:
         return found
 
     def _wrapped_key(self) -> bytes:
-        from Crypto.Cipher import PKCS1_OAEP
-        from Crypto.Hash import SHA3_512
-
         wrapped: bytes = PKCS1_OAEP.new(self.public_key, hashAlgo=SHA3_512).encrypt(self.data_key)
         return wrapped
 
