@@ -14,7 +14,6 @@ from spark_jobs.config.sources import TierLayout
 from spark_jobs.inspect.inspector import Emit, inspect_paths
 from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import Printer, Report, printable
-from spark_jobs.inspect.target import NotKafka
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
 from spark_jobs.kafka.formats.tier_files import (
@@ -27,6 +26,7 @@ from spark_jobs.kafka.formats.tier_files import (
     parse_tier_name,
 )
 from spark_jobs.lake.stores import open_store
+from spark_jobs.reading.errors import NotKafka
 from spark_jobs.sources.aiven import AivenObjects
 from spark_jobs.sources.tier_view import find_tier, write_log_directory
 from spark_jobs.sources.tiered import end_by_index
