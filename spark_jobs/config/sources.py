@@ -212,7 +212,7 @@ class Source(Frozen):
     bootstrap: Annotated[tuple[str, ...], BeforeValidator(check_bootstrap)] = ()
     security: SecuritySettings = SecuritySettings()
     max_bytes_per_second: Annotated[Size, Field(ge=1024)] | None = None
-    max_partition_fetch_bytes: Annotated[Size, Field(ge=1024, le=2**30)] = 8 * 2**20
+    max_partition_fetch_bytes: Annotated[Size, Field(ge=1024, le=2**30)] = 4 * 2**20
     layout: Annotated[TierLayout | None, BeforeValidator(check_layout)] = None
     encryption_keys: dict[str, Annotated[str, AfterValidator(check_key_reference)]] = Field(
         default_factory=dict
