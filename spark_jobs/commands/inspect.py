@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.config.sources import KEY_REFERENCE
 from spark_jobs.inspect.options import Options
 from spark_jobs.reading.isolation import Isolation
 
@@ -64,6 +63,8 @@ def inspect(
 
 
 def _key(option: str) -> tuple[str, str]:
+    from spark_jobs.config.sources import KEY_REFERENCE
+
     key_id, separator, reference = option.partition("=")
     if not separator or KEY_REFERENCE.fullmatch(reference) is None:
         raise typer.BadParameter("expected ID=file:PATH or ID=env:VARIABLE", param_hint="--encryption-key")

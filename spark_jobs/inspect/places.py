@@ -4,34 +4,22 @@ They are shown as the log directory that they are a copy of, made in a scratch d
 name the place itself.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spark_jobs.config.settings import S3Settings
-from spark_jobs.config.sources import TierLayout
 from spark_jobs.inspect.inspector import Emit, inspect_paths
 from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import Printer, Report, printable
 from spark_jobs.kafka.errors import OnceoverError
-from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
-from spark_jobs.kafka.formats.tier_files import (
-    INDEXES,
-    LEADER_EPOCHS,
-    LOG,
-    MANIFEST,
-    SNAPSHOT,
-    TierName,
-    parse_tier_name,
-)
-from spark_jobs.lake.stores import open_store
-from spark_jobs.reading.errors import NotKafka
-from spark_jobs.sources.aiven import AivenObjects
-from spark_jobs.sources.tier_view import find_tier, write_log_directory
-from spark_jobs.sources.tiered import end_by_index
+from spark_jobs.kafka.formats.tier_files import parse_tier_name
 
 S3 = "s3://"
+MOST_DIRECTORIES = 64
+"""Directories whose names are looked at to recognise a tier."""
 
 
 def inspect_places(
@@ -81,57 +69,16 @@ class _Renamed:
 
 def _path_of(place: str, folder: Path, keys: Mapping[str, str]) -> Path:
     """A path that can be inspected: the place itself, or what it is written as below `folder`."""
-    path = Path(place)
-    if not place.startswith(S3) and not path.is_dir():
-        named = parse_tier_name(path.name) if path.is_file() else None
-        return path if named is None else _file_view(path, named, folder, keys)
-    tier = find_tier(place if place.startswith(S3) else str(path.absolute()), S3Settings())
-    if tier is not None:
-        found = write_log_directory(tier, folder, keys)
-        if not found:
-            raise NotKafka(f"{place}: no whole upload in the layout {tier.layout}")
-        return found[0] if len(found) == 1 and tier.prefix else folder
-    return _downloaded(place, folder) if place.startswith(S3) else path
+    if not place.startswith(S3) and not _may_be_tier(Path(place)):
+        return Path(place)
+    from spark_jobs.inspect.tiers import view_of  # noqa: PLC0415 — loads settings and boto3
+
+    return view_of(place, folder, keys)
 
 
-def _file_view(path: Path, named: TierName, folder: Path, keys: Mapping[str, str]) -> Path:
-    """One object of an upload under the name that it would have in a log directory."""
-    folder.mkdir()
-    stem = path.name.removesuffix(f".{named.part}")
-    if path.with_name(f"{stem}.{MANIFEST}").exists():
-        if named.part in (INDEXES, MANIFEST):
-            raise NotKafka(f"{path}: an object of the layout {TierLayout.AIVEN}; inspect its directory")
-        objects = AivenObjects(open_store(str(path.parent), S3Settings()), keys)
-        view = folder / f"{named.offset:020d}.{LOG}"
-        with view.open("wb") as file:
-            file.writelines(objects.chunks(path.name))
-        return view
-    offset = named.offset
-    if named.part == SNAPSHOT and path.with_suffix(f".{LOG}").exists():
-        offset = end_by_index(stem, open_store(str(path.parent), S3Settings()))
-    name = LEADER_EPOCH_CHECKPOINT if named.part == LEADER_EPOCHS else f"{offset:020d}.{named.part}"
-    view = folder / name
-    view.symlink_to(path.absolute())
-    return view
-
-
-def _downloaded(place: str, folder: Path) -> Path:
-    """A copy of what is at an `s3://` address: a directory, or one object."""
-    store = open_store(place, S3Settings())
-    keys = [stat.key for stat in store.list()]
-    if not keys:
-        root, _, key = place.rpartition("/")
-        store, keys = open_store(root, S3Settings()), [key]
-        if store.stat(key) is None:
-            raise NotKafka(f"{place}: there is no such object, and none below it")
-        return _fetch(store.chunks(key), folder / key)
-    for key in keys:
-        _fetch(store.chunks(key), folder / key)
-    return folder
-
-
-def _fetch(pieces: Iterable[bytes], to: Path) -> Path:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with to.open("wb") as file:
-        file.writelines(pieces)
-    return to
+def _may_be_tier(path: Path) -> bool:
+    """Whether a name at `path`, or in the first directories below it, is one of tiered storage."""
+    if not path.is_dir():
+        return parse_tier_name(path.name) is not None
+    directories = islice(os.walk(path), MOST_DIRECTORIES)
+    return any(parse_tier_name(name) is not None for _, _, files in directories for name in files)
