@@ -78,7 +78,7 @@ def tap(
         str | None, typer.Option(help="The S3 server, if it is not AWS.", show_default=False)
     ] = None,
 ) -> None:
-    """Stand between clients and a broker, and write what producers send as a source of kind `capture`.
+    """Run a proxy between clients and a broker, and write what producers send as a source of kind `capture`.
 
     Clients connect to the tap: give the broker a listener whose advertised address is the tap's. Every byte
     passes unchanged, except that Produce is offered up to version 12. A produce request is in a journal on
