@@ -2,7 +2,8 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from socket import gethostname
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,7 @@ from spark_jobs.tap.proxy import Address
 from spark_jobs.tap.tap import TapSettings, TlsFiles, run_tap
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-Pem = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, show_default=False)]
+PEM: dict[str, Any] = {"exists": True, "dir_okay": False, "show_default": False}
 
 
 def tap(
@@ -38,7 +39,10 @@ def tap(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="In the names of objects; different for every tap.", show_default="by --broker"),
+        typer.Option(
+            help="In the names of objects; different for every tap.",
+            show_default="by --advertise, or host and port",
+        ),
     ] = None,
     spool: Annotated[
         Path | None,
@@ -67,18 +71,27 @@ def tap(
     rotate_seconds: Annotated[float, typer.Option(min=0.1, help="or so many seconds.")] = 60.0,
     memory_bytes: Annotated[str, typer.Option(help="Most bytes of requests held at a time.")] = "256MiB",
     statistics_seconds: Annotated[float, typer.Option(min=0.1, help="Between lines of statistics.")] = 60.0,
-    tls_cert: Pem = None,
-    tls_key: Pem = None,
-    tls_client_ca: Pem = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Clients connect by TLS: the tap's certificate (PEM),", **PEM)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="and its key.", **PEM)] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="Clients need a certificate of this CA.", **PEM)
+    ] = None,
     broker_tls: Annotated[bool, typer.Option("--broker-tls", help="Connect to the broker by TLS.")] = False,
-    broker_ca: Pem = None,
-    broker_cert: Pem = None,
-    broker_key: Pem = None,
+    broker_ca: Annotated[
+        Path | None,
+        typer.Option(help="The CA of the broker's certificate, if it is not one of the system's.", **PEM),
+    ] = None,
+    broker_cert: Annotated[
+        Path | None, typer.Option(help="The tap's certificate for the broker,", **PEM)
+    ] = None,
+    broker_key: Annotated[Path | None, typer.Option(help="and its key.", **PEM)] = None,
     endpoint_url: Annotated[
         str | None, typer.Option(help="The S3 server, if it is not AWS.", show_default=False)
     ] = None,
 ) -> None:
-    """Stand between clients and a broker, and write what producers send as a source of kind `capture`.
+    """Run a proxy between clients and a broker, and write what producers send as a source of kind `capture`.
 
     Clients connect to the tap: give the broker a listener whose advertised address is the tap's. Every byte
     passes unchanged, except that Produce is offered up to version 12. A produce request is in a journal on
@@ -94,12 +107,12 @@ def tap(
     with reported_failures(when_interrupted="the next tap continues with the journals in the spool"):
         survive_broken_connections()
         store = open_address(root, endpoint_url)
-        behind = _address(broker)
-        named = NOT_IN_NAMES.sub("-", name or str(behind)).strip("-")
+        here = _address(listen)
+        named = NOT_IN_NAMES.sub("-", name or advertise or f"{gethostname()}-{here.port}").strip("-")
         run_tap(
             TapSettings(
-                listen=_address(listen),
-                broker=behind,
+                listen=here,
+                broker=_address(broker),
                 advertise=_address(advertise) if advertise else None,
                 capture=CaptureSettings(
                     store=store,

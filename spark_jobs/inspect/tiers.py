@@ -5,7 +5,6 @@ from pathlib import Path
 
 from spark_jobs.config.settings import S3Settings
 from spark_jobs.config.sources import TierLayout
-from spark_jobs.inspect.target import NotKafka
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
 from spark_jobs.kafka.formats.tier_files import (
     INDEXES,
@@ -17,6 +16,7 @@ from spark_jobs.kafka.formats.tier_files import (
     parse_tier_name,
 )
 from spark_jobs.lake.stores import open_store
+from spark_jobs.reading.errors import NotKafka
 from spark_jobs.sources.aiven import AivenObjects
 from spark_jobs.sources.tier_view import find_tier, write_log_directory
 from spark_jobs.sources.tiered import end_by_index

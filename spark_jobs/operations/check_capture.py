@@ -11,13 +11,16 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from spark_jobs.config.sources import Source, SourceKind
+from pydantic import ValidationError
+
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
 from spark_jobs.kafka.log.segment import ScannedBatch, scan
+from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.manifest import ObjectRole, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
-from spark_jobs.sources.capture import Capture, answered_object
+from spark_jobs.sources.capture import answered_object
+from spark_jobs.sources.registry import capture_at
 
 REQUIRED = {"object": str, "position": int, "size": int, "error_code": int | None}
 """Fields of a line of answers, and their types."""
@@ -54,7 +57,10 @@ class CaptureCounts:
 
 def check_capture(store: ObjectStore, dates: str | None, counts: CaptureCounts) -> Iterator[CaptureFinding]:
     """All findings, object by object; `counts` grows meanwhile."""
-    reader = Capture(Source(name="capture", kind=SourceKind.CAPTURE, root=store.url, dates=dates))
+    try:
+        reader = capture_at(store.url, dates)
+    except ValidationError as error:
+        raise StorageError(f"{printable(dates or '')}: expected {error.errors()[0]['msg']}") from None
     answers: list[ObjectStat] = []
     for stat in store.list():
         placed = reader.place(stat)

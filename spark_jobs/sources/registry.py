@@ -17,6 +17,11 @@ READERS: Mapping[SourceKind, type[SourceReader]] = {
 }
 
 
+def capture_at(root: str, dates: str | None) -> SourceReader:
+    """A capture that no configuration names."""
+    return Capture(Source(name="capture", kind=SourceKind.CAPTURE, root=root, dates=dates))
+
+
 def reader_of(source: Source) -> SourceReader:
     """The source as its kind reads it."""
     return READERS[source.kind](source)

@@ -1,8 +1,8 @@
 """The journal of the tap: a local file with requests and answers in order of arrival.
 
 A request is in the journal before it goes to the broker, and its answer before it goes to the client. So a
-killed tap has lost nothing that a client was told. A journal is closed by size or time, then made into
-capture objects (`objects`) and deleted. After a restart the journals that are left are made into objects
+killed tap has lost nothing that a client got an answer to. A journal is closed by size or time, then made
+into capture objects (`objects`) and deleted. After a restart the journals that are left are made into objects
 first; requests without an answer in them have none.
 
 An entry is its kind (1 byte), the number of its request (8 bytes), the size of its text and of its data (4

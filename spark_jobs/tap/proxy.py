@@ -230,7 +230,7 @@ def _checked(size: int, *, least: int) -> int:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, size: int) -> None:
-    """The next `size` bytes, in pieces; read and thrown away if there is nobody to give them to."""
+    """The next `size` bytes, in pieces; read and dropped if the client has gone."""
     while size:
         piece = await reader.read(min(size, PIECE_BYTES))
         if not piece:

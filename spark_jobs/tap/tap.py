@@ -139,7 +139,8 @@ class Tap:
         try:
             found = await advertised(self.settings.broker, self._broker_tls)
         except (*GONE, TimeoutError, BadMessage) as error:
-            self.capturing.tell(f"{self.settings.broker} was not asked for its advertised address: {error!r}")
+            why = "it closed the connection, as listeners with SASL do" if _is_closed(error) else str(error)
+            self.capturing.tell(f"{self.settings.broker} was not asked for its advertised address: {why}")
             return
         if (wanted.host, wanted.port) not in found:
             named = ", ".join(f"{host}:{port}" for host, port in found) or "none"
@@ -163,6 +164,11 @@ class Tap:
             f"{found.missed:,} requests missed, {found.uncaptured_versions:,} of an old version, "
             f"{self.capturing.spooled_bytes:,} bytes in the spool"
         )
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Whether the other side ended the connection."""
+    return isinstance(error, asyncio.IncompleteReadError | ConnectionResetError)
 
 
 def _server_context(files: TlsFiles | None) -> ssl.SSLContext | None:

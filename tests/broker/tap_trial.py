@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,16 +89,17 @@ class TappedLife:
         create_topics(self.broker.address, TOPICS, SEGMENT_BYTES)
         self.tap.start()
         threads = start_clients(self._clients(), self.failures)
-        time.sleep(work_seconds)
-        self.tap.kill()
-        self.tap.start()
+        with self._doomed_client():
+            time.sleep(work_seconds)
+            self.tap.kill()
+            self.tap.start()
         time.sleep(work_seconds)
         self.copy("live")
         self.broker.kill()
         self.broker.start()
         wait_for_leaders(self.broker.address)
         time.sleep(work_seconds)
-        self.copy("copy")
+        self._kill_a_copy("copy")
         self.work.stopped.set()
         await_clients(threads, self.failures)
         return self._end()
@@ -110,6 +114,27 @@ class TappedLife:
             PausingClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
+
+    @contextmanager
+    def _doomed_client(self) -> Iterator[None]:
+        """A client that is killed while it sends."""
+        command = [sys.executable, "-m", "tests.broker.clients", "idempotent", "doomed"]
+        address = [self.work.address, str(self.seed)]
+        process = subprocess.Popen([*command, *address], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.communicate()
+
+    def _kill_a_copy(self, name: str) -> None:
+        """`onceover copy` under load, killed as soon as it has copied something."""
+        to = self.place.resolve() / name
+        command = [sys.executable, "-m", "spark_jobs", "copy", str(self.broker.data), str(to)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None and not any(to.glob("*-*/*.log")):
+                time.sleep(0.001)
+            process.kill()
 
     def _end(self) -> Rows:
         connection = Connection(self.broker.port)

@@ -33,7 +33,7 @@ FOLDERS_FOR_USERS = ("concepts", "guides", "operations")
 PAGES_FOR_USERS = [ROOT / "README.md"] + [
     page for folder in FOLDERS_FOR_USERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))
 ]
-COMMAND = re.compile(r"^ *(onceover (?:lake )?[a-z]+)\b([^#\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"^ *(onceover (?:lake )?[a-z-]+)\b([^#\n]*)", re.MULTILINE)
 OPTION = re.compile(r"(?<!\w)--[a-z-]+")
 
 

@@ -100,5 +100,7 @@ def test_the_command_counts_and_exits_with_1_for_problems(
     assert done.exit_code == 1
     assert done.stdout.splitlines()[-1].startswith("2 objects, 2 batches")
     assert done.stdout.splitlines()[-1].endswith("1 problems, 0 notes")
+    wrong = CliRunner().invoke(app, ["check-capture", str(tmp_path), "--dates", "daily"])
+    assert (wrong.exit_code, "daily: expected" in wrong.stderr) == (1, True)
     (tmp_path / FOLDER / "b.batches").unlink()
     assert CliRunner().invoke(app, ["check-capture", str(tmp_path), "--json"]).exit_code == 0
