@@ -36,3 +36,6 @@ def in_order(
 def _pool() -> ThreadPoolExecutor:
     """One pool for all work, so that threads keep their arenas."""
     return ThreadPoolExecutor(THREADS)
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not inherited

@@ -252,6 +252,9 @@ def choose(
         if (each.topic in names if names is not None else len(found) == 1 or each.topic not in OWN_TOPICS)
         and (numbers is None or each.partition in numbers)
     )
-    if not chosen and found:
+    if not chosen and numbers is None:
+        own = ", ".join(sorted({str(each.topic) for each in found}))
+        raise UnknownOption(f"only topics of Kafka's own here, which are read by name: {own}")
+    if not chosen:
         raise UnknownOption(f"no partition {sorted(numbers or ())} of the chosen topics here")
     return chosen

@@ -1,5 +1,7 @@
 """Work on all cores: results in order, a few parts ahead, errors where they belong."""
 
+import os
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +24,16 @@ def test_parts_are_asked_for_as_they_are_needed() -> None:
 
     assert next(in_order(str, parts())) == "0"
     assert len(asked) < 100
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    assert list(in_order(str, [1])) == ["1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: just what is tried
+        child = os.fork()
+    if not child:
+        os._exit(next(in_order(int, ["7"])))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_an_error_comes_in_its_place() -> None:

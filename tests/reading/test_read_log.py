@@ -1,6 +1,7 @@
 """`onceover.read_log` gives a consumer's records, all of them or an error."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_kafkas_own_topics_are_read_by_name_alone(sample: Path) -> None:
     assert set(read(sample, topics=["__transaction_state"]).column("topic").to_pylist()) == {
         "__transaction_state"
     }
+
+
+def test_a_directory_with_kafkas_own_topics_alone_is_an_error_that_says_so(
+    sample: Path, tmp_path: Path
+) -> None:
+    for partition in (0, 1):
+        shutil.copytree(sample / "__transaction_state-0", tmp_path / f"__transaction_state-{partition}")
+    with pytest.raises(UnknownOption, match=r"only topics of Kafka's own here.*: __transaction_state"):
+        read_log(tmp_path)
 
 
 def test_columns_come_in_the_order_that_was_asked_for(sample: Path) -> None:
