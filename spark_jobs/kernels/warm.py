@@ -15,6 +15,7 @@ from spark_jobs.kernels.compile import compiled_here
 from spark_jobs.kernels.copies import CopyColumns, CopySettler, OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.ids import hash_ids
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, count_within, look_at
@@ -33,6 +34,7 @@ def warm() -> int:
     for decoded in decode_batches(batch, headers):
         _ = decoded.records
     _warm_record_rows()
+    hash_ids(np.zeros(1, np.uint8), np.arange(2), bytes(16))
     checksum_castagnoli(batch)
     checksum_ieee(batch)
     return compiled_here()

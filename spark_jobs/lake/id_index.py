@@ -5,7 +5,7 @@ their SHA-256 and never change. Hashes of a run date are a sorted run of level 0
 of one level become one of the next level. This depends on the run dates only, so that equal histories have
 equal files. A run has more files the more ids it has; each holds a range of hashes.
 
-Hashes are Parquet with DELTA_BINARY_PACKED: 4.7 to 6.3 bytes for each id with its run date (decision 0036).
+Hashes are Parquet with DELTA_BINARY_PACKED: 5 to 7 bytes for each id with its run date (decision 0036).
 """
 
 from collections import defaultdict

@@ -27,6 +27,11 @@ sources:
     root: backup
     dates: dt=%Y-%m-%d
 
+# An order has its id as the key; an order that is sent again is in the table duplicates.
+topics:
+  orders:
+    dedup: {id: key}
+
 spark:
   master: local[2]
   driver_memory: 1g
@@ -79,6 +84,7 @@ def _second_run(shop: Shop) -> incidents.Schedule:
         5: partial(incidents.a_client_forgets_that_it_is_in_a_transaction, shop),
         11: partial(incidents.a_batch_is_lost_for_good_and_its_sender_begins_anew, shop),
         21: partial(incidents.the_gateway_dies_while_it_writes, shop),
+        30: partial(incidents.an_order_is_sent_again_by_another_producer, shop),
     }
 
 

@@ -120,6 +120,7 @@ class Shop:
 # Incidents, one function each: its docstring names the verdict that a run must show.
 Schedule = dict[int, Callable[[], None]]
 """Incidents by the round of the day before which they happen."""
+FIRST_ORDER = "order-1001"
 LATE = 7
 """More batches than a broker remembers of a producer."""
 
@@ -196,6 +197,14 @@ def the_gateway_dies_while_it_writes(shop: Shop) -> None:
     shop.cluster.deliver(partition, batch[: len(batch) // 2])
     shop.cluster.rotate(partition)
     shop.cluster.deliver(partition, batch)
+
+
+def an_order_is_sent_again_by_another_producer(shop: Shop) -> None:
+    """Accepted, since its producer is new; only its business id shows that the first day had the order."""
+    producer = Producer(shop.cluster, "import")
+    producer.send(
+        partition_of("orders", FIRST_ORDER), [(FIRST_ORDER, {"customer": "customer-231", "total": 69.19})]
+    )
 
 
 def a_transaction_begins_before_midnight(shop: Shop) -> None:
