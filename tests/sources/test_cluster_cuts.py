@@ -27,6 +27,7 @@ from spark_jobs.sources.cluster.cut import (
     read_plan,
 )
 from spark_jobs.sources.cluster.errors import ClusterUnavailable
+from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.reader import files_of
 from spark_jobs.sources.cluster.remarks import remarks_of
 from spark_jobs.sources.registry import reader_of
@@ -123,6 +124,18 @@ def test_the_next_date_asks_the_brokers(
     put_cut(lake, plan_of(SECOND))
     with pytest.raises(ClusterUnavailable, match="no broker answers"):
         reader_of(settings.source("live")).bring_in(THIRD, lake, None)
+
+
+def test_a_fetch_may_begin_where_a_loop_is_running(
+    settings: Settings, lake: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.sources.cluster.planning.TRIES", 1)
+
+    async def in_a_notebook() -> None:
+        reader_of(settings.source("live")).bring_in(FIRST, lake, None)
+
+    with pytest.raises(ClusterUnavailable, match="no broker answers"):
+        run_async(in_a_notebook())
 
 
 def test_a_topic_that_is_left_out_after_the_cut_was_made_does_not_stop_it(

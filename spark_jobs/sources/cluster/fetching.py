@@ -24,6 +24,7 @@ from spark_jobs.sources.cluster.brokers import (
 )
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut, PartitionFetched
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
+from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.planning import TRIES, check_epochs, is_gone, pause
 from spark_jobs.sources.cluster.segments import (
     SegmentWriter,
@@ -53,7 +54,7 @@ class FetchTask:
 def fetch_partitions(task: FetchTask) -> tuple[PartitionFetched, ...]:
     """Fetches the partitions of a task; what an earlier attempt has completed is not fetched again."""
     try:
-        return asyncio.run(_fetch_all(task))
+        return run_async(_fetch_all(task))
     except ExceptionGroup as several:
         raise _worst(several) from None
 

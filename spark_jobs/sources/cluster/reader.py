@@ -1,6 +1,5 @@
 """`kind: cluster` as a source: fetches a cut into the lake, and lists it like a copy of a broker's log."""
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -45,6 +44,7 @@ from spark_jobs.sources.cluster.cut import (
     read_cut,
     read_plan,
 )
+from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.remarks import remarks_of
 from spark_jobs.sources.source import Placed, TaskRunner
 
@@ -88,7 +88,7 @@ class Cluster(BrokerLog):
             async with Brokers(self.source) as brokers:
                 return await make_plan(brokers, day, known)
 
-        return asyncio.run(plan())
+        return run_async(plan())
 
     def _complete(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:
         """Fetches what the plan of `day` lists, and writes the files beside the segments."""
