@@ -78,7 +78,7 @@ def test_a_backfill_of_a_middle_day(tmp_path: Path) -> None:
     assert duplicates(settings) == duplicates(other)
 
 
-@pytest.mark.parametrize("function", ["put_indexes", "put_facts", "rewrite", "with_new_ids"])
+@pytest.mark.parametrize("function", ["put_facts", "with_new_ids"])
 def test_a_run_that_ends_inside_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.file_store import FileStore
-from spark_jobs.pipeline.materialise import record_table, table_files
+from spark_jobs.pipeline.materialise import table_files
 from spark_jobs.pipeline.materialise.job import TaskContext
 from spark_jobs.pipeline.materialise.table_files import TableFiles
+from spark_jobs.tables import materialise
 from spark_jobs.tables.contract import Column
 from spark_jobs.tables.materialise import as_written, record_options, records_contract
 from tests.pipeline.materialise.logs import settings_at
@@ -73,7 +74,7 @@ TOGETHER = pa.concat_tables(TABLES).cast(PLAIN_SCHEMA)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows fill pages and row groups here."""
     monkeypatch.setattr(table_files, "GROUP_BYTES", 15_000)
-    monkeypatch.setattr(record_table, "PAGE_ROWS", 40)
+    monkeypatch.setattr(materialise, "PAGE_ROWS", 40)
 
 
 def write(place: Path, tables: list[pa.Table] = TABLES, more: str = "") -> list[Path]:
