@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-PACKAGES = ("spark_jobs", "expectations")
-API = "onceover.py"
+PACKAGES = ("onceover", "spark_jobs", "expectations")
 COMPILED = "__pycache__"
 READABLE = 0o644 << 16
 
@@ -24,7 +23,6 @@ def write_bundle(path: Path) -> int:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    yield API, Path(__file__).parents[2] / API
     for package in PACKAGES:
         root = Path(__file__).parents[2] / package
         for file in sorted(root.rglob("*")):

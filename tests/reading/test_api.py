@@ -44,7 +44,7 @@ def test_without_spark_the_extra_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [ROOT / "onceover.py", ROOT / "docs/guides/python.md"], ids=lambda path: path.name
+    "text", [ROOT / "onceover/__init__.py", ROOT / "docs/guides/python.md"], ids=lambda path: path.name
 )
 def test_examples_are_true(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sample(tmp_path / "shop")
