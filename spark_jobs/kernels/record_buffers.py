@@ -89,7 +89,8 @@ def allocate_binary(rows: int, size: int) -> Binary:
     of numpy go back to the system, and every page costs a fault again.
     """
     validity = np.zeros((rows + 7) // 8, dtype=np.uint8)
-    data = np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)[:size]
+    memory: Any = pa.allocate_buffer(max(size, 1))
+    data = np.frombuffer(memory, dtype=np.uint8)[:size]
     return Binary(offsets=_offsets(rows), data=data, validity=validity)
 
 
