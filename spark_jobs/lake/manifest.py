@@ -4,15 +4,11 @@ The digest covers what decides the outcome: path, order and content of every obj
 It leaves out where the bytes are stored and when they were written, so the same copied objects have the same
 digest from a file system and from S3. A referenced object is identified by the checksum that its store keeps,
 or by its SHA-256 where the store keeps none.
-
-Format 1 had one more field in every entry, `rewritten`, which nothing used. Its manifests are still read.
-They keep the digest that their runs are named by: it is a value of the manifest, and of its heading if it is
-written again.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from enum import StrEnum
@@ -30,7 +26,6 @@ from spark_jobs.lake.run_folder import MANIFEST
 from spark_jobs.lake.stores import open_store
 
 FORMAT = 2
-FORMAT_WITH_REWRITTEN = 1
 NO_PARTITION = -1
 NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
 LEFT_OUT_IF_EMPTY = (
@@ -249,7 +244,7 @@ class Manifest:
     """Everything that a run reads, in arrival order, the objects set aside, and the replays.
 
     `truncations` are the captured partitions whose log it may have to rewrite, `bare_sources` those without
-    an object that could be taken. `digest_in_format_1` is empty unless the manifest was fixed in that format.
+    an object that could be taken.
     """
 
     day: date
@@ -258,12 +253,15 @@ class Manifest:
     replays: tuple[Replay, ...] = ()
     truncations: tuple[Truncation, ...] = ()
     bare_sources: tuple[BareSource, ...] = ()
-    digest_in_format_1: str = ""
 
     @property
     def digest(self) -> str:
         """SHA-256 of the decisive part of every line, in hexadecimal."""
-        return self.digest_in_format_1 or _digest(_lines(self))
+        total = hashlib.sha256()
+        for line in _lines(self):
+            decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
+            total.update(canonical_json(decisive) + b"\n")
+        return total.hexdigest()
 
     @property
     def batches(self) -> tuple[ManifestEntry, ...]:
@@ -289,14 +287,10 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
     with understood(source):
         text = unsealed(data, source=source).decode()
         heading, *lines = map(json.loads, text.removesuffix("\n").split("\n"))
-        if heading["format"] not in (FORMAT_WITH_REWRITTEN, FORMAT):
+        if heading["format"] != FORMAT:
             raise BrokenRun(f"{source}: manifest format {heading['format']}, this version reads {FORMAT}")
         if any(_KINDS.isdisjoint(line) for line in lines):
             raise ValueError("a line of an unknown kind")
-        is_format_1 = heading["format"] == FORMAT_WITH_REWRITTEN
-        digest_in_format_1 = (
-            _digest([heading, *lines]) if is_format_1 else heading.get("digest_in_format_1", "")
-        )
         return Manifest(
             day=date.fromisoformat(heading["day"]),
             entries=tuple(_entry(line) for line in lines if "order" in line),
@@ -304,27 +298,16 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
             replays=tuple(read_replay(line) for line in lines if "decision" in line),
             truncations=tuple(_truncation(line) for line in lines if "segments" in line),
             bare_sources=tuple(BareSource(**line) for line in lines if "bare" in line),
-            digest_in_format_1=digest_in_format_1,
         )
 
 
 def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    fixed_before = manifest.digest_in_format_1
-    first = {"digest_in_format_1": fixed_before} if fixed_before else {}
-    yield {"format": FORMAT, "day": manifest.day.isoformat(), **first}
+    yield {"format": FORMAT, "day": manifest.day.isoformat()}
     yield from map(_entry_line, manifest.entries)
     yield from (asdict(problem) for problem in manifest.problems)
     yield from (asdict(replay) for replay in manifest.replays)
     yield from (asdict(truncation) for truncation in manifest.truncations)
     yield from (asdict(source) for source in manifest.bare_sources)
-
-
-def _digest(lines: Iterable[dict[str, Any]]) -> str:
-    total = hashlib.sha256()
-    for line in lines:
-        decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
-        total.update(canonical_json(decisive) + b"\n")
-    return total.hexdigest()
 
 
 def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
@@ -334,7 +317,6 @@ def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
 
 def _entry(line: dict[str, Any]) -> ManifestEntry:
     line["role"] = _ROLES[line["role"]]
-    line.pop("rewritten", None)
     return ManifestEntry(**line)
 
 
