@@ -1,4 +1,7 @@
-"""A real Chromium: Playwright can run only once in a process, so all tests of one share it."""
+"""A real Chromium, shared by the tests of a module.
+
+Playwright keeps an event loop running in its thread while it is open, so it is closed before other tests.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -12,14 +15,19 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One browser for all; skips where the machine has none."""
+def chromium() -> str:
+    """Where the browser is; skips where the machine has none."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("no Chromium here; install the package chromium (Debian: apt install chromium)")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox"], timeout=TIMEOUT_MS
+            executable_path=chromium, args=["--no-sandbox"], timeout=TIMEOUT_MS
         )
         yield launched
         launched.close()

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 from spark_jobs.execution.spark import Spark
-from tests.chromium import browser
+from tests.chromium import browser, chromium
 from tests.contacts import Contacts
 from tests.in_process import InProcess
 from tests.s3_server import s3_server
 from tests.sharing import GroupsAndFiles, name_groups, put_in_turn
 
 # Here alone: each place that names a fixture would start one of its own.
-__all__ = ["browser", "s3_server"]
+__all__ = ["browser", "chromium", "s3_server"]
 
 settings.register_profile(
     "onceover",

@@ -11,7 +11,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-SHARED = {"spark": "spark", "great_expectations": "spark", "browser": "browser"}
+SHARED = {"spark": "spark", "great_expectations": "spark", "chromium": "browser"}
 """Fixtures that take long to start, once per process, and the group of all tests that need one of them."""
 LONG = ("airflow", "spark", "browser", "broker", "e2e", "faults", "security", "backfilling", "bench", "steps")
 """Groups and directories whose tests take longest, longest first; short files are left to fill the end."""

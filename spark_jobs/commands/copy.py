@@ -40,7 +40,7 @@ def copy(
     links: Annotated[
         Path | None,
         typer.Option(
-            help="The folder for hard links during the copy, on the file system of LOGDIR and outside of it.",
+            help="Where to make the folder for hard links, on the file system of LOGDIR and outside of it.",
             show_default="beside LOGDIR",
         ),
     ] = None,

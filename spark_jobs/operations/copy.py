@@ -77,7 +77,10 @@ class CopyCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRequest:
-    """`links` is the folder for hard links, on the file system of the log directory; None for no links."""
+    """`links` is where a folder for hard links is made, on the file system of the log directory.
+
+    None: beside the log directory. Only a folder of this name is ever removed.
+    """
 
     log_directory: Path
     store: ObjectStore
@@ -87,7 +90,7 @@ class CopyRequest:
 
     @property
     def links_folder(self) -> Path:
-        return self.links or self.log_directory.parent / f".{self.log_directory.name}.onceover-copy"
+        return (self.links or self.log_directory.parent) / f".{self.log_directory.name}.onceover-copy"
 
 
 Watch = Callable[[str, int], None]
@@ -326,7 +329,7 @@ def _part_of(key: str) -> CopyPart | None:
 
 
 def _check_apart(request: CopyRequest) -> None:
-    """The destination is neither inside the log directory nor around it."""
+    """The destination is neither inside the log directory nor around it, nor inside the folder for links."""
     if request.store.url.startswith("s3://"):
         return
     source, target = request.log_directory.resolve(), Path(request.store.url)
@@ -335,6 +338,9 @@ def _check_apart(request: CopyRequest) -> None:
             f"{printable(str(target))}: the destination and the log directory {printable(str(source))} "
             "must be apart; a broker does not start with unknown folders in its log directory"
         )
+    links = request.links_folder.resolve()
+    if target.is_relative_to(links):
+        raise StorageError(f"{printable(str(target))}: inside the folder for hard links, which is removed")
 
 
 def _listed(store: ObjectStore) -> Iterator[ObjectStat]:

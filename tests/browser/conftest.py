@@ -3,24 +3,23 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
 
 from tests.browser.sample_lake import Shown, copied_lake, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
 
 
 @pytest.fixture(scope="session")
-def sample(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def sample(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return sample_lake(tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture(scope="session")
-def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def hostile(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return hostile_lake(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture(scope="session")
-def copied(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def copied(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return copied_lake(tmp_path_factory.mktemp("copied"))
 
 

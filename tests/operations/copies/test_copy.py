@@ -13,7 +13,7 @@ from spark_jobs.lake.errors import LakeBusy, StorageError
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_store
-from spark_jobs.operations.copy import RECORD
+from spark_jobs.operations.copy import RECORD, CopyRequest, copy_directory
 from spark_jobs.operations.copy_snapshot import CopyPart, opened
 from spark_jobs.sources.broker_files import COPY_TIMES, CopiedPath, CopyTimes
 from tests.operations.copies.directories import ACTIVE, FIRST, SECOND, BrokerDirectory, copied, do_copy
@@ -112,6 +112,32 @@ def test_where_links_are_impossible_files_are_copied_with_a_message(
     assert copied(store) == broker.wanted()
     assert len(remarks) == 1
     assert "run as the broker's user" in remarks[0]
+
+
+@pytest.mark.parametrize("links", [".", "..", "beside"])
+def test_nothing_but_its_own_folder_of_links_is_removed(
+    broker: BrokerDirectory, store: FileStore, links: str
+) -> None:
+    place = (broker.root.parent / links).resolve()
+    place.mkdir(exist_ok=True)
+    (place / "kept.txt").write_text("of somebody else")
+    before = sorted(place.rglob("kept.txt"))
+
+    copy_directory(
+        CopyRequest(log_directory=broker.root, store=store, links=place),
+        remark=lambda _: None,
+        watch=lambda _key, _size: None,
+    )
+
+    assert copied(store) == broker.wanted()
+    assert sorted(place.rglob("kept.txt")) == before
+    assert not list(place.glob(".*onceover-copy"))
+
+
+def test_a_destination_in_the_folder_of_links_is_refused(broker: BrokerDirectory) -> None:
+    links = CopyRequest(log_directory=broker.root, store=FileStore(str(broker.root.parent))).links_folder
+    with pytest.raises(StorageError, match="inside the folder for hard links"):
+        do_copy(broker.root, FileStore(str(links / "copy")))
 
 
 def test_a_compacted_segment_of_the_same_size_and_time_is_noticed(
