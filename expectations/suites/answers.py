@@ -23,4 +23,5 @@ ANSWERS = Suite(
     frame=frame,
     expectations=expectations,
     shown=("answers", "remark"),
+    applies=lambda facts: facts.answers.num_rows > 0,
 )

@@ -18,6 +18,8 @@ from tests.e2e.tables import Records, own_rows
 from tests.pipeline.resolve.run_lake import FIRST_DAY
 
 LAST = RUN_DATES[-1]
+ONLY_SOMETIMES = 3
+"""Expectations of runs with business ids, and with the answers of a broker."""
 
 
 def of_run(sample: Shown, table: str) -> Records:
@@ -140,7 +142,7 @@ def test_a_run_that_the_audit_stopped_says_why_and_publishes_nothing(browser: Br
     assert "source backup, nothing that no earlier run has read" in stale["Found"]
     assert "topic visits, partition 0" in failure["Found"]
     assert failure["Result"].startswith("✕ failed, critical")
-    assert list(steps.values()) == [*["done"] * 6, "failed", "reached", "done"]
+    assert list(steps.values()) == [*["done"] * 7, "failed", "reached", "done"]
 
 
 def test_the_strip_names_every_run_with_its_status(browser: Browser, sample: Shown) -> None:
@@ -190,7 +192,7 @@ def test_an_expectation_that_is_off_is_shown_as_off(browser: Browser, copied: Sh
         assert row["Result"] == "○ off"
         assert "about as many records" in row["Expectation"]
         seen.go(f"file://{copied.directory}/index.html")
-        assert f"All {len(ExpectationName) - 1} expectations met." in seen.text(".hero")
+        assert f"All {len(ExpectationName) - 1 - ONLY_SOMETIMES} expectations met." in seen.text(".hero")
 
 
 def test_data_docs_are_one_click_away(browser: Browser, sample: Shown) -> None:

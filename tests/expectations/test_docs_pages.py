@@ -12,7 +12,7 @@ def test_there_is_a_page_for_every_suite_and_one_for_all(judged: Judge) -> None:
     pages = judged(run()).pages
     assert set(pages) == {
         "index.html", "sources.html", "batches.html", "records.html", "transactions.html", "states.html",
-        "runs.html", "answers.html",
+        "runs.html", "answers.html", "duplicates.html",
     }  # fmt: skip
     assert set(re.findall(r'href="(\w+\.html)"', pages["index.html"])) == set(pages) - {"index.html"}
 

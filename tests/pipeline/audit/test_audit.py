@@ -40,6 +40,12 @@ DAY = date(2024, 5, 1)
 AHEAD = "timestamp_ahead_ms: 999999999999"  # the recording was made after the day that it is run for
 BROKEN = ("rows_are_the_committed_records", "record_offsets_increase", "record_sequences_are_unique")
 """What a record that is in a table twice contradicts."""
+ONLY_SOMETIMES = {
+    ExpectationName.EVERY_RECORD_IS_PUBLISHED_OR_A_DUPLICATE,
+    ExpectationName.MOST_RECORDS_HAVE_AN_ID,
+    ExpectationName.VERDICTS_ARE_THE_BROKERS_ANSWERS,
+}
+"""Expectations of runs with business ids, and with the answers of a broker."""
 
 
 def _settings(place: Path, audit: str = AHEAD) -> Settings:
@@ -113,7 +119,7 @@ def test_a_recorded_run_meets_every_critical_expectation(tmp_path: Path) -> None
     settings = _settings(tmp_path)
     outcome = _run(settings)
     results = _results(settings, outcome.run_id)
-    assert set(results) == set(ExpectationName)
+    assert set(results) == set(ExpectationName) - ONLY_SOMETIMES
     assert [
         name for name, row in results.items() if not row["success"] and row["severity"] == "critical"
     ] == []
