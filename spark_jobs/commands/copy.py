@@ -52,7 +52,7 @@ def copy(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Copy a running broker's log directory, for a source of kind `broker-log`; run it every night.
+    """Copy a running broker's log directory, for a source of kind `broker-log`; run it before every run.
 
     The broker keeps running and is not asked. Hard links are made first: segments that retention deletes
     during the copy stay readable, and are removed from disk when the copy ends. Data comes first, the
