@@ -323,7 +323,10 @@ def _do(step: Step, context: RunContext, progress: RunProgress) -> StepDone:
     outputs = result.outputs
     if result.messages:
         outputs += (context.folder.put(step, MESSAGES, canonical_json(list(result.messages))),)
-    return context.folder.finish(step, outputs=outputs, counts=result.counts, state=result.state)
+    done = context.folder.finish(step, outputs=outputs, counts=result.counts, state=result.state)
+    for key in result.obsolete:
+        context.lake.delete(key)
+    return done
 
 
 def _load(step: Step, name: str = "run") -> Callable[..., StepResult]:

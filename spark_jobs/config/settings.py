@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
-from spark_jobs.config.dedup import DedupSettings, IdRule, rules_of
+from spark_jobs.config.dedup import KEY, DedupSettings, IdRule, rules_of
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, Name, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
@@ -214,6 +214,15 @@ class TopicSettings(Frozen):
             raise refuse("'fields' where value is json: they become columns")
         if set(self.required) - set(self.fields):
             raise refuse("only declared fields among 'required'")
+        return self
+
+    @model_validator(mode="after")
+    def _check_id(self) -> Self:
+        is_compacted = self.cleanup_policy is CleanupPolicy.COMPACT
+        if is_compacted and self.dedup is not None and self.dedup.id == KEY:
+            raise refuse(
+                "not 'id: key' of 'dedup' where cleanup_policy is compact: later records of a key are updates"
+            )
         return self
 
 

@@ -27,7 +27,7 @@ from spark_jobs.kernels.ids import Hashes, bucket_range
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.layout import state_key, step_key
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import iter_groups, put_table, read_table
+from spark_jobs.lake.parquet_file import iter_groups, iter_groups_of, put_table, read_table
 from spark_jobs.lake.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.lake.states import put_content
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, HASH_SCHEMA, ID_INDEX, PieceKind
@@ -115,9 +115,9 @@ class IdIndex:
             firsts=tuple(run for run in self.firsts if run.last >= first_day),
         )
 
-    def first_records(self, day: int) -> SortedRun:
-        """The first records of a run date."""
-        return next(run for run in self.firsts if run.first == day)
+    def first_records(self, day: int) -> SortedRun | None:
+        """The first records of a run date; None if the index has none."""
+        return next((run for run in self.firsts if run.first == day), None)
 
 
 def appended(runs: Sequence[SortedRun], day: int) -> tuple[SortedRun, ...]:
@@ -166,7 +166,7 @@ def put_firsts(lake: ObjectStore, rows: pa.Table) -> Piece:
 def _put(lake: ObjectStore, table: pa.Table, options: dict[str, Any]) -> Piece:
     buffer = pa.BufferOutputStream()
     pq.write_table(
-        table,
+        table.combine_chunks(),  # where chunks end, pages can end, and chunks depend on the number of buckets
         buffer,
         column_encoding={"hash": "DELTA_BINARY_PACKED"},
         write_page_checksum=True,
@@ -180,7 +180,9 @@ def _put(lake: ObjectStore, table: pa.Table, options: dict[str, Any]) -> Piece:
 def read_hashes(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int) -> tuple[Hashes, Days]:
     """The run's hashes of a bucket in ascending order, and their run dates."""
     first, last = bucket_range(bucket, buckets)
-    parts = list(_rows(lake, run.pieces_of(bucket, buckets), HASH_SCHEMA, (first, last)))
+    keys = [state_key(piece.digest) for piece in run.pieces_of(bucket, buckets)]
+    columns = HASH_SCHEMA.names
+    parts = [part for key in keys for part in iter_groups(lake, key, "hash", first, last, columns=columns)]
     hashes = [np.asarray(part.column("hash")) for part in parts]
     days = [np.asarray(part.column("day")) for part in parts]
     found = np.concatenate([np.empty(0, np.int64), *hashes])
@@ -191,20 +193,13 @@ def read_hashes(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int) ->
 def read_firsts(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int, hashes: Hashes) -> pa.Table:
     """The first records with one of these hashes, which are sorted and of one bucket."""
     found = [FIRST_SCHEMA.empty_table()]
-    within = int(hashes[0]), int(hashes[-1])
-    for part in _rows(lake, run.pieces_of(bucket, buckets), FIRST_SCHEMA, within):
-        chosen = np.isin(np.asarray(part.column("hash")), hashes)
-        if chosen.any():
-            found.append(pa.table(part.filter(pa.array(chosen))).cast(FIRST_SCHEMA))
+    for piece in run.pieces_of(bucket, buckets):
+        key = state_key(piece.digest)
+        for part in iter_groups_of(lake, key, "hash", hashes, columns=FIRST_SCHEMA.names):
+            chosen = np.isin(np.asarray(part.column("hash")), hashes)
+            if chosen.any():
+                found.append(pa.table(part.filter(pa.array(chosen))).cast(FIRST_SCHEMA))
     return pa.concat_tables(found)
-
-
-def _rows(
-    lake: ObjectStore, pieces: Iterable[Piece], schema: pa.Schema, within: tuple[int, int]
-) -> Iterator[pa.RecordBatch]:
-    """Row groups with hashes between the first and the last of `within`."""
-    for piece in pieces:
-        yield from iter_groups(lake, state_key(piece.digest), "hash", *within, columns=schema.names)
 
 
 # The listing, which a run hands to the next one.

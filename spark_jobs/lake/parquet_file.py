@@ -7,13 +7,15 @@ import hashlib
 import io
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from typing_extensions import Buffer
@@ -90,6 +92,7 @@ class HashedFile(io.RawIOBase):
 
 
 ROWS_AT_A_TIME = 1 << 17
+BYTES_AT_A_TIME = 32 * 2**20
 BUFFER_BYTES = 1 << 18
 """Bytes collected before they are written: small row groups would be written page by page."""
 RUN_STEP_AGAIN = "remove the folder of its step, and the step is done again"
@@ -184,6 +187,26 @@ def iter_rows(
         yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
 
+def iter_sized_rows(
+    store: ObjectStore, key: str, *, columns: list[str] | None = None, size: int = BYTES_AT_A_TIME
+) -> Iterator[pa.RecordBatch]:
+    """The rows in order, in parts of one row group and about `size` bytes, however large values are."""
+    with _opened(store, key) as file:
+        for group in range(file.num_row_groups):
+            rows = _rows_of_size(file.metadata.row_group(group), columns, size)
+            yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+
+
+def _rows_of_size(group: pq.RowGroupMetaData, columns: list[str] | None, size: int) -> int:
+    chunks = (group.column(place) for place in range(group.num_columns))
+    total = sum(
+        chunk.total_uncompressed_size
+        for chunk in chunks
+        if columns is None or chunk.path_in_schema.split(".")[0] in columns
+    )
+    return min(max(size * group.num_rows // max(total, 1), 1), ROWS_AT_A_TIME)
+
+
 def iter_row_range(
     store: ObjectStore, key: str, first: int, stop: int, *, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -221,15 +244,35 @@ def iter_groups(
         yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False)
 
 
+def iter_groups_of(
+    store: ObjectStore, key: str, column: str, values: npt.NDArray[np.int64], *, columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The row groups whose statistics allow one of the sorted `values` of `column`, in parts."""
+    with _opened(store, key) as file:
+        groups = _groups_where(file, column, lambda low, high: _any_between(values, low, high))
+        yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False)
+
+
+def _any_between(values: npt.NDArray[np.int64], low: int, high: int) -> bool:
+    return bool(np.searchsorted(values, low, "left") < np.searchsorted(values, high, "right"))
+
+
 def _groups_within(file: pq.ParquetFile, column: str, first: int, last: int) -> list[int]:
+    return _groups_where(file, column, lambda low, high: bool(low <= last and high >= first))
+
+
+def _groups_where(file: pq.ParquetFile, column: str, allows: Callable[[Any, Any], bool]) -> list[int]:
+    """The row groups with rows whose least and greatest value are allowed, or unknown."""
     place = file.schema_arrow.get_field_index(column)
-    return [i for i in range(file.num_row_groups) if _overlaps(file, i, place, first, last)]
+    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    found = [group.num_rows > 0 and _is_allowed(group.column(place).statistics, allows) for group in groups]
+    return [i for i, is_allowed in enumerate(found) if is_allowed]
 
 
-def _overlaps(file: pq.ParquetFile, group: int, place: int, first: int, last: int) -> bool:
-    statistics = file.metadata.row_group(group).column(place).statistics
-    low, high = (statistics.min, statistics.max) if statistics is not None else (None, None)
-    return low is not None and high is not None and bool(low <= last and high >= first)
+def _is_allowed(statistics: pq.Statistics | None, allows: Callable[[Any, Any], bool]) -> bool:
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return allows(statistics.min, statistics.max)
 
 
 def _groups_of(file: pq.ParquetFile, first: int, stop: int) -> tuple[list[int], int]:

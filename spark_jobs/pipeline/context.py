@@ -23,13 +23,15 @@ from spark_jobs.lake.run_folder import OutputFile, RunFolder
 class StepResult:
     """What a step wrote: its files, its counts, its part of the state for the next run.
 
-    `messages` are remarks for the run's report.
+    `messages` are remarks for the run's report. `obsolete` are keys in the lake that are deleted when the
+    step is marked as done.
     """
 
     outputs: tuple[OutputFile, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
     state: str = ""
     messages: tuple[str, ...] = ()
+    obsolete: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

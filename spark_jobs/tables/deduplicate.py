@@ -13,7 +13,7 @@ class DuplicateKind(StrEnum):
     """What a duplicate points to."""
 
     REPEATED = "repeated"
-    """The same producer sent the id again within a day: the application sends twice."""
+    """The id was sent again within a day, by the same producer or both times without a producer id."""
     FAILOVER = "failover"
     """Another producer sent the id within a day: a failover without transactions."""
     REPLAYED = "replayed"

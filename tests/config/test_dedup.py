@@ -39,6 +39,13 @@ def test_what_is_refused(dedup: str, message: str) -> None:
         parse(f"{SMALLEST}topics: {{orders: {{dedup: {dedup}}}}}")
 
 
+def test_the_key_of_a_compacted_topic_is_no_id() -> None:
+    topics = "topics: {{orders: {{cleanup_policy: compact, dedup: {{id: {}}}}}}}"
+    with pytest.raises(InvalidConfig, match="later records of a key are updates"):
+        parse(SMALLEST + topics.format("key"))
+    assert parse(SMALLEST + topics.format("[id]")).has_dedup
+
+
 def test_the_logs_of_a_scope_share_a_rule() -> None:
     settings = parse(f"{SMALLEST}topics: {{'o*': {{dedup: {{id: key, scope: [o1, o2], window: 90d}}}}}}")
     both = IdRule(scope=("o1", "o2"), id="key", window=90)

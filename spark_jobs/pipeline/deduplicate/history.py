@@ -77,25 +77,25 @@ class Builds:
         """Names the index after the first `count` runs."""
         return id_build_key(digest_of([self.rule.digest, [run.run_id for run in self.runs[:count]]]))
 
-    def put(self, count: int, index: IdIndex) -> None:
-        """Stores the index after the first `count` runs."""
+    def put(self, count: int, index: IdIndex, duplicates: int) -> None:
+        """Stores the index after the first `count` runs, and how many of their records repeat an id."""
         rows = [{**row, **{name: row[name].isoformat() for name in DATES}} for row in rows_of([index])]
-        self.lake.put(self.key(count), canonical_json(rows))
+        self.lake.put(self.key(count), canonical_json({"duplicates": duplicates, "index": rows}))
 
-    def newest(self) -> tuple[int, IdIndex]:
-        """The most runs with a stored index, and the index."""
+    def newest(self) -> tuple[int, IdIndex, int]:
+        """The most runs with a stored index, the index, and how many of their records repeat an id."""
         for count in range(len(self.runs), 0, -1):
             if self.lake.stat(self.key(count)) is not None:
-                rows: list[dict[str, Any]] = json.loads(self.lake.read(self.key(count)))
+                stored: dict[str, Any] = json.loads(self.lake.read(self.key(count)))
+                rows = stored["index"]
                 dated = [{**row, **{name: date.fromisoformat(row[name]) for name in DATES}} for row in rows]
-                return count, indexes_of(dated)[self.rule.digest]
-        return 0, IdIndex(rule=self.rule.digest)
+                return count, indexes_of(dated)[self.rule.digest], stored["duplicates"]
+        return 0, IdIndex(rule=self.rule.digest), 0
 
-    def clear(self) -> None:
-        """Removes what was stored; the finished run has the index."""
-        for count in range(1, len(self.runs) + 1):
-            if self.lake.stat(self.key(count)) is not None:
-                self.lake.delete(self.key(count))
+    def stored(self) -> Iterator[str]:
+        """Keys of what is stored, which is of no use when the run has the index."""
+        keys = map(self.key, range(1, len(self.runs) + 1))
+        yield from (key for key in keys if self.lake.stat(key) is not None)
 
 
 DATES = ("first_date", "last_date")

@@ -118,13 +118,11 @@ def run(context: RunContext) -> StepResult:
     )
     for found in tuple(context.lake.list(context.folder.key(Step.DEDUPLICATE, SCRATCH))):
         context.lake.delete(found.key)
-    for each in results:
-        if each.builds is not None:
-            each.builds.clear()
     return StepResult(
         outputs=outputs,
         counts=counts_of(results),
         state=digest_of_indexes(indexes),
+        obsolete=tuple(key for each in results if each.builds is not None for key in each.builds.stored()),
         messages=tuple(message for each in results for message in (*each.messages, *messages_of(each))),
     )
 
@@ -153,14 +151,13 @@ def build(context: RunContext, rule: IdRule) -> tuple[IdIndex, list[str], Builds
     """The index of all earlier runs; it is stored now and then, so that an interrupted build continues."""
     runs = history_of(context, rule)
     builds = Builds(context.lake, rule, runs)
-    done, index = builds.newest()
-    duplicates = 0
+    done, index, duplicates = builds.newest()
     for chunk in chunks_of(runs[done:], most=CHUNK_ROWS):
         context.on_progress(f"{rule.name}: reading ids of earlier runs, {done} of {len(runs)} done")
         extended = extend(context, rule, index, chunk, published=True)
         index, done = extended.index, done + len(chunk)
         duplicates += extended.duplicates
-        builds.put(done, index)
+        builds.put(done, index, duplicates)
     if not any(run.rows for run in runs):
         return index, [], builds
     message = f"{rule.name}: the index was built from {len(runs)} earlier runs, {index.ids:,} ids"
@@ -201,11 +198,10 @@ def extend(
         in_driver=rows <= FEW_ROWS,
     )
     results: list[BucketResult] = shuffled.summaries
-    found = () if published else tuple(_found_keys(folder, results))
     return Extended(
         index=with_new_ids(context, bucket, runs, results),
         counts=tuple(shuffled.notes),
-        found=tuple(key for key in found if context.lake.stat(key) is not None),
+        found=() if published else tuple(_found_keys(folder, results)),
         duplicates=sum(each.duplicates for each in results),
     )
 
@@ -387,7 +383,7 @@ def counts_of(results: Sequence[RuleResult]) -> dict[str, int]:
 
 
 MEANINGS = {
-    DuplicateKind.REPEATED: "repeat an id of the same producer within a day",
+    DuplicateKind.REPEATED: "repeat an id of the same or an unknown producer within a day",
     DuplicateKind.FAILOVER: "repeat an id of another producer within a day",
     DuplicateKind.REPLAYED: "repeat an id after more than a day",
 }

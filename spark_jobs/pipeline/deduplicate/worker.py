@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from spark_jobs.execution.shuffle import Note
 from spark_jobs.kernels.ids import Hashes, bucket_of, hash_ids, places_of
 from spark_jobs.kernels.memory import as_bytes
-from spark_jobs.lake.errors import ObjectMissing
+from spark_jobs.lake.errors import Damaged, ObjectMissing
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
 from spark_jobs.lake.id_index import date_of, read_firsts, read_hashes
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import ParquetOutput, iter_rows, put_table, read_table
+from spark_jobs.lake.parquet_file import ParquetOutput, iter_sized_rows, put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.deduplicate.ids import FoundIds, IdState, columns_of, find_ids
 from spark_jobs.pipeline.deduplicate.job import (
@@ -57,7 +57,7 @@ def read_ids(task: FileTask) -> Iterator[pa.Table | Note]:
             f"{task.lake.url_of(task.file.key)}: its ids cannot be read, since the file of the run of "
             f"{date_of(task.file.day)} does not exist any more; restore it, or shorten the window of 'dedup'"
         )
-    for rows in iter_rows(task.lake, task.file.key, columns=[*READ, *_unread(task)]):
+    for rows in iter_sized_rows(task.lake, task.file.key, columns=[*READ, *_unread(task)]):
         found = find_ids(task.source, rows)
         _count(counts, rows, found)
         yield _occurrences(task, rows, found, row)
@@ -128,7 +128,8 @@ def judge_bucket(context: BucketContext, bucket: int, rows: pa.Table) -> BucketR
     """Decides which records are the first with their id; the order of `rows` does not matter."""
     ordered = in_order(rows)
     hashes = np.asarray(ordered.column("hash").combine_chunks())
-    known = known_firsts(context, bucket, np.unique(hashes))
+    first_day = context.rule.first_day(int(np.asarray(ordered.column("day").combine_chunks()).min()))
+    known = known_firsts(context, bucket, np.unique(hashes), first_day)
     hits = np.array(sorted({hash_ for hash_, _ in known}), dtype=np.int64)
     candidates = np.flatnonzero(repeated(hashes) | np.isin(hashes, hits))
     duplicates = find_duplicates(context, ordered.take(candidates), candidates, known)
@@ -155,8 +156,13 @@ def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
     return found
 
 
-def known_firsts(context: BucketContext, bucket: int, hashes: Hashes) -> dict[tuple[int, bytes], list[Row]]:
-    """First records of earlier runs by hash and id, for these sorted hashes; by ascending run date."""
+def known_firsts(
+    context: BucketContext, bucket: int, hashes: Hashes, first_day: int
+) -> dict[tuple[int, bytes], list[Row]]:
+    """First records of earlier runs by hash and id, for these sorted hashes; by ascending run date.
+
+    Dates before `first_day` are outside of the window.
+    """
     by_day: dict[int, list[Hashes]] = {}
     for run in context.index.hashes:
         found, days = read_hashes(context.lake, run, bucket, context.buckets)
@@ -165,12 +171,25 @@ def known_firsts(context: BucketContext, bucket: int, hashes: Hashes) -> dict[tu
             by_day.setdefault(day, []).append(found[hits[days[hits] == day]])
     known: dict[tuple[int, bytes], list[Row]] = {}
     for day, parts in sorted(by_day.items()):
-        if any(run.first == day for run in context.index.firsts):  # else outside of the window
-            run = context.index.first_records(day)
-            rows = read_firsts(context.lake, run, bucket, context.buckets, np.unique(np.concatenate(parts)))
-            for row in rows.to_pylist():
+        if day >= first_day:
+            for row in _first_rows(context, bucket, day, np.unique(np.concatenate(parts))).to_pylist():
                 known.setdefault((row["hash"], row["id"]), []).append({**row, "day": day})
     return known
+
+
+def _first_rows(context: BucketContext, bucket: int, day: int, hashes: Hashes) -> pa.Table:
+    """First records of a run date; the index has some for each of these hashes."""
+    run = context.index.first_records(day)
+    rows = FIRST_SCHEMA.empty_table()
+    if run is not None:
+        rows = read_firsts(context.lake, run, bucket, context.buckets, hashes)
+    missing = np.setdiff1d(hashes, np.asarray(rows.column("hash").combine_chunks()))
+    if missing.size:
+        raise Damaged(
+            f"index of business ids of {context.rule.name}: it has no first record for {missing.size} of the "
+            f"hashes of {date_of(day)}, so duplicates cannot be decided; run a backfill from that date"
+        )
+    return rows
 
 
 def find_duplicates(
@@ -234,7 +253,7 @@ def rewrite_file(context: RewriteContext, number: int, found: pa.Table) -> Rewri
     schema = as_written(topic_contract(context.settings, file.topic, folder_name(file.topic)).schema)
     taken: list[pa.Table] = []
     with ParquetOutput(context.lake, schema, {"store_schema": False, **record_options(schema)}) as output:
-        kept = _write_kept(iter_rows(context.lake, file.key), places, output, taken, schema=schema)
+        kept = _write_kept(iter_sized_rows(context.lake, file.key), places, output, taken, schema=schema)
         written = output.finish(context.folder, file.path) if kept else None
     later = pa.concat_tables(taken)
     table = duplicate_rows(context, file, later, ordered)
@@ -314,7 +333,10 @@ Sent = tuple[int | None, int, str | None]
 
 
 def kind_of(later: Sent, first: Sent, days: int) -> DuplicateKind:
-    """What the duplicate points to; `days` are between both runs, for records without a timestamp."""
+    """What the duplicate points to; `days` are between both runs, for records without a timestamp.
+
+    Two records without a producer id are not known to be of different producers, so they are `repeated`.
+    """
     is_late = days > 1
     if later[0] is not None and first[0] is not None:
         is_late = abs(later[0] - first[0]) > DAY_MICROSECONDS

@@ -1,18 +1,23 @@
 """Whatever happens to a lake, its index, its tables and its chain are those of an undisturbed history."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_jobs.flow import Step
 from spark_jobs.lake import id_index
-from spark_jobs.lake.id_index import read_index_rows
-from spark_jobs.lake.layout import ID_BUILDS
+from spark_jobs.lake.errors import Damaged, ObjectMissing
+from spark_jobs.lake.id_index import IdIndex, indexes_before, read_index_rows
+from spark_jobs.lake.layout import ID_BUILDS, step_key
+from spark_jobs.lake.run_folder import MESSAGES, RunFolder, StepDone
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.operations.check import check
 from spark_jobs.operations.rollback import roll_back
 from spark_jobs.pipeline.deduplicate import step, worker
+from spark_jobs.pipeline.deduplicate.history import Builds
 from spark_jobs.run import RunOutcome
 from tests.pipeline.deduplicate.lakes import (
     BY_ID,
@@ -129,8 +134,59 @@ def test_an_interrupted_build_continues(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(list(open_lake(settings).list(ID_BUILDS))) == 1
     with monkeypatch.context() as watched:
         watched.setattr(step, "extend", until_second)
-        runs(shop.settings(), 3)
+        [outcome] = runs(shop.settings(), 3)
     assert [days[0] - read[0][0] for days in read] == [0, 1, 1, 2]  # the second is read again, then the run
+    messages = open_lake(settings).read(step_key(outcome.run_id, Step.DEDUPLICATE, MESSAGES)).decode()
+    assert "from 2 earlier runs, 4 ids; 2 of their records repeat an id" in messages
+
+
+def test_a_build_is_kept_until_its_step_is_marked_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = _shop(tmp_path)
+    lake = open_lake(shop.settings())
+    runs(shop.settings(WITHOUT), 1, 2)
+    with monkeypatch.context() as broken:
+        broken.setattr(RunFolder, "finish", _fail_at_deduplicate(RunFolder.finish))
+        with pytest.raises(ZeroDivisionError):
+            runs(shop.settings(), 3)
+    assert list(lake.list(ID_BUILDS))
+    monkeypatch.setattr(Builds, "put", lambda *_: 1 // 0)
+    runs(shop.settings(), 3)  # reads no earlier run again
+    assert not list(lake.list(ID_BUILDS))
+
+
+def _fail_at_deduplicate(finish: Callable[..., StepDone]) -> Callable[..., StepDone]:
+    def failing(folder: RunFolder, step: Step, **options: Any) -> StepDone:
+        if step is Step.DEDUPLICATE:
+            raise ZeroDivisionError
+        return finish(folder, step, **options)
+
+    return failing
+
+
+@pytest.mark.parametrize("topics", [BY_ID, "{orders: {dedup: {id: [id], window: 9d}}}"])
+def test_an_index_without_first_records_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: str
+) -> None:
+    settings = _shop(tmp_path).settings(topics)
+    runs(settings, 1)
+
+    def without_firsts(*args: Any) -> dict[str, IdIndex]:
+        return {rule: replace(index, firsts=()) for rule, index in indexes_before(*args).items()}
+
+    monkeypatch.setattr(step, "indexes_before", without_firsts)
+    with pytest.raises(Damaged, match="no first record for 1 of the hashes of 2024-05-01"):
+        runs(settings, 2)
+
+
+def test_duplicates_that_a_task_did_not_store_are_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _shop(tmp_path).settings()
+    monkeypatch.setattr(worker, "_put_found", lambda *_: None)
+    with pytest.raises((FileNotFoundError, ObjectMissing)):
+        runs(settings, 1)
 
 
 def test_another_id_has_another_index(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@
   }
 
   const KINDS = {
-    repeated: "same producer, within a day: the application sends twice",
+    repeated: "same or unknown producer, within a day: the application sends twice",
     failover: "another producer, within a day: a failover without transactions",
     replayed: "after more than a day: an old input was processed again",
   };

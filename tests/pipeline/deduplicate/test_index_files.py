@@ -1,0 +1,108 @@
+"""Files of the index: their bytes, which parts of them are read, and what a duplicate points to."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs.kernels.ids import bucket_of
+from spark_jobs.lake import id_index
+from spark_jobs.lake.file_store import FileStore
+from spark_jobs.lake.id_index import Piece, SortedRun, put_firsts, read_firsts
+from spark_jobs.lake.layout import state_key
+from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
+from spark_jobs.pipeline.deduplicate.index_files import write_firsts
+from spark_jobs.pipeline.deduplicate.job import NewIds, PieceTask
+from spark_jobs.pipeline.deduplicate.worker import Sent, kind_of
+from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> FileStore:
+    return FileStore(str(tmp_path))
+
+
+def _firsts(count: int, id_bytes: int = 8) -> pa.Table:
+    random = np.random.default_rng(1)
+    columns: dict[str, Any] = {
+        "hash": np.sort(random.integers(-(2**63), 2**63 - 1, count)),
+        "topic": ["orders"] * count,
+        "partition": [0] * count,
+        "offset": range(count),
+        "timestamp": [0] * count,
+        "producer_id": [7] * count,
+        "producer_epoch": [0] * count,
+        "transactional_id": [None] * count,
+        "id": [random.bytes(id_bytes) for _ in range(count)],
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in FIRST_SCHEMA]
+    return pa.table(arrays, schema=FIRST_SCHEMA)
+
+
+def _written(lake: FileStore, rows: pa.Table, buckets: int) -> Piece:
+    places = bucket_of(np.asarray(rows.column("hash").combine_chunks()), buckets)
+    files = []
+    for bucket in range(buckets):
+        put_table(lake, f"parts/{buckets}", f"{bucket}.parquet", rows.filter(pa.array(places == bucket)))
+        files.append((bucket, f"parts/{buckets}/{bucket}.parquet"))
+    new = (NewIds(day=1, files=tuple(files)),)
+    return write_firsts(PieceTask(number=0, count=1, runs=(), new=new, buckets=buckets, lake=lake))
+
+
+def test_buckets_do_not_change_a_file_with_long_ids(lake: FileStore) -> None:
+    rows = _firsts(1 << 14, id_bytes=200)  # a row group with more than one page of ids
+    assert _written(lake, rows, 1) == _written(lake, rows, 64)
+
+
+def test_only_row_groups_with_a_hit_are_read(lake: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(id_index, "FIRST_GROUP", 10)
+    rows = _firsts(100)
+    piece = put_firsts(lake, rows)
+    hits = np.asarray(rows.column("hash").combine_chunks())[[3, 95]]
+    parts = list(iter_groups_of(lake, state_key(piece.digest), "hash", hits, columns=["offset"]))
+    offsets = [offset for part in parts for offset in part.column("offset").to_pylist()]
+    assert offsets == [*range(10), *range(90, 100)]
+    found = read_firsts(lake, SortedRun(first=1, last=1, pieces=(piece,)), 0, 1, hits)
+    assert found.column("offset").to_pylist() == [3, 95]
+
+
+def test_a_row_group_without_statistics_is_read(lake: FileStore, tmp_path: Path) -> None:
+    rows = _firsts(100)
+    pq.write_table(rows, tmp_path / "rows.parquet", write_statistics=False, row_group_size=10)
+    assert read_groups(lake, "rows.parquet", "hash", 0, 0).num_rows == 100
+    hits = np.zeros(1, dtype=np.int64)
+    parts = iter_groups_of(lake, "rows.parquet", "hash", hits, columns=["hash"])
+    assert sum(part.num_rows for part in parts) == 100
+
+
+def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
+    random = np.random.default_rng(1)
+    values = [random.bytes(1000) for _ in range(100)]
+    table = pa.table({"number": range(100), "value": pa.array(values, pa.binary())})
+    put_table(lake, "folder", "table.parquet", table)
+    parts = list(iter_sized_rows(lake, "folder/table.parquet", size=10_000))
+    assert 5 <= max(part.num_rows for part in parts) <= 10
+    assert pa.Table.from_batches(parts).equals(table)
+    [numbers] = iter_sized_rows(lake, "folder/table.parquet", columns=["number"], size=10_000)
+    assert numbers.num_rows == 100
+
+
+@pytest.mark.parametrize(
+    ("later", "first", "kind"),
+    [
+        ((0, 7, None), (0, 7, None), DuplicateKind.REPEATED),
+        ((0, 7, None), (0, 8, None), DuplicateKind.FAILOVER),
+        ((0, 7, "t"), (0, 8, "t"), DuplicateKind.REPEATED),
+        ((0, 7, "t"), (0, 7, "u"), DuplicateKind.FAILOVER),
+        ((0, -1, None), (0, -1, None), DuplicateKind.REPEATED),
+        ((0, -1, None), (0, 7, None), DuplicateKind.FAILOVER),
+        ((DAY_US + 1, -1, None), (0, -1, None), DuplicateKind.REPLAYED),
+    ],
+)
+def test_what_a_duplicate_points_to(later: Sent, first: Sent, kind: DuplicateKind) -> None:
+    assert kind_of(later, first, 0) is kind
