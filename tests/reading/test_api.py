@@ -10,7 +10,7 @@ import pytest
 import onceover
 from tests.sample.log_directory import write_sample
 
-ROOT = Path(onceover.__file__).parent
+ROOT = Path(__file__).parents[2]
 HEAVY = ("pyspark", "pandas", "duckdb", "airflow", "great_expectations", "pyiceberg", "numba", "boto3")
 
 
