@@ -1,6 +1,7 @@
 """A live broker as a source: its bytes, its consumers' records, and what happens in it between runs."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from datetime import date
 from itertools import count
@@ -326,7 +327,7 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
 
 
 def test_without_aiokafka_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.sources.cluster.reader.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "aiokafka", None)
     lake = cluster_lake(tmp_path, "127.0.0.1:1", ["orders"])
     with pytest.raises(Exception, match=r"pip install 'onceover\[cluster\]'"):
         lake.run(FIRST)
