@@ -88,6 +88,7 @@ class Live:
             for record in range(40):
                 value = b"%d.%d " % (number, record) + random.randbytes(60)
                 producer.produce(topic, partition=record % partitions, value=value)
+            producer.flush(SECONDS)  # an abort before anything was sent is refused by the broker
             producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
         await_markers(self.address, topic, partitions)
 
@@ -290,6 +291,10 @@ def test_a_principal_without_the_coordinators_topics_gets_what_markers_decide(
     live.expect_same(lake, topic)
     assert "the principal may not read __transaction_state" in lake.messages(outcome, Step.REBUILD)
     assert "s3cret" not in _all_text(tmp_path / "lake" / "sources")
+    hidden = live.topic()
+    both = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl}", [topic, hidden], more=more)
+    with pytest.raises(ClusterDenied, match=f"the principal may not read the topic {hidden}"):
+        both.run(SECOND)
 
 
 def test_a_wrong_password_is_an_error_that_a_person_has_to_act_on(

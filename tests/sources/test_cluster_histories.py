@@ -7,6 +7,7 @@ from a log in memory, with Kafka's own rule for the end of an epoch.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class Scripted(Brokers):
         del node
         code = self.before(request)
         if isinstance(request, FetchRequest):
-            return self._fetched(request.topics[0][1][0][1], code)
+            return self._fetched(position_of(request), code)
         if isinstance(request, OffsetRequest):
             return self._listed(request, code)
         assert isinstance(request, Ask)
@@ -99,7 +100,7 @@ class Scripted(Brokers):
         reply["topics"][0]["topics"] = "orders"
         return reply
 
-    def _listed(self, request: OffsetRequest, code: int) -> dict[str, Any]:
+    def _listed(self, request: Any, code: int) -> dict[str, Any]:
         asked = request._topics[0][1]
         offset = min(self.log) if asked[0][1] == EARLIEST else self.end
         reply = _about(topic="orders", error_code=code, offset=offset)
@@ -112,6 +113,12 @@ class Scripted(Brokers):
         self.epoch += 1
         self.log = {base: epoch for base, epoch in self.log.items() if base < truncated_to}
         self.log |= dict.fromkeys(range(truncated_to, until, 2), self.epoch)
+
+
+def position_of(request: Any) -> int:
+    """The offset that a Fetch request asks for."""
+    position: int = request.topics[0][1][0][1]
+    return position
 
 
 def _about(topic: str = "", **fields: Any) -> dict[str, Any]:
@@ -161,7 +168,7 @@ def at_fetch(cluster: Scripted, position: int, change: Callable[[], None], code:
     waiting = [position]
 
     def before(request: Any) -> int:
-        is_it = isinstance(request, FetchRequest) and request.topics[0][1][0][1] in waiting
+        is_it = isinstance(request, FetchRequest) and position_of(request) in waiting
         if not is_it:
             return 0
         waiting.clear()
@@ -258,12 +265,13 @@ def plan(cluster: Scripted, known: Mapping[TopicPartition, Known] | None = None)
     return run_async(make_plan(cluster, DAY, known or {}, lambda topic: topic == "compacted"))
 
 
-def at_first_offsets(cluster: Scripted, change: Callable[[], None]) -> None:
-    waiting = [change]
+def at_last_offsets(cluster: Scripted, change: Callable[[], None]) -> None:
+    """Before the high watermarks are read, but after the other offsets, something changes."""
+    requests = count(1)
 
     def before(request: Any) -> int:
-        if isinstance(request, OffsetRequest) and waiting:
-            waiting.pop()()
+        if isinstance(request, OffsetRequest) and next(requests) == 3:
+            change()
         return 0
 
     cluster.before = before
@@ -273,13 +281,13 @@ def test_a_topic_that_is_recreated_while_it_is_planned_is_planned_again(cluster:
     def recreate() -> None:
         cluster.topic_id, cluster.epoch, cluster.log = NEW, 0, {0: 0, 2: 0}
 
-    at_first_offsets(cluster, recreate)
+    at_last_offsets(cluster, recreate)
     (cut,) = plan(cluster).partitions
-    assert (cut.topic_id, cut.start, cut.end, cut.leader_epoch) == (NEW, 0, 4, 0)
+    assert (cut.topic_id, cut.last_stable_offset, cut.end, cut.leader_epoch) == (NEW, 4, 4, 0)
 
 
 def test_a_partition_that_is_added_while_it_is_planned_is_planned(cluster: Scripted) -> None:
-    at_first_offsets(cluster, lambda: setattr(cluster, "partitions", 2))
+    at_last_offsets(cluster, lambda: setattr(cluster, "partitions", 2))
     assert [cut.name for cut in plan(cluster).partitions] == ["orders-0", "orders-1"]
 
 
