@@ -107,7 +107,9 @@ class SourceReader(ABC):
         """The store that holds the listed objects."""
         return open_source(settings, self.source)
 
-    def bring_in(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:  # noqa: B027
+    def bring_in(  # noqa: B027
+        self, day: date, lake: ObjectStore, tasks: TaskRunner | None, settings: Settings | None = None
+    ) -> None:
         """Writes the objects that a run of `day` will list, where the source does not have them as objects.
 
         Without `tasks` the driver does it.

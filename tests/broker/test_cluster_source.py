@@ -1,6 +1,7 @@
 """A live broker as a source: its bytes, its consumers' records, and what happens in it between runs."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from datetime import date
 from itertools import count
@@ -87,6 +88,7 @@ class Live:
             for record in range(40):
                 value = b"%d.%d " % (number, record) + random.randbytes(60)
                 producer.produce(topic, partition=record % partitions, value=value)
+            producer.flush(SECONDS)  # an abort before anything was sent is refused by the broker
             producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
         await_markers(self.address, topic, partitions)
 
@@ -289,6 +291,10 @@ def test_a_principal_without_the_coordinators_topics_gets_what_markers_decide(
     live.expect_same(lake, topic)
     assert "the principal may not read __transaction_state" in lake.messages(outcome, Step.REBUILD)
     assert "s3cret" not in _all_text(tmp_path / "lake" / "sources")
+    hidden = live.topic()
+    both = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl}", [topic, hidden], more=more)
+    with pytest.raises(ClusterDenied, match=f"the principal may not read the topic {hidden}"):
+        both.run(SECOND)
 
 
 def test_a_wrong_password_is_an_error_that_a_person_has_to_act_on(
@@ -326,7 +332,7 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
 
 
 def test_without_aiokafka_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.sources.cluster.reader.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "aiokafka", None)
     lake = cluster_lake(tmp_path, "127.0.0.1:1", ["orders"])
     with pytest.raises(Exception, match=r"pip install 'onceover\[cluster\]'"):
         lake.run(FIRST)

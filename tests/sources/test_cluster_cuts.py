@@ -8,6 +8,7 @@ import pytest
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.formats.checkpoints import read_leader_epochs, read_offsets, read_partition_metadata
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.errors import OutOfTurn
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.manifest import ObjectRole
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
@@ -26,9 +27,9 @@ from spark_jobs.sources.cluster.cut import (
     plan_bytes,
     read_plan,
 )
-from spark_jobs.sources.cluster.errors import ClusterUnavailable
+from spark_jobs.sources.cluster.errors import ClusterUnavailable, OtherCluster
 from spark_jobs.sources.cluster.loop import run_async
-from spark_jobs.sources.cluster.reader import files_of
+from spark_jobs.sources.cluster.reader import files_of, share_of
 from spark_jobs.sources.cluster.remarks import remarks_of
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
@@ -109,12 +110,56 @@ def test_a_cut_knows_what_all_cuts_so_far_have(lake: ObjectStore) -> None:
     assert cut_dates(lake, "live") == CutDates(complete=(FIRST,), planned=())
 
 
-def test_a_date_with_a_cut_and_a_date_before_it_ask_no_broker(settings: Settings, lake: ObjectStore) -> None:
+def test_a_date_with_a_cut_asks_no_broker(settings: Settings, lake: ObjectStore) -> None:
     put_cut(lake, plan_of(SECOND))
-    reader = reader_of(settings.source("live"))
-    for day in (FIRST, SECOND):
-        reader.bring_in(day, lake, None)
+    reader_of(settings.source("live")).bring_in(SECOND, lake, None)
+
+
+@pytest.mark.parametrize("name", [PLAN, CUT])
+def test_a_date_before_one_with_a_cut_names_the_folder_of_the_later_one(
+    settings: Settings, lake: ObjectStore, name: str
+) -> None:
+    put_cut(lake, plan_of(SECOND))
+    if name == PLAN:
+        lake.delete(source_key("live", SECOND, CUT))
+    with pytest.raises(OutOfTurn, match="remove the folder sources/live/2026-03-02"):
+        reader_of(settings.source("live")).bring_in(FIRST, lake, None)
     assert [each.key for each in lake.list(source_key("live", FIRST))] == []
+
+
+def test_folders_that_are_no_complete_cut_are_not_listed(settings: Settings, lake: ObjectStore) -> None:
+    put_cut(lake, plan_of(FIRST))
+    for folder in ("2026-03-01", "2026-03-02", "2026-03-01.bak", "2026-02-31"):
+        lake.put(f"sources/live/{folder}/orders-0/00000000000000000020.log", b"")
+    for folder in ("2026-03-01.bak", "2026-02-31"):
+        lake.put(f"sources/live/{folder}/{CUT}", b"{}")
+    assert cut_dates(lake, "live") == CutDates(complete=(FIRST,), planned=())
+    listed = {
+        each.key.partition("/")[0]
+        for each in reader_of(settings.source("live")).objects(settings, FIRST, THIRD)
+    }
+    assert listed == {"2026-03-01"}
+
+
+def test_another_cluster_is_refused_before_it_is_planned(
+    settings: Settings, lake: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_cut(lake, plan_of(FIRST, cluster_id="before"))
+
+    async def planned(*_: object) -> Plan:
+        return plan_of(SECOND)
+
+    monkeypatch.setattr("spark_jobs.sources.cluster.planning.make_plan", planned)
+    with pytest.raises(
+        OtherCluster, match="are of cluster abc, but earlier runs fetched from cluster before"
+    ):
+        reader_of(settings.source("live")).bring_in(SECOND, lake, None)
+    assert read_plan(lake, "live", SECOND) is None
+
+
+@pytest.mark.parametrize(("limit", "share"), [(None, 0), (1024, 1), (4_000_000, 1000)])
+def test_a_limit_never_becomes_no_limit_by_sharing_it(limit: int | None, share: int) -> None:
+    assert share_of(limit, 4000) == share
 
 
 def test_the_next_date_asks_the_brokers(

@@ -1,11 +1,16 @@
 """What is taken of a Fetch reply: whole batches in order, and nothing that a broker would not send."""
 
+from datetime import date
+from pathlib import Path
+
 import pytest
 
+from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.records import Record
-from spark_jobs.sources.cluster.cut import UNKNOWN
-from spark_jobs.sources.cluster.segments import Taken, UntrustedReply, take_batches
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut
+from spark_jobs.sources.cluster.segments import Taken, UntrustedReply, open_writer, take_batches
 
 
 def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
@@ -81,6 +86,37 @@ def test_a_hole_has_to_be_confirmed_by_a_second_reply() -> None:
 def test_a_hole_at_the_beginning_takes_nothing_until_it_is_confirmed() -> None:
     taken = take(batch(14))
     assert (taken.rows.rows, taken.next_offset, taken.hole) == (0, 10, 10)
+
+
+def test_a_hole_at_the_end_of_the_cut_has_to_be_confirmed_too() -> None:
+    first = take(batch(14), 12, end=14)
+    assert (first.rows.rows, first.next_offset, first.hole) == (0, 12, 12)
+    assert take(batch(14), 12, end=14, confirmed_hole=12).next_offset == 14
+
+
+def test_a_segment_has_offsets_of_31_bits_only(tmp_path: Path) -> None:
+    far = 10 + 2**31
+    source = {"name": "live", "kind": "cluster", "bootstrap": "127.0.0.1:1"}
+    lake = open_lake(Settings.model_validate({"lake": str(tmp_path / "lake"), "sources": [source]}))
+    cut = PartitionCut(
+        topic="orders",
+        partition=0,
+        topic_id="",
+        start=10,
+        end=far + 100,
+        log_start_offset=0,
+        last_stable_offset=0,
+        leader_epoch=3,
+        is_compacted=True,
+    )
+    with open_writer(lake, "live", date(2026, 3, 1), cut) as writer:
+        writer.write(take(batch(10) + batch(12) + batch(far), end=cut.end, dense=False))
+        writer.write(take(batch(far + 2), far + 2, end=cut.end, dense=False))
+        found = writer.finish()
+    assert found.segments == (f"{10:020d}.log", f"{far:020d}.log")
+    assert found.next_offset == far + 4
+    stored = [lake.read(f"sources/live/2026-03-01/orders-0/{name}") for name in found.segments]
+    assert stored == [batch(10) + batch(12), batch(far) + batch(far + 2)]
 
 
 def test_holes_of_a_compacted_topic_are_no_news() -> None:

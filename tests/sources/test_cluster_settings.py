@@ -84,6 +84,14 @@ def test_credentials_may_be_an_airflow_connection(connection: str) -> None:
     assert (found.username, found.password) == ("ada", "s3/cret")
 
 
+def test_a_connection_that_is_no_uri_is_named_without_its_text() -> None:
+    source = settings_of(PLAIN.replace("PLAIN}", "PLAIN, connection: kafka_live}")).source("live-1")
+    with pytest.raises(ClusterDenied, match="AIRFLOW_CONN_KAFKA_LIVE is not readable as a URI") as refused:
+        credentials_of(source, {"AIRFLOW_CONN_KAFKA_LIVE": "kafka://ada:s3[cret@b-1:9092"})
+    assert "cret" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
 def test_a_token_comes_from_a_command_each_time(tmp_path: Path) -> None:
     token = tmp_path / "token"
     given = {"ONCEOVER_LIVE_1_TOKEN_COMMAND": f"cat '{token}'"}
@@ -98,8 +106,9 @@ def test_a_token_command_that_fails_is_named_without_its_output() -> None:
     found = credentials_of(
         settings_of(OAUTH).source("live-1"), {"ONCEOVER_LIVE_1_TOKEN_COMMAND": "cat /no/such/file"}
     )
-    with pytest.raises(ClusterDenied, match="the token command cat failed"):
+    with pytest.raises(ClusterDenied, match="source live-1: the token command cat failed: exit code 1"):
         found.current_token()
+    assert "/no/such/file" not in repr(found)
 
 
 def test_security_is_as_kafkas_clients_spell_it() -> None:

@@ -318,7 +318,7 @@ def _stage_anew(
     Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
     """
     for source in settings.sources:
-        reader_of(source).bring_in(day, lake, spark)
+        reader_of(source).bring_in(day, lake, spark, settings)
     listing = list_sources(settings, day)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:

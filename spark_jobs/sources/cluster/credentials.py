@@ -25,7 +25,8 @@ class Credentials:
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    token_command: str = ""
+    token_command: str = field(default="", repr=False)
+    source: str = ""
 
     def current_token(self) -> str:
         """The token; a command is run each time, since tokens expire."""
@@ -37,7 +38,11 @@ class Credentials:
                 command, check=True, capture_output=True, timeout=COMMAND_SECONDS
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise ClusterDenied(f"the token command {command[0]} failed: {type(error).__name__}") from None
+            code = getattr(error, "returncode", None)
+            how = type(error).__name__ if code is None else f"exit code {code}"
+            raise ClusterDenied(
+                f"source {self.source}: the token command {command[0]} failed: {how}"
+            ) from None
         return done.stdout.decode().strip()
 
 
@@ -59,6 +64,7 @@ def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) 
         password=environment.get(f"{prefix}_PASSWORD", ""),
         token=environment.get(f"{prefix}_TOKEN", ""),
         token_command=environment.get(f"{prefix}_TOKEN_COMMAND", ""),
+        source=source.name,
     )
     return _checked(source, found, f"{prefix}_USERNAME and {prefix}_PASSWORD", f"{prefix}_TOKEN_COMMAND")
 
@@ -74,7 +80,12 @@ def _of_connection(source: Source, connection: str, environment: Mapping[str, st
             raise ClusterDenied(f"source {source.name}: {name} is not readable as JSON") from None
         login, password = fields.get("login") or "", fields.get("password") or ""
     else:
-        address = urlsplit(text)
+        try:
+            address = urlsplit(text)
+        except ValueError:  # its message may have the password
+            raise ClusterDenied(
+                f"source {source.name}: {name} is not readable as a URI; quote special characters with %"
+            ) from None
         login, password = unquote(address.username or ""), unquote(address.password or "")
     is_token = source.security.mechanism is SaslMechanism.OAUTHBEARER
     found = Credentials(username=login, password=password, token=password if is_token else "")

@@ -9,6 +9,7 @@ The folder also has the files that a broker keeps beside its logs, and `onceover
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -24,6 +25,7 @@ from spark_jobs.lake.object_store import ObjectStore
 FORMAT = 1
 PLAN, CUT, FETCHED = "plan.json", "cut.json", "fetched.json"
 UNKNOWN = -1
+RUN_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 Epochs = tuple[tuple[int, int], ...]
 """Leader epochs with the offset at which each begins."""
 
@@ -52,6 +54,11 @@ class PartitionCut:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def known_end(self) -> tuple[int, int] | None:
+        """The last leader epoch that earlier cuts have, and where they end in it; None without one."""
+        return (self.epochs[-1][0], self.expected) if self.epochs and self.expected > 0 else None
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -205,6 +212,14 @@ def known_partitions(lake: ObjectStore, source: str, day: date) -> dict[TopicPar
         return dict(_known(facts["known"]))
 
 
+def cluster_of(lake: ObjectStore, source: str, day: date) -> str:
+    """The id of the cluster that the cut of `day` is of; empty if it has none."""
+    key = source_key(source, day, CUT)
+    facts = read_cut(lake.read(key), source=lake.url_of(key))
+    with understood(lake.url_of(key)):
+        return str(facts["cluster_id"])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutDates:
     """Run dates with a cut that is complete, and those with one that is only planned."""
@@ -213,12 +228,20 @@ class CutDates:
     planned: tuple[date, ...]
 
 
+def run_date_of(folder: str) -> date | None:
+    """The run date that a folder is of; None for other folders, such as `2026-03-01.bak`."""
+    try:
+        return date.fromisoformat(folder) if RUN_DATE.fullmatch(folder) else None
+    except ValueError:
+        return None
+
+
 def cut_dates(lake: ObjectStore, source: str) -> CutDates:
-    """The cuts of a source."""
+    """The cuts of a source; other folders beside them are ignored."""
     root = source_key(source)
     found: dict[str, set[date]] = {PLAN: set(), CUT: set()}
     for each in lake.list(root):
         day, _, name = each.key.removeprefix(f"{root}/").partition("/")
-        if name in found:
-            found[name].add(date.fromisoformat(day))
+        if name in found and (cut_at := run_date_of(day)) is not None:
+            found[name].add(cut_at)
     return CutDates(complete=tuple(sorted(found[CUT])), planned=tuple(sorted(found[PLAN] - found[CUT])))

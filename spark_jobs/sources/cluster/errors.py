@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from spark_jobs.config.sources import Source
 from spark_jobs.lake.errors import StorageError, StoreDenied
 
 
@@ -23,3 +24,17 @@ class ClusterDenied(StoreDenied):
 
 class LogDiverged(StorageError):
     """The cluster lost or replaced offsets that were fetched before: a person has to act."""
+
+
+class OtherCluster(StorageError):
+    """`bootstrap` leads to another cluster than the one that was fetched before: a person has to act."""
+
+
+def check_cluster(source: Source, before: str, found: str) -> None:
+    """Raises `OtherCluster` if the ids of both clusters are known and differ."""
+    if before and found and before != found:
+        raise OtherCluster(
+            f"source {source.name}: the brokers at bootstrap ({','.join(source.bootstrap)}) are of cluster "
+            f"{found}, but earlier runs fetched from cluster {before}. Correct bootstrap, or give the other "
+            "cluster a source of its own with another name"
+        )

@@ -7,7 +7,7 @@ checked and written, the next is on its way.
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -23,9 +23,22 @@ from spark_jobs.sources.cluster.brokers import (
     error_name,
 )
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut, PartitionFetched
-from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
+from spark_jobs.sources.cluster.errors import (
+    ClusterDenied,
+    ClusterUnavailable,
+    LogDiverged,
+    VersionMissing,
+    check_cluster,
+)
 from spark_jobs.sources.cluster.loop import run_async
-from spark_jobs.sources.cluster.planning import TRIES, check_epochs, is_gone, pause
+from spark_jobs.sources.cluster.planning import (
+    TRIES,
+    check_epochs,
+    is_gone,
+    is_recreated,
+    pause,
+    retried,
+)
 from spark_jobs.sources.cluster.segments import (
     SegmentWriter,
     Taken,
@@ -48,6 +61,7 @@ class FetchTask:
     lake: ObjectStore
     day: date
     cuts: tuple[PartitionCut, ...]
+    cluster_id: str = ""
     bytes_per_second: int = 0
 
 
@@ -67,6 +81,8 @@ def _worst(several: ExceptionGroup[Exception]) -> Exception:
 async def _fetch_all(task: FetchTask) -> tuple[PartitionFetched, ...]:
     slots, bucket = asyncio.Semaphore(CONCURRENT), Bucket(task.bytes_per_second)
     async with Brokers(task.source) as brokers:
+        cluster = await retried(brokers, "metadata", lambda: brokers.metadata([]))
+        check_cluster(task.source, task.cluster_id, cluster.cluster_id)
 
         async def one(cut: PartitionCut) -> PartitionFetched:
             async with slots:
@@ -113,24 +129,36 @@ class _Gone(Exception):
     """The topic was deleted."""
 
 
+class _Recreated(Exception):
+    """Another topic has the name now: what was fetched last may be of either."""
+
+
 class _Partition:
     """One partition while it is fetched."""
 
     def __init__(self, brokers: Brokers, cut: PartitionCut, writer: SegmentWriter, bucket: Bucket) -> None:
         self._brokers, self._cut, self._writer, self._bucket = brokers, cut, writer, bucket
-        self._leader, self._has_moved = NO_LEADER, False
-        self._leader_epoch = cut.leader_epoch
+        self._leader = NO_LEADER
+        self._leader_epoch = self._checked_epoch = cut.leader_epoch
         self._last_epoch = writer.epochs.latest_epoch
         self._log_start, self._suspect = cut.log_start_offset, UNKNOWN
 
     async def fetch(self) -> PartitionFetched:
-        """Everything up to the end of the cut."""
+        """Everything up to the end of the cut, of one topic and one history of its log."""
+        try:
+            await self._fetch_to_end()
+            await self._check_end()
+        except _Gone:
+            return self._writer.finish(is_gone=True)
+        except _Recreated:
+            return await asyncio.to_thread(self._writer.finish_without)
+        return self._writer.finish()
+
+    async def _fetch_to_end(self) -> None:
         attempt, reached = 0, self._writer.position
         while self._writer.position < self._cut.end:
             try:
                 await self._fetch_on()
-            except _Gone:
-                return self._writer.finish(is_gone=True)
             except VersionMissing:
                 raise
             except (_Retry, UntrustedReply, ClusterUnavailable, *BROKEN) as error:
@@ -143,19 +171,27 @@ class _Partition:
                         self._message(f"no progress in {TRIES} attempts: {problem}")
                     ) from None
                 await pause(max(attempt - 1, 0))
-        if self._has_moved:
-            await self._check_epochs()
-        return self._writer.finish()
+
+    async def _check_end(self) -> None:
+        """The same checks once more, since a leader may change, or a topic be recreated, without an error."""
+        cut = self._cut
+        cluster = await retried(self._brokers, "metadata", lambda: self._brokers.metadata([cut.topic]))
+        topic = cluster.topics.get(cut.topic)
+        if topic is None or topic.error == UNKNOWN_TOPIC:
+            return
+        if is_recreated(cut, topic):
+            raise _Recreated
+        await self._check_epochs()
 
     async def _recover(self, error: BaseException) -> None:
         """Prepares the next attempt: another connection, the leader of now, deleted offsets skipped."""
         if isinstance(error, UntrustedReply):
             self._brokers.drop(self._leader)
-        self._leader, self._has_moved = NO_LEADER, True
+        self._leader = NO_LEADER
         if not isinstance(error, _OutOfRange):
             return
         if error.log_start_offset <= self._writer.position:
-            await self._check_epochs()
+            self._checked_epoch = UNKNOWN
             return
         self._log_start = error.log_start_offset
         await asyncio.to_thread(self._writer.skip_to, min(error.log_start_offset, self._cut.end))
@@ -189,13 +225,17 @@ class _Partition:
 
     async def _find_leader(self) -> None:
         topic = (await self._brokers.metadata([self._cut.topic])).topics.get(self._cut.topic)
+        if topic is not None and is_recreated(self._cut, topic):
+            raise _Recreated
         leader = None if topic is None else topic.leaders.get(self._cut.partition)
         if leader is None or leader.node == NO_LEADER:
             if await is_gone(self._brokers, self._cut):
                 raise _Gone
             raise _Retry("no leader")
+        if leader.epoch == UNKNOWN or leader.epoch != self._checked_epoch:
+            await self._check_epochs(tries=1)
         self._leader, self._leader_epoch = leader.node, leader.epoch
-        self._has_moved |= leader.epoch != self._cut.leader_epoch
+        self._checked_epoch = leader.epoch
 
     async def _ask(self, position: int) -> Taken:
         """The batches at `position`, checked."""
@@ -261,13 +301,10 @@ class _Partition:
             raise _Retry(error_name(reply["error_code"]))
         raise _OutOfRange(position, reply["offset"])
 
-    async def _check_epochs(self) -> None:
+    async def _check_epochs(self, tries: int | None = None) -> None:
         """Raises `LogDiverged` if another leader does not have what was written."""
-        epochs = tuple((entry.epoch, entry.start_offset) for entry in self._writer.epochs.entries)
         try:
-            await check_epochs(
-                self._brokers, [replace(self._cut, expected=self._writer.position, epochs=epochs)]
-            )
+            await check_epochs(self._brokers, {self._cut: self._writer.epoch_ends}, tries)
         except LogDiverged:
             self._writer.discard()
             raise

@@ -26,7 +26,7 @@ from spark_jobs.sources.cluster.brokers import (
     TopicMetadata,
     error_name,
 )
-from spark_jobs.sources.cluster.cut import UNKNOWN, Known, KnownPartitions, PartitionCut, Plan
+from spark_jobs.sources.cluster.cut import UNKNOWN, Epochs, Known, KnownPartitions, PartitionCut, Plan
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
 from spark_jobs.sources.source import LEGAL_TOPIC
 
@@ -35,6 +35,7 @@ LATER_TOPICS = (*INTERNAL_TOPICS, "_schemas")
 TRIES, FIRST_PAUSE, LONGEST_PAUSE = 10, 0.1, 10.0
 """Attempts without progress, and the pauses between them in seconds: about 35 seconds in all."""
 Leaders = Mapping[TopicPartition, LeaderOf]
+Topics = Mapping[str, TopicMetadata]
 Result = TypeVar("Result")
 
 
@@ -49,10 +50,13 @@ async def pause(attempt: int) -> None:
     await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
-async def retried(brokers: Brokers, what: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
+async def retried(
+    brokers: Brokers, what: str, attempt: Callable[[], Awaitable[Result]], tries: int | None = None
+) -> Result:
     """`attempt` until it succeeds; `ClusterUnavailable` if it never does."""
     problem: BaseException = TryAgain("not tried")
-    for number in range(TRIES):
+    tries = TRIES if tries is None else tries
+    for number in range(tries):
         try:
             return await attempt()
         except (TryAgain, ClusterUnavailable, *BROKEN) as error:
@@ -62,7 +66,7 @@ async def retried(brokers: Brokers, what: str, attempt: Callable[[], Awaitable[R
         await pause(number)
     final = problem.final if isinstance(problem, TryAgain) else ClusterUnavailable
     raise final(
-        f"source {brokers.source.name}: {what}: no success in {TRIES} attempts: "
+        f"source {brokers.source.name}: {what}: no success in {tries} attempts: "
         f"{type(problem).__name__.strip('_')}: {problem}"
     )
 
@@ -76,8 +80,13 @@ class Offsets:
     high_watermark: int
 
 
-async def make_plan(brokers: Brokers, day: date, known: KnownPartitions) -> Plan:
-    """The cut of `day`, which continues what is `known`; nothing is fetched yet."""
+async def make_plan(
+    brokers: Brokers, day: date, known: KnownPartitions, is_compacted: Callable[[str], bool]
+) -> Plan:
+    """The cut of `day`, which continues what is `known`; nothing is fetched yet.
+
+    `is_compacted` tells which topics the settings call so.
+    """
     cluster = await retried(brokers, "metadata", brokers.metadata)
     takes = brokers.source.topics.takes
     topics = {
@@ -86,16 +95,19 @@ async def make_plan(brokers: Brokers, day: date, known: KnownPartitions) -> Plan
     denied = await _denied(brokers, cluster)
     data = [name for name in topics if name not in LATER_TOPICS]
     later = [name for name in topics if name in LATER_TOPICS and name not in denied]
-    compacted = await _compacted(brokers, [*data, *later])
+    notes = [*await _absent(brokers, cluster)]
+    given = {name for name in topics if name in INTERNAL_TOPICS or is_compacted(name)}
+    found_compacted, unread = await _compacted(brokers, [name for name in topics if name not in given])
+    notes, compacted = [*notes, *unread], given | found_compacted
     times, cuts = [_now()], list[PartitionCut]()
     for names in (data, later):
-        offsets = await _offsets(brokers, names, known)
+        described, offsets = await _offsets(brokers, names, known)
         cuts += (
-            _cut(topics[partition.topic], partition, found, known, is_compacted=partition.topic in compacted)
-            for partition, found in sorted(offsets.items())
+            _cut(described[at.topic], at, found, known, is_compacted=at.topic in compacted)
+            for at, found in sorted(offsets.items())
         )
         times.append(_now())
-    await check_epochs(brokers, cuts)
+    await check_epochs(brokers, {cut: (cut.known_end,) for cut in cuts if cut.known_end is not None})
     return Plan(
         day=day,
         cluster_id=cluster.cluster_id,
@@ -104,7 +116,7 @@ async def make_plan(brokers: Brokers, day: date, known: KnownPartitions) -> Plan
         partitions=tuple(cuts),
         denied=tuple(sorted(denied)),
         known=known,
-        notes=tuple(_notes(known, cuts, topics)),
+        notes=(*notes, *_notes(known, cuts, topics)),
     )
 
 
@@ -186,6 +198,24 @@ async def _denied(brokers: Brokers, cluster: ClusterMetadata) -> set[str]:
     return found
 
 
+async def _absent(brokers: Brokers, cluster: ClusterMetadata) -> Iterable[str]:
+    """A note on topics that `include` names and the cluster does not have; invisible ones are an error."""
+    filtered, seen = brokers.source.topics, {*cluster.topics, *INTERNAL_TOPICS}
+    names = [
+        name
+        for name in filtered.include
+        if LEGAL_TOPIC.fullmatch(name) and filtered.takes(name) and name not in seen
+    ]
+    if not names:
+        return ()
+    asked = (await retried(brokers, "metadata", lambda: brokers.metadata(names))).topics
+    for name in names:
+        if name in asked and asked[name].error == AUTHORIZATION_FAILED:
+            raise ClusterDenied(_may_not(brokers, name))
+    absent = [name for name in names if name not in asked or asked[name].error]
+    return (f"topics.include names topics that the cluster does not have: {_some(absent)}",) if absent else ()
+
+
 async def _may_not_read(brokers: Brokers, topic: str) -> bool:
     """Whether a fetch of the topic is refused: describing it needs another permission than reading it."""
 
@@ -199,27 +229,39 @@ async def _may_not_read(brokers: Brokers, topic: str) -> bool:
     return await retried(brokers, topic, ask)
 
 
-async def _compacted(brokers: Brokers, topics: list[str]) -> set[str]:
-    """Topics whose `cleanup.policy` has compact, as far as the principal may see it."""
+async def _compacted(brokers: Brokers, topics: list[str]) -> tuple[set[str], tuple[str, ...]]:
+    """Topics whose `cleanup.policy` has compact, and a note if some could not be read."""
     if not topics:
-        return set()
+        return set(), ()
     try:
-        reply = await brokers.any(wire.cleanup_policies(topics))
-    except (ClusterUnavailable, *BROKEN):
-        return set()
-    return {
+        reply = await retried(brokers, "configs", lambda: brokers.any(wire.cleanup_policies(topics)))
+    except ClusterUnavailable:
+        return set(), (_unread(topics),)
+    unread = sorted(each["resource_name"] for each in reply["resources"] if each["error_code"])
+    found = {
         each["resource_name"]
         for each in reply["resources"]
         if any("compact" in (entry["config_value"] or "") for entry in each["config_entries"] or ())
     }
+    return found, (_unread(unread),) if unread else ()
+
+
+def _unread(topics: list[str]) -> str:
+    return (
+        f"cleanup.policy could not be read of {_some(topics)}: if a topic is compacted, set "
+        "cleanup_policy: compact for it"
+    )
 
 
 async def _leaders(brokers: Brokers, topics: list[str]) -> dict[TopicPartition, LeaderOf]:
     """The leaders of all partitions of `topics`; `TryAgain` if one has none."""
-    cluster = await brokers.metadata(topics)
+    return _leaders_in(brokers, topics, (await brokers.metadata(topics)).topics)
+
+
+def _leaders_in(brokers: Brokers, topics: list[str], described: Topics) -> dict[TopicPartition, LeaderOf]:
     found: dict[TopicPartition, LeaderOf] = {}
     for name in topics:
-        topic = cluster.topics.get(name)
+        topic = described.get(name)
         if topic is None:
             raise TryAgain(f"{name}: no metadata")
         if topic.error == AUTHORIZATION_FAILED:
@@ -241,13 +283,12 @@ def _may_not(brokers: Brokers, topic: str) -> str:
 
 async def _offsets(
     brokers: Brokers, topics: list[str], known: KnownPartitions
-) -> dict[TopicPartition, Offsets]:
-    """Of all partitions, asked of their leaders; the high watermarks last."""
+) -> tuple[Topics, dict[TopicPartition, Offsets]]:
+    """Of all partitions, asked of their leaders, high watermarks last; and the topics as they are then."""
     if not topics:
-        return {}
+        return {}, {}
 
-    async def ask() -> dict[TopicPartition, Offsets]:
-        leaders = await _leaders(brokers, topics)
+    async def ask(leaders: Leaders) -> dict[TopicPartition, Offsets]:
         starts = await _listed(brokers, leaders, wire.EARLIEST)
         stable = await _listed(brokers, leaders, wire.LATEST, isolation=wire.READ_COMMITTED)
         ends = await _listed(brokers, leaders, wire.LATEST)
@@ -260,15 +301,23 @@ async def _offsets(
             for partition in leaders
         }
 
-    async def not_behind() -> dict[TopicPartition, Offsets]:
-        found, cluster = await ask(), await brokers.metadata(topics)
+    async def not_behind() -> tuple[Topics, dict[TopicPartition, Offsets]]:
+        before = (await brokers.metadata(topics)).topics
+        found = await ask(_leaders_in(brokers, topics, before))
+        after = (await brokers.metadata(topics)).topics
+        if _leaders_in(brokers, topics, after).keys() != found.keys() or _ids(before) != _ids(after):
+            raise TryAgain("topics or partitions were created or deleted meanwhile")
         for partition, offsets in found.items():
-            before = _same_log(known.get(partition), cluster.topics[partition.topic])
-            if before is not None and offsets.high_watermark < before.next_offset:
-                raise _Behind(partition, before, offsets)
-        return found
+            last = _same_log(known.get(partition), after[partition.topic])
+            if last is not None and offsets.high_watermark < last.next_offset:
+                raise _Behind(brokers, partition, last, offsets)
+        return after, found
 
     return await retried(brokers, "offsets", not_behind)
+
+
+def _ids(topics: Topics) -> dict[str, str]:
+    return {name: topic.topic_id for name, topic in topics.items()}
 
 
 class _Behind(TryAgain):
@@ -276,11 +325,11 @@ class _Behind(TryAgain):
 
     final = LogDiverged
 
-    def __init__(self, partition: TopicPartition, known: Known, found: Offsets) -> None:
+    def __init__(self, brokers: Brokers, partition: TopicPartition, known: Known, found: Offsets) -> None:
         super().__init__(
             f"{partition}: its high watermark is {found.high_watermark}, but earlier runs fetched it up to "
             f"{known.next_offset}: the log was truncated by an unclean leader election, or the topic was "
-            "recreated"
+            f"recreated. {_choices(brokers, partition.topic)}"
         )
 
 
@@ -320,51 +369,90 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-async def check_epochs(brokers: Brokers, cuts: Iterable[PartitionCut]) -> None:
-    """Raises `LogDiverged` where a leader's log has less of our last epoch than was fetched.
+async def check_epochs(
+    brokers: Brokers, fetched: Mapping[PartitionCut, Epochs], tries: int | None = None
+) -> None:
+    """Raises `LogDiverged` where a leader's log has less of an epoch than was fetched.
 
-    `expected` and `epochs` of each cut are what was fetched. A cluster without OffsetForLeaderEpoch is not
-    asked.
+    `fetched` are epochs with the offset behind the last batch that was fetched of each. A cluster without
+    OffsetForLeaderEpoch is not asked.
     """
-    asked = {TopicPartition(cut.topic, cut.partition): cut for cut in cuts if cut.epochs and cut.expected > 0}
-    if not asked:
-        return
+    cuts = {TopicPartition(cut.topic, cut.partition): cut for cut in fetched}
+    for number in range(max(map(len, fetched.values()), default=0)):
+        asked = {at: fetched[cut][number] for at, cut in cuts.items() if number < len(fetched[cut])}
+        ends = await _ends_of_epochs(brokers, {at: epoch for at, (epoch, _) in asked.items()}, tries)
+        for at, found in ends.items():
+            problem = _divergence(*asked[at], *found, is_compacted=cuts[at].is_compacted)
+            if problem:
+                raise LogDiverged(
+                    f"source {brokers.source.name}: {cuts[at].name}: {problem}. {_choices(brokers, at.topic)}"
+                )
 
-    async def ask() -> None:
+
+async def _ends_of_epochs(
+    brokers: Brokers, asked: Mapping[TopicPartition, int], tries: int | None
+) -> dict[TopicPartition, tuple[int, int]]:
+    """The largest epoch up to the asked one that the leader of each partition has, and where it ends."""
+
+    async def ask() -> dict[TopicPartition, tuple[int, int]]:
         leaders = await _leaders(brokers, sorted({partition.topic for partition in asked}))
         chosen = {partition: leader for partition, leader in leaders.items() if partition in asked}
+        found: dict[TopicPartition, tuple[int, int]] = {}
         for node, together in _by_leader(chosen).items():
             epochs: dict[str, list[tuple[int, int]]] = defaultdict(list)
             for partition in together:
-                epochs[partition.topic].append((partition.partition, asked[partition].epochs[-1][0]))
-            reply = await brokers.ask(node, wire.end_of_epochs(epochs))
-            for topic in reply["topics"]:
+                epochs[partition.topic].append((partition.partition, asked[partition]))
+            for topic in (await brokers.ask(node, wire.end_of_epochs(epochs)))["topics"]:
                 for each in topic["partitions"]:
                     _check_code(brokers, topic["topic"], each["error_code"])
-                    cut = asked[TopicPartition(topic["topic"], each["partition"])]
-                    if 0 <= each["end_offset"] < cut.expected:
-                        raise LogDiverged(_diverged(brokers, cut, each["end_offset"]))
+                    end = each["leader_epoch"], each["end_offset"]
+                    found[TopicPartition(topic["topic"], each["partition"])] = end
+        if found.keys() != asked.keys():
+            raise TryAgain("a leader left out partitions that it was asked for")
+        return found
 
     try:
-        await retried(brokers, "leader epochs", ask)
+        return await retried(brokers, "leader epochs", ask, tries)
     except VersionMissing:
-        return
+        return {}
 
 
-def _diverged(brokers: Brokers, cut: PartitionCut, end_offset: int) -> str:
+def _divergence(epoch: int, fetched_to: int, found_epoch: int, end_offset: int, *, is_compacted: bool) -> str:
+    """Why the leader's log is not the one that was fetched; empty if it is."""
+    if end_offset < 0:
+        return (
+            f"offsets to {fetched_to - 1} of leader epoch {epoch} were fetched; the leader has no such epoch"
+        )
+    if end_offset < fetched_to:
+        return (
+            f"the leader's log has epoch {epoch} up to offset {end_offset}, but it was fetched up to "
+            f"{fetched_to}: after an unclean leader election the cluster lost offsets {end_offset} to "
+            f"{fetched_to - 1}, or replaced them"
+        )
+    # A replica that was copied after compaction does not have epochs without a batch.
+    if found_epoch < epoch and not is_compacted:
+        return (
+            f"offsets up to {fetched_to - 1} of leader epoch {epoch} were fetched, but the leader's log has "
+            f"none of that epoch, only of epoch {found_epoch} up to offset {end_offset}: after an unclean "
+            "leader election the cluster replaced offsets"
+        )
+    return ""
+
+
+def _choices(brokers: Brokers, topic: str) -> str:
     return (
-        f"source {brokers.source.name}: {cut.name}: the leader's log has epoch {cut.epochs[-1][0]} up to "
-        f"offset {end_offset}, but it was fetched up to {cut.expected}: after an unclean leader election the "
-        f"cluster lost offsets {end_offset} to {cut.expected - 1}, or replaced them. To continue with the "
-        "cluster's log, roll back the runs that have these offsets and remove their folders below "
-        f"sources/{brokers.source.name}/ in the lake; or leave the topic out with "
-        f"topics: {{exclude: [{cut.topic}]}}; or use another lake"
+        "To continue with the cluster's log, roll back the runs that have these offsets and remove their "
+        f"folders below sources/{brokers.source.name}/ in the lake; or leave the topic out with "
+        f"topics: {{exclude: [{topic}]}}; or use another lake"
     )
 
 
 async def is_gone(brokers: Brokers, cut: PartitionCut) -> bool:
     """Whether the topic was deleted since the cut, or recreated."""
     topic = (await brokers.metadata([cut.topic])).topics.get(cut.topic)
-    if topic is None or topic.error == UNKNOWN_TOPIC:
-        return True
+    return topic is None or topic.error == UNKNOWN_TOPIC or is_recreated(cut, topic)
+
+
+def is_recreated(cut: PartitionCut, topic: TopicMetadata) -> bool:
+    """Whether a topic of the same name is another one than at the cut, as far as ids are known."""
     return bool(cut.topic_id and topic.topic_id and topic.topic_id != cut.topic_id)

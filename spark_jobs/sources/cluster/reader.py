@@ -1,10 +1,11 @@
 """`kind: cluster` as a source: fetches a cut into the lake, and lists it like a copy of a broker's log."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.formats.checkpoints import (
@@ -25,6 +26,7 @@ from spark_jobs.kafka.formats.log_files import (
     PARTITION_METADATA,
 )
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.errors import OutOfTurn
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
@@ -37,13 +39,16 @@ from spark_jobs.sources.cluster.cut import (
     PartitionCut,
     PartitionFetched,
     Plan,
+    cluster_of,
     cut_bytes,
     cut_dates,
     known_partitions,
     plan_bytes,
     read_cut,
     read_plan,
+    run_date_of,
 )
+from spark_jobs.sources.cluster.errors import check_cluster
 from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.remarks import remarks_of
 from spark_jobs.sources.source import Placed, TaskRunner
@@ -62,31 +67,45 @@ class Cluster(BrokerLog):
             return Placed(source=self.source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day)
         return super().place_below_date(stat, day, parts)
 
-    def bring_in(self, day: date, lake: ObjectStore, tasks: TaskRunner | None) -> None:
+    def objects(self, settings: Settings, first: date, last: date) -> Iterator[ObjectStat]:
+        """Of complete cuts only."""
+        found = list(super().objects(settings, first, last))
+        folders = {each.key.partition("/")[0] for each in found}
+        keys = {each.key for each in found}
+        complete = {each for each in folders if run_date_of(each) and f"{each}/{CUT}" in keys}
+        yield from (each for each in found if each.key.partition("/")[0] in complete)
+
+    def bring_in(
+        self, day: date, lake: ObjectStore, tasks: TaskRunner | None, settings: Settings | None = None
+    ) -> None:
         """Fetches the cut of `day`; once it is complete, it stays as it is.
 
-        A cut of an earlier date that was interrupted is completed first. If a later date has a cut, nothing
-        is fetched for this one: its offsets would be behind those of the later date.
+        A cut of an earlier date that was interrupted is completed first. If a later date has a cut, the
+        offsets of this one would be behind those of the later date: `OutOfTurn`.
         """
         dates = cut_dates(lake, self.source.name)
         for planned in (each for each in dates.planned if each <= day):
             self._complete(planned, lake, tasks)
-        if any(each >= day for each in (*dates.complete, *dates.planned)):
+        if day in (*dates.complete, *dates.planned):
             return
         newest = max((*dates.complete, *dates.planned), default=None)
+        if newest is not None and newest > day:
+            raise OutOfTurn(_later_cut(self.source.name, day, newest))
         known = {} if newest is None else known_partitions(lake, self.source.name, newest)
-        plan = self._plan(day, known)
+        plan = self._plan(day, known, lambda topic: _is_compacted(topic, settings))
+        if newest is not None:
+            check_cluster(self.source, cluster_of(lake, self.source.name, newest), plan.cluster_id)
         lake.put(source_key(self.source.name, day, PLAN), plan_bytes(plan))
         self._complete(day, lake, tasks)
 
-    def _plan(self, day: date, known: KnownPartitions) -> Plan:
+    def _plan(self, day: date, known: KnownPartitions, is_compacted: Callable[[str], bool]) -> Plan:
         require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
         from spark_jobs.sources.cluster.brokers import Brokers  # noqa: PLC0415 - aiokafka is an extra
         from spark_jobs.sources.cluster.planning import make_plan  # noqa: PLC0415
 
         async def plan() -> Plan:
             async with Brokers(self.source) as brokers:
-                return await make_plan(brokers, day, known)
+                return await make_plan(brokers, day, known, is_compacted)
 
         return run_async(plan())
 
@@ -109,11 +128,16 @@ class Cluster(BrokerLog):
         offsets = sum(cut.end - cut.start for cut in cuts)
         parallel = 1 if runner is None or offsets <= IN_DRIVER_OFFSETS else runner.parallelism
         shares = _shares(cuts, 1 if parallel == 1 else TASKS_PER_SLOT * parallel)
-        rate = (self.source.max_bytes_per_second or 0) // max(min(parallel, len(shares)), 1)
-        tasks = [
-            FetchTask(source=self.source, lake=lake, day=plan.day, cuts=tuple(share), bytes_per_second=rate)
-            for share in shares
-        ]
+        rate = share_of(self.source.max_bytes_per_second, min(parallel, len(shares)))
+        task = FetchTask(
+            source=self.source,
+            lake=lake,
+            day=plan.day,
+            cuts=(),
+            cluster_id=plan.cluster_id,
+            bytes_per_second=rate,
+        )
+        tasks = [replace(task, cuts=tuple(share)) for share in shares]
         if runner is None or parallel == 1:
             found = [fetch_partitions(task) for task in tasks]
         else:
@@ -135,6 +159,24 @@ class Cluster(BrokerLog):
             if entry.source == self.source.name and entry.name == CUT:
                 facts = read_cut(staged.read(entry), source=f"{entry.source}/{entry.path}")
                 yield from remarks_of(self.source.name, facts)
+
+
+def _later_cut(source: str, day: date, later: date) -> str:
+    return (
+        f"source {source}: {day} cannot be fetched, since the later date {later} has a cut and no final run. "
+        f"If {later} was a mistake, remove the folder sources/{source}/{later} from the lake: what the "
+        f"cluster still has of its offsets is fetched again. Otherwise run {later}, and then "
+        f"onceover backfill --from {day} --to {day}"
+    )
+
+
+def _is_compacted(topic: str, settings: Settings | None) -> bool:
+    return settings is not None and settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
+
+
+def share_of(bytes_per_second: int | None, parallel: int) -> int:
+    """What each of so many tasks may fetch in a second; 0 if there is no limit."""
+    return max(bytes_per_second // max(parallel, 1), 1) if bytes_per_second else 0
 
 
 def _shares(cuts: list[PartitionCut], count: int) -> list[list[PartitionCut]]:

@@ -28,7 +28,7 @@ def remarks_of(source: str, facts: Mapping[str, Any]) -> Iterator[str]:
         )
     gone = [_name(each) for each in facts["partitions"] if each["is_gone"]]
     if gone:
-        yield f"{source}: deleted while it was fetched, so its end is missing: {_some(gone)}"
+        yield f"{source}: deleted or recreated while it was fetched, so its end is missing: {_some(gone)}"
 
 
 def _name(partition: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from io import BufferedWriter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.sources.cluster.cut import (
     FETCHED,
     UNKNOWN,
+    Epochs,
     PartitionCut,
     PartitionFetched,
     fetched_bytes,
@@ -32,8 +34,11 @@ from spark_jobs.sources.cluster.cut import (
 )
 
 Int64s = npt.NDArray[np.int64]
+NO_EPOCH = -2
 SEGMENT_BYTES = 64 * 2**20
 """What a killed fetch repeats at most of each partition; a segment holds whole batches."""
+MOST_RELATIVE_OFFSET = 2**31 - 1
+"""Offsets in a segment are relative to its first, in 32 bits."""
 
 
 class UntrustedReply(Exception):
@@ -44,8 +49,8 @@ class UntrustedReply(Exception):
 class Taken:
     """Whole batches of a reply, in order: their headers and bytes, and the offset behind them.
 
-    `hole` is the first offset that is missing, before or between them, -1 without one; batches behind a hole
-    are left out, unless it was confirmed.
+    `hole` is the first offset that is missing, before, between or behind them, -1 without one; batches behind
+    a hole are left out, unless it was confirmed.
     """
 
     data: memoryview
@@ -60,6 +65,25 @@ class Taken:
     @property
     def last_epoch(self) -> int:
         return int(self.rows.partition_leader_epoch[-1]) if self.rows.rows else UNKNOWN
+
+    def parts(self) -> Iterator["Taken"]:
+        """The batches in parts that one segment can hold."""
+        base, last, begin = self.rows.base_offset, _last_offsets(self.rows), 0
+        while begin < self.rows.rows and last[-1] - base[begin] > MOST_RELATIVE_OFFSET:
+            stop = int(np.searchsorted(last, base[begin] + MOST_RELATIVE_OFFSET, side="right"))
+            yield self._part(begin, stop, int(last[stop - 1]) + 1)
+            begin = stop
+        yield self._part(begin, self.rows.rows, self.next_offset) if begin else self
+
+    def _part(self, begin: int, stop: int, next_offset: int) -> "Taken":
+        rows = self.rows.part(begin, stop)
+        start = int(rows.position[0] - self.rows.position[0])
+        finish = start + int(rows.size.sum())
+        return Taken(data=self.data[start:finish], rows=rows, next_offset=next_offset, hole=self.hole)
+
+
+def _last_offsets(rows: HeaderColumns) -> Int64s:
+    return rows.base_offset + np.maximum(rows.last_offset_delta, 0)
 
 
 def take_batches(
@@ -84,7 +108,7 @@ def take_batches(
             f"{scan.stop.reason.name} at byte {scan.stop.position} of a reply for offset {position}"
         )
     rows = scan.columns
-    last = rows.base_offset + np.maximum(rows.last_offset_delta, 0)
+    last = _last_offsets(rows)
     wanted = np.flatnonzero((last >= position) & (rows.base_offset < end))
     _check_order(rows, last, wanted, position, begins_inside=begins_inside)
     _check_epochs(rows.partition_leader_epoch[wanted], *epochs)
@@ -92,9 +116,11 @@ def take_batches(
     if dense and len(wanted):
         wanted, hole = _until_hole(rows, last, wanted, position, confirmed_hole)
     if not len(wanted):
-        beyond = len(rows.base_offset) and int(rows.base_offset.max()) >= end and hole == UNKNOWN
+        is_beyond = bool(rows.rows) and int(rows.base_offset.max()) >= end and hole == UNKNOWN
+        if is_beyond and dense and confirmed_hole != position:
+            is_beyond, hole = False, position
         return Taken(
-            data=memoryview(b""), rows=rows.part(0, 0), next_offset=end if beyond else position, hole=hole
+            data=memoryview(b""), rows=rows.part(0, 0), next_offset=end if is_beyond else position, hole=hole
         )
     first, stop = int(wanted[0]), int(wanted[-1]) + 1
     start = int(rows.position[first])
@@ -157,6 +183,7 @@ class SegmentWriter:
         self._lake, self._source, self._day, self._cut = lake, source, day, cut
         self.fetched = self._resume()
         self._epochs: LeaderEpochs = replace(cut, epochs=self.fetched.epochs).leader_epochs
+        self._epoch_ends = dict(self._ends_before())
         self._file: BufferedWriter | None = None
         self._path = Path()
         self._base = self._size = 0
@@ -169,6 +196,23 @@ class SegmentWriter:
         return self._epochs
 
     @property
+    def epoch_ends(self) -> Epochs:
+        """The leader epochs of this cut and the last one before it, with the offset behind our last batch."""
+        return tuple(sorted(self._epoch_ends.items()))
+
+    def _ends_before(self) -> Iterator[tuple[int, int]]:
+        """The ends of epochs that the last cut and an earlier attempt have fetched."""
+        if self._cut.known_end is not None:
+            yield self._cut.known_end
+        if self.fetched.first_offset == UNKNOWN or not self.fetched.epochs:
+            return
+        if not self._cut.is_compacted:  # otherwise the end of an epoch may be before the next batch
+            for (epoch, _), (_, end) in pairwise(self.fetched.epochs):
+                if end > self._cut.start:
+                    yield epoch, end
+        yield self.fetched.epochs[-1][0], self.fetched.next_offset
+
+    @property
     def has_batches(self) -> bool:
         """Whether this cut has a batch of the partition."""
         return self.fetched.first_offset != UNKNOWN or self._file is not None
@@ -176,16 +220,18 @@ class SegmentWriter:
     def _key(self, name: str) -> str:
         return source_key(self._source, self._day, self._cut.name, name)
 
-    def _resume(self) -> PartitionFetched:
-        """What an earlier attempt has completed; segments that it did not list are removed."""
-        key = self._key(FETCHED)
-        fetched = PartitionFetched(
+    def _nothing(self) -> PartitionFetched:
+        return PartitionFetched(
             topic=self._cut.topic,
             partition=self._cut.partition,
             next_offset=self._cut.start,
             log_start_offset=self._cut.log_start_offset,
             epochs=self._cut.epochs,
         )
+
+    def _resume(self) -> PartitionFetched:
+        """What an earlier attempt has completed; segments that it did not list are removed."""
+        key, fetched = self._key(FETCHED), self._nothing()
         if self._lake.stat(key) is not None:
             fetched = read_fetched(self._lake.read(key), source=self._lake.url_of(key))
         for found in tuple(self._lake.list(source_key(self._source, self._day, self._cut.name))):
@@ -196,7 +242,12 @@ class SegmentWriter:
 
     def write(self, taken: Taken) -> None:
         """Appends whole batches; a full segment is closed first."""
-        if self._file is not None and self._size + len(taken.data) > SEGMENT_BYTES:
+        for part in taken.parts():
+            self._write(part)
+
+    def _write(self, taken: Taken) -> None:
+        is_far = taken.next_offset - 1 - self._base > MOST_RELATIVE_OFFSET
+        if self._file is not None and (is_far or self._size + len(taken.data) > SEGMENT_BYTES):
             self.close_segment()
         if taken.rows.rows:
             file = self._open(taken.first_offset)
@@ -234,6 +285,15 @@ class SegmentWriter:
         self._list(is_gone=is_gone)
         return self.fetched
 
+    def finish_without(self) -> PartitionFetched:
+        """Nothing of this cut is kept: what was written may be of another topic of the same name."""
+        self.discard()
+        self.fetched, segments = replace(self._nothing(), is_gone=True), self.fetched.segments
+        self._lake.put(self._key(FETCHED), fetched_bytes(self.fetched))
+        for name in segments:
+            self._lake.delete(self._key(name))
+        return self.fetched
+
     def _list(self, **changes: object) -> None:
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
         self.fetched = replace(self.fetched, next_offset=self.position, epochs=epochs, **changes)  # type: ignore[arg-type]
@@ -253,6 +313,10 @@ class SegmentWriter:
         for place in np.flatnonzero(np.diff(epoch, prepend=self._epochs.latest_epoch) != 0).tolist():
             if epoch[place] >= 0:
                 self._epochs = self._epochs.assign(int(epoch[place]), int(rows.base_offset[place]))
+        last = _last_offsets(rows)
+        for place in np.flatnonzero(np.diff(epoch, append=NO_EPOCH) != 0).tolist():
+            if epoch[place] >= 0:
+                self._epoch_ends[int(epoch[place])] = int(last[place]) + 1
 
     def discard(self) -> None:
         """Removes the segment that is open."""

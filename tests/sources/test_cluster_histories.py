@@ -1,0 +1,329 @@
+"""A log that changes its history while it is planned or fetched: unclean elections, recreated topics.
+
+No broker runs here, since an election has to happen between two requests: `Scripted` answers each request
+from a log in memory, with Kafka's own rule for the end of an epoch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+
+from spark_jobs.config.settings import Settings
+from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
+from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.layout import source_key
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.sources.cluster import fetching, planning
+from spark_jobs.sources.cluster.brokers import Brokers, ClusterMetadata, LeaderOf, TopicMetadata
+from spark_jobs.sources.cluster.cut import Known, PartitionCut, PartitionFetched, Plan
+from spark_jobs.sources.cluster.errors import ClusterDenied, LogDiverged, OtherCluster, check_cluster
+from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
+from spark_jobs.sources.cluster.loop import run_async
+from spark_jobs.sources.cluster.planning import check_epochs, make_plan
+from spark_jobs.sources.cluster.wire import EARLIEST, Ask
+from tests.sources.test_cluster_cuts import cut_of
+from tests.sources.test_cluster_replies import batch
+
+DAY = date(2026, 3, 1)
+OLD, NEW = "old-topic-id", "new-topic-id"
+NOT_LEADER, DENIED, UNKNOWN_TOPIC = 6, 29, 3
+
+
+class Scripted(Brokers):
+    """One partition `orders-0` of batches with two records, by the epoch of each; `before` sees requests."""
+
+    def __init__(self, settings: Settings, log: Mapping[int, int]) -> None:
+        super().__init__(settings.source("live"))
+        self.log, self.topic_id, self.epoch = dict(log), OLD, max(log.values())
+        self.partitions, self.errors = 1, dict[str, int]()
+        self.config_errors: list[int] = []
+        self.before: Callable[[Any], int] = lambda _: 0
+
+    @property
+    def end(self) -> int:
+        return max(self.log) + 2
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        found = LeaderEpochs()
+        for offset, epoch in sorted(self.log.items()):
+            found = found.assign(epoch, offset)
+        return LeaderEpochs(entries=(*found.entries, *self._own(found)))
+
+    def _own(self, found: LeaderEpochs) -> tuple[EpochEntry, ...]:
+        is_new = self.epoch > found.latest_epoch
+        return (EpochEntry(epoch=self.epoch, start_offset=self.end),) if is_new else ()
+
+    async def metadata(self, topics: Any = None) -> ClusterMetadata:
+        self.before("metadata")
+        leaders = {number: LeaderOf(node=1, epoch=self.epoch) for number in range(self.partitions)}
+        orders = TopicMetadata(name="orders", topic_id=self.topic_id, error=0, leaders=leaders)
+        found = {"orders": orders}
+        for name in topics or ():
+            if name != "orders":
+                error = self.errors.get(name, UNKNOWN_TOPIC)
+                found[name] = TopicMetadata(name=name, topic_id="", error=error, leaders={})
+        return ClusterMetadata(cluster_id="abc", topics=found)
+
+    async def any(self, request: Any) -> dict[str, Any]:
+        del request
+        if self.config_errors:
+            raise OSError(self.config_errors.pop())
+        entry = {"config_value": "compact"}
+        return {"resources": [{"resource_name": "orders", "error_code": 0, "config_entries": [entry]}]}
+
+    async def ask(self, node: int, request: Any) -> dict[str, Any]:
+        del node
+        code = self.before(request)
+        if isinstance(request, FetchRequest):
+            return self._fetched(position_of(request), code)
+        if isinstance(request, OffsetRequest):
+            return self._listed(request, code)
+        assert isinstance(request, Ask)
+        epoch = request.choices[0][1]()[1][0][1][0][2]
+        found, end = self.epochs.end_offset_for(epoch, self.end)
+        return _about(topic="orders", error_code=code, leader_epoch=found, end_offset=end)
+
+    def _fetched(self, position: int, code: int) -> dict[str, Any]:
+        data = b"".join(
+            batch(base, epoch=epoch) for base, epoch in sorted(self.log.items()) if base >= position
+        )
+        reply = _about(error_code=code, message_set=b"" if code else data[: len(batch(0)) * 2])
+        reply["topics"][0]["topics"] = "orders"
+        return reply
+
+    def _listed(self, request: Any, code: int) -> dict[str, Any]:
+        asked = request._topics[0][1]
+        offset = min(self.log) if asked[0][1] == EARLIEST else self.end
+        reply = _about(topic="orders", error_code=code, offset=offset)
+        partition = reply["topics"][0]["partitions"][0]
+        reply["topics"][0]["partitions"] = [{**partition, "partition": number} for number, _ in asked]
+        return reply
+
+    def elect(self, truncated_to: int, until: int) -> None:
+        """Another leader: it has offsets up to `truncated_to`, and has written up to `until`."""
+        self.epoch += 1
+        self.log = {base: epoch for base, epoch in self.log.items() if base < truncated_to}
+        self.log |= dict.fromkeys(range(truncated_to, until, 2), self.epoch)
+
+
+def position_of(request: Any) -> int:
+    """The offset that a Fetch request asks for."""
+    position: int = request.topics[0][1][0][1]
+    return position
+
+
+def _about(topic: str = "", **fields: Any) -> dict[str, Any]:
+    return {
+        "throttle_time_ms": 0,
+        "topics": [{"topic": topic, "partitions": [{"partition": 0, **fields}]}],
+    }
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    topics = {"include": ["orders", "payments"]}
+    source = {"name": "live", "kind": "cluster", "bootstrap": "127.0.0.1:1", "topics": topics}
+    return Settings.model_validate({"lake": str(tmp_path / "lake"), "sources": [source]})
+
+
+@pytest.fixture
+def lake(settings: Settings) -> ObjectStore:
+    return open_lake(settings)
+
+
+@pytest.fixture
+def cluster(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Epoch 7 wrote offsets 0 to 19."""
+    scripted = Scripted(settings, dict.fromkeys(range(0, 20, 2), 7))
+    monkeypatch.setattr(fetching, "Brokers", lambda _: scripted)
+    monkeypatch.setattr(planning, "FIRST_PAUSE", 0.0)
+    return scripted
+
+
+CUT = cut_of(
+    topic_id=OLD, start=10, end=20, log_start_offset=0, leader_epoch=7, expected=10, epochs=((7, 0),)
+)
+
+
+def fetch(cluster: Scripted, lake: ObjectStore, cut: PartitionCut = CUT) -> PartitionFetched:
+    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(cut,), cluster_id="abc")
+    return fetch_partitions(task)[0]
+
+
+def segments(lake: ObjectStore) -> list[str]:
+    return [each.key for each in lake.list(source_key("live", DAY)) if each.key.endswith(".log")]
+
+
+def at_fetch(cluster: Scripted, position: int, change: Callable[[], None], code: int = 0) -> None:
+    """Before the first fetch at `position` something changes, and that fetch is answered with `code`."""
+    waiting = [position]
+
+    def before(request: Any) -> int:
+        is_it = isinstance(request, FetchRequest) and position_of(request) in waiting
+        if not is_it:
+            return 0
+        waiting.clear()
+        change()
+        return code
+
+    cluster.before = before
+
+
+def test_a_log_that_stays_is_fetched_to_its_end(cluster: Scripted, lake: ObjectStore) -> None:
+    found = fetch(cluster, lake)
+    assert (found.next_offset, found.is_gone, found.epochs) == (20, False, ((7, 0),))
+    assert len(segments(lake)) == 1
+
+
+def test_a_clean_election_during_the_fetch_is_no_news(cluster: Scripted, lake: ObjectStore) -> None:
+    at_fetch(cluster, 14, lambda: cluster.elect(20, 30), NOT_LEADER)
+    assert fetch(cluster, lake, replace(CUT, end=26)).epochs == ((7, 0), (8, 20))
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, 0])
+def test_two_histories_are_never_merged(cluster: Scripted, lake: ObjectStore, code: int) -> None:
+    """The new leader lacks offsets 12 and 13 that were fetched, and has grown past them."""
+    at_fetch(cluster, 14, lambda: cluster.elect(12, 30), code)
+    with pytest.raises(LogDiverged, match=r"epoch 7 up to offset 12, but it was fetched up to 14") as error:
+        fetch(cluster, lake)
+    assert "sources/live/" in str(error.value)
+    assert segments(lake) == []
+
+
+def test_an_election_between_plan_and_fetch_is_checked_before_the_first_fetch(
+    cluster: Scripted, lake: ObjectStore
+) -> None:
+    cluster.elect(8, 30)
+    asked: list[Any] = []
+
+    def note(request: Any) -> int:
+        asked.append(request)
+        return 0
+
+    cluster.before = note
+    with pytest.raises(LogDiverged, match=r"lost offsets 8 to 9, or replaced them"):
+        fetch(cluster, lake)
+    assert not any(isinstance(each, FetchRequest) for each in asked)
+
+
+def test_every_epoch_that_was_fetched_is_asked_for(cluster: Scripted, lake: ObjectStore) -> None:
+    """Two elections at once: the last epoch that was fetched is whole, the one before it is not."""
+    cluster.elect(16, 18)
+    cut = replace(CUT, leader_epoch=8, end=24)
+
+    def change() -> None:
+        cluster.log = dict.fromkeys(range(0, 14, 2), 7) | dict.fromkeys(range(14, 24, 2), 8)
+
+    at_fetch(cluster, 18, change)
+    with pytest.raises(LogDiverged, match=r"epoch 7 up to offset 14, but it was fetched up to 16"):
+        fetch(cluster, lake, cut)
+
+
+@pytest.mark.parametrize("position", [10, 14])
+def test_a_topic_that_is_recreated_meanwhile_is_not_mixed_with_the_old_one(
+    cluster: Scripted, lake: ObjectStore, position: int
+) -> None:
+    at_fetch(cluster, position, lambda: setattr(cluster, "topic_id", NEW))
+    found = fetch(cluster, lake)
+    assert (found.next_offset, found.is_gone, found.segments) == (10, True, ())
+    assert segments(lake) == []
+
+
+def test_a_topic_that_was_recreated_after_the_plan_is_not_fetched(
+    cluster: Scripted, lake: ObjectStore
+) -> None:
+    cluster.topic_id = NEW
+    at_fetch(cluster, 10, lambda: pytest.fail("fetched"))
+    assert fetch(cluster, lake).is_gone
+
+
+def check(cluster: Scripted, epoch: int, end: int, **changes: Any) -> None:
+    run_async(check_epochs(cluster, {replace(CUT, **changes): ((epoch, end),)}))
+
+
+def test_an_epoch_that_the_leader_does_not_have_is_a_divergence(cluster: Scripted) -> None:
+    check(cluster, 7, 20)
+    with pytest.raises(LogDiverged, match="the leader has no such epoch"):
+        check(cluster, 8, 20)
+    cluster.log |= {20: 9}
+    cluster.epoch = 9
+    with pytest.raises(LogDiverged, match="has none of that epoch, only of epoch 7"):
+        check(cluster, 8, 20)
+    check(cluster, 8, 20, is_compacted=True)
+
+
+def plan(cluster: Scripted, known: Mapping[TopicPartition, Known] | None = None) -> Plan:
+    return run_async(make_plan(cluster, DAY, known or {}, lambda topic: topic == "compacted"))
+
+
+def at_last_offsets(cluster: Scripted, change: Callable[[], None]) -> None:
+    """Before the high watermarks are read, but after the other offsets, something changes."""
+    requests = count(1)
+
+    def before(request: Any) -> int:
+        if isinstance(request, OffsetRequest) and next(requests) == 3:
+            change()
+        return 0
+
+    cluster.before = before
+
+
+def test_a_topic_that_is_recreated_while_it_is_planned_is_planned_again(cluster: Scripted) -> None:
+    def recreate() -> None:
+        cluster.topic_id, cluster.epoch, cluster.log = NEW, 0, {0: 0, 2: 0}
+
+    at_last_offsets(cluster, recreate)
+    (cut,) = plan(cluster).partitions
+    assert (cut.topic_id, cut.last_stable_offset, cut.end, cut.leader_epoch) == (NEW, 4, 4, 0)
+
+
+def test_a_partition_that_is_added_while_it_is_planned_is_planned(cluster: Scripted) -> None:
+    at_last_offsets(cluster, lambda: setattr(cluster, "partitions", 2))
+    assert [cut.name for cut in plan(cluster).partitions] == ["orders-0", "orders-1"]
+
+
+def test_a_log_that_is_behind_names_the_choices(cluster: Scripted) -> None:
+    known = {TopicPartition("orders", 0): Known(topic_id=OLD, next_offset=50, epochs=((7, 0),))}
+    with pytest.raises(
+        LogDiverged, match=r"its high watermark is 20.*remove their folders below sources/live/"
+    ):
+        plan(cluster, known)
+
+
+def test_a_topic_that_include_names_is_absent_or_denied(cluster: Scripted) -> None:
+    assert "topics that the cluster does not have: payments" in " ".join(plan(cluster).notes)
+    cluster.errors["payments"] = DENIED
+    with pytest.raises(ClusterDenied, match="may not read the topic payments"):
+        plan(cluster)
+
+
+@pytest.mark.parametrize(("failures", "is_compacted"), [(0, True), (2, True), (20, False)])
+def test_cleanup_policies_are_asked_for_again(cluster: Scripted, failures: int, is_compacted: bool) -> None:
+    cluster.config_errors = [5] * failures
+    found = plan(cluster)
+    assert [cut.is_compacted for cut in found.partitions] == [is_compacted]
+    noted = "cleanup.policy could not be read of orders" in " ".join(found.notes)
+    assert noted is not is_compacted
+
+
+def test_cleanup_policy_may_be_a_setting(cluster: Scripted) -> None:
+    cluster.config_errors = [5] * 20
+    found = run_async(make_plan(cluster, DAY, {}, lambda _: True))
+    assert [cut.is_compacted for cut in found.partitions] == [True]
+    assert "cleanup.policy" not in " ".join(found.notes)
+
+
+def test_another_cluster_is_refused(cluster: Scripted, lake: ObjectStore) -> None:
+    check_cluster(cluster.source, "", "abc")
+    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(CUT,), cluster_id="other")
+    with pytest.raises(OtherCluster, match=r"bootstrap \(127\.0\.0\.1:1\) are of cluster abc"):
+        fetch_partitions(task)
