@@ -12,6 +12,7 @@ dashboard/index.html       the site that shows the runs; generated from the abov
 expiry/topics.orders.json  files of a table that no snapshot references any more, until they are deleted
 replays/3f9a….json         decisions to replay quarantined batches or records
 sources/live/2024-05-01/   segments that were fetched from a live cluster for a run date
+taken/3f9a….parquet        which objects sixteen or more runs have taken; written again where it is missing
 id_builds/3f9a….json       how far a build of an index of business ids came; removed when its run is done
 """
 
@@ -32,6 +33,7 @@ RUNS = "runs/"
 SOURCES = "sources/"
 STAGING = "staging/"
 STATE = "state/"
+TAKEN = "taken/"
 
 
 def object_key(sha256: str) -> str:
@@ -59,6 +61,10 @@ def step_key(run_id: str, step: Step, *parts: str) -> str:
 def state_key(sha256: str) -> str:
     """A partition's state, its inherited rows, or its gaps."""
     return join_key("state", sha256[:2], sha256)
+
+
+def taken_key(name: str) -> str:
+    return f"{TAKEN}{name}.parquet"
 
 
 def chain_key(number: int) -> str:

@@ -293,7 +293,7 @@ def read_manifest(data: bytes, *, source: str) -> Manifest:
             raise ValueError("a line of an unknown kind")
         return Manifest(
             day=date.fromisoformat(heading["day"]),
-            entries=tuple(_entry(line) for line in lines if "order" in line),
+            entries=tuple(read_entry(line) for line in lines if "order" in line),
             problems=tuple(_problem(line) for line in lines if "reason" in line),
             replays=tuple(read_replay(line) for line in lines if "decision" in line),
             truncations=tuple(_truncation(line) for line in lines if "segments" in line),
@@ -315,7 +315,13 @@ def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
     return {key: value for key, value in line.items() if value or key not in LEFT_OUT_IF_EMPTY}
 
 
-def _entry(line: dict[str, Any]) -> ManifestEntry:
+def written_entry(entry: ManifestEntry) -> str:
+    """The entry as a line of a manifest."""
+    return canonical_json(_entry_line(entry)).decode()
+
+
+def read_entry(line: dict[str, Any]) -> ManifestEntry:
+    """The entry in a parsed JSON line."""
     line["role"] = _ROLES[line["role"]]
     return ManifestEntry(**line)
 

@@ -248,8 +248,17 @@ def iter_groups_of(
     store: ObjectStore, key: str, column: str, values: npt.NDArray[np.int64], *, columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """The row groups whose statistics allow one of the sorted `values` of `column`, in parts."""
+    return iter_groups_where(
+        store, key, column, lambda low, high: _any_between(values, low, high), columns=columns
+    )
+
+
+def iter_groups_where(
+    store: ObjectStore, key: str, column: str, allows: Callable[[Any, Any], bool], *, columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The row groups for which `allows` is true of the least and the greatest value of `column`, in parts."""
     with _opened(store, key) as file:
-        groups = _groups_where(file, column, lambda low, high: _any_between(values, low, high))
+        groups = _groups_where(file, column, allows)
         yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False)
 
 

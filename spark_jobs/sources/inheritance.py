@@ -58,17 +58,14 @@ class TakenSegment:
 class SegmentHistory:
     """The segments that final runs have taken, by their place below the source's dates."""
 
-    def __init__(self, settings: Settings, lake: ObjectStore, runs: Iterable[tuple[str, Manifest]]) -> None:
-        """`runs` by ascending date, each with its manifest."""
+    def __init__(self, settings: Settings, lake: ObjectStore, segments: Iterable[TakenSegment]) -> None:
+        """`segments` by ascending date of their runs."""
         self._layouts = {source.name: source.dates for source in settings.sources}
         self._lake = lake
         self._reaches: dict[str, dict[int, Reach]] = {}
         self._taken: dict[Where, list[TakenSegment]] = defaultdict(list)
-        for run_id, manifest in runs:
-            following = following_segments(manifest.entries)
-            for entry in judged_segments(manifest):
-                known = TakenSegment(run_id=run_id, entry=entry, following=following[entry.order])
-                self._taken[self._place(entry.source, entry.path)].append(known)
+        for each in segments:
+            self._taken[self._place(each.entry.source, each.entry.path)].append(each)
 
     def alike(self, placed: Placed) -> list[ManifestEntry]:
         """Segments of the same path and size that earlier runs had: candidates for the same content."""
@@ -126,17 +123,29 @@ class SegmentHistory:
         return self._taken.get(self._place(placed.source.name, placed.path), [])
 
     def _place(self, source: str, path: str) -> Where:
-        return source, split_date(path, self._layouts.get(source))[1]
+        return place_of(source, path, self._layouts)
 
     def _reach(self, segment: TakenSegment) -> Reach:
         """How far the run has read the segment, or how far it inherited the segment itself."""
-        if segment.run_id not in self._reaches:
-            self._reaches[segment.run_id] = read_reaches(self._lake, segment.run_id)
         entry = segment.entry
         inherited = Reach(position=entry.inherited_bytes, next_offset=entry.next_offset)
         if entry.inherited:
             return inherited
+        if segment.run_id not in self._reaches:
+            self._reaches[segment.run_id] = read_reaches(self._lake, segment.run_id)
         return self._reaches[segment.run_id].get(entry.order, inherited)
+
+
+def place_of(source: str, path: str, layouts: Mapping[str, str | None]) -> Where:
+    """Source and path below the date, which copies of a segment share; `layouts` are the sources' dates."""
+    return source, split_date(path, layouts.get(source))[1]
+
+
+def taken_segments(run_id: str, manifest: Manifest) -> Iterator[TakenSegment]:
+    """The segments that the run of this manifest has judged."""
+    following = following_segments(manifest.entries)
+    for entry in judged_segments(manifest):
+        yield TakenSegment(run_id=run_id, entry=entry, following=following[entry.order])
 
 
 def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:

@@ -5,22 +5,18 @@ object that arrives late for D-1 is taken by the run of D, and a backfill of D t
 ones. An object is identified by source, path and content: other bytes at the same path are a new object.
 """
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date
 
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.topic_partition import topic_of
-from spark_jobs.lake.chain import ChainEntry
 from spark_jobs.lake.checksums import SHA256, algorithm_of
-from spark_jobs.lake.manifest import Manifest, ManifestEntry, StageProblem, read_run_manifest
-from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, StageProblem
+from spark_jobs.sources.inheritance import TakenSegment, taken_segments
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
-
-READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +31,15 @@ class KnownLog:
 class Taken:
     """Objects of earlier runs: by version, to skip them without reading, and by content.
 
-    `decisions` are the replays of these runs, `logs` their logs by topic and topic id, oldest first. `runs`
-    are their run ids and manifests in the order of `add`.
+    `decisions` are the replays of these runs, `logs` their logs by topic and topic id, oldest first.
+    `segments` are those that later runs may inherit, in the order of the runs.
     """
 
     by_version: dict[tuple[str, str, str], ManifestEntry] = field(default_factory=dict)
     contents: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     decisions: set[str] = field(default_factory=set)
     logs: dict[str, dict[str, KnownLog]] = field(default_factory=dict)
-    runs: list[tuple[str, Manifest]] = field(default_factory=list)
+    segments: list[TakenSegment] = field(default_factory=list)
 
     def same_version(self, source: str, path: str, version: str) -> ManifestEntry | None:
         """The entry of this very version, if an earlier run took it."""
@@ -54,15 +50,20 @@ class Taken:
         return digest in self.contents.get((source, path), ())
 
     def add(self, manifest: Manifest, run_id: str = "") -> None:
-        """Adds the objects, replays and logs in the manifest of a run."""
-        self.runs.append((run_id, manifest))
+        """Adds the objects, replays and logs in a manifest, and the segments that the run has judged."""
         self.decisions.update(replay.decision for replay in manifest.replays)
         for entry in manifest.entries:
-            self.by_version[entry.source, entry.path, entry.version] = entry
-            self.contents.setdefault((entry.source, entry.path), set()).add(entry.content)
-            if entry.topic_id:
-                logs = self.logs.setdefault(topic_of(entry.topic), {})
-                logs.setdefault(entry.topic_id, KnownLog(name=entry.topic, since=manifest.day))
+            self.add_entry(entry, manifest.day)
+        if run_id:
+            self.segments.extend(taken_segments(run_id, manifest))
+
+    def add_entry(self, entry: ManifestEntry, day: date) -> None:
+        """Adds an object that the run of `day` has taken, and its log."""
+        self.by_version[entry.source, entry.path, entry.version] = entry
+        self.contents.setdefault((entry.source, entry.path), set()).add(entry.content)
+        if entry.topic_id:
+            logs = self.logs.setdefault(topic_of(entry.topic), {})
+            logs.setdefault(entry.topic_id, KnownLog(name=entry.topic, since=day))
 
 
 def taken_by(manifests: Iterable[Manifest]) -> Taken:
@@ -70,16 +71,6 @@ def taken_by(manifests: Iterable[Manifest]) -> Taken:
     taken = Taken()
     for manifest in manifests:
         taken.add(manifest)
-    return taken
-
-
-def read_taken(lake: ObjectStore, runs: Sequence[ChainEntry]) -> Taken:
-    """The objects that these final runs have taken."""
-    taken = Taken()
-    with ThreadPoolExecutor(READERS) as readers:
-        manifests = readers.map(lambda run: read_run_manifest(lake, run.run_id), runs)
-        for run, manifest in zip(runs, manifests, strict=True):
-            taken.add(manifest, run.run_id)
     return taken
 
 

@@ -15,7 +15,7 @@ from spark_jobs.lake.manifest import Manifest, ManifestEntry, read_run_manifest
 from spark_jobs.lake.stores import open_source
 from spark_jobs.operations.expire import objects_of
 from spark_jobs.operations.rollback import roll_back
-from spark_jobs.sources.inheritance import SegmentHistory
+from spark_jobs.sources.inheritance import SegmentHistory, taken_segments
 from spark_jobs.tables.index import INDEX_FILES
 from tests.e2e.tables import by_pyiceberg, own_rows
 from tests.pipeline.admitted import ORDERS, AdmittedRun, admit
@@ -216,7 +216,7 @@ def test_segments_beside_a_capture_were_not_judged_so_they_are_read_again(tmp_pa
 
 def _history(place: Place, run_id: str) -> tuple[SegmentHistory, Manifest]:
     manifest = read_run_manifest(place.lake, run_id)
-    return SegmentHistory(place.settings, place.lake, [(run_id, manifest)]), manifest
+    return SegmentHistory(place.settings, place.lake, taken_segments(run_id, manifest)), manifest
 
 
 @pytest.mark.parametrize(("had", "has", "count"), [("A", "A", 2), ("", "A", 2), ("A", "", 2), ("A", "B", 0)])
@@ -230,7 +230,7 @@ def test_another_topic_id_is_another_log(tmp_path: Path, had: str, has: str, cou
         entries = (replace(entry, topic_id=topic_id) for entry in manifest.entries)
         return replace(manifest, entries=tuple(entries))
 
-    history = SegmentHistory(place.settings, place.lake, [(run_id, of_topic(had))])
+    history = SegmentHistory(place.settings, place.lake, taken_segments(run_id, of_topic(had)))
     found = history.inherit(of_topic(has), {})
 
     assert sum(entry.inherited for entry in found.entries) == count

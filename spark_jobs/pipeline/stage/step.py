@@ -58,9 +58,9 @@ from spark_jobs.sources.taken import (
     described,
     new_content,
     not_taken,
-    read_taken,
     taken_by,
 )
+from spark_jobs.sources.taken_blocks import read_taken
 
 KEY_DIGITS = 16
 
@@ -147,7 +147,8 @@ def fixed_inputs(settings: Settings, day: date, *, lake: ObjectStore, chain: Cha
     started = next((line.started_at for line in lines), "")
     try:
         placed = list_sources(settings, day).placed
-        drift, problem = drift_of(manifest, placed, read_taken(lake, chain.before(day))), ""
+        taken = _taken(settings, lake, chain, day, (each.where for each in placed))
+        drift, problem = drift_of(manifest, placed, taken), ""
     except StorageError as error:
         drift, problem = Drift(), str(error)
     return FixedInputs(day=day, objects=len(manifest.entries), fixed_at=started, drift=drift, problem=problem)
@@ -157,9 +158,8 @@ def _stage_run(
     settings: Settings, day: date, lake: ObjectStore, chain: Chain, spark: Spark | None
 ) -> Manifest:
     """Everything that no earlier run has taken, and what is replayed from quarantine."""
-    taken = read_taken(lake, chain.before(day))
-    replays = due_replays(lake, chain, taken.decisions, day)
-    manifest = with_replays(_stage_anew(settings, day, lake, taken, spark), replays)
+    found, taken = _stage_anew(settings, day, lake, chain, spark)
+    manifest = with_replays(found, due_replays(lake, chain, taken.decisions, day))
     return replace(manifest, truncations=truncations(lake, chain, day))
 
 
@@ -173,10 +173,13 @@ def _stage_backfill(
     spark: Spark | None,
 ) -> Manifest:
     """The inputs that the backfill asks for; those of the final run, truncations and all, if they are."""
-    entry, taken = chain.run_of(day), read_taken(lake, chain.before(day))
+    entry = chain.run_of(day)
     standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
     listing = list_sources(settings, day) if request.covers(day) else None
     late = late_entries(lake, chain, day) if listing is not None else ()
+    listed = [each.where for each in listing.placed] if listing is not None else []
+    known_by_run = [(each.source, each.path) for each in (*standing.entries, *late)]
+    taken = _taken(settings, lake, chain, day, (*listed, *known_by_run))
     inputs = day_inputs(settings, request, standing, taken, listing, late=late)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
@@ -235,8 +238,8 @@ def fetch(
         return {"objects": 0, "bytes": 0, "set_aside": 0}
     chain.check_turn(day)
     alone = settings.model_copy(update={"sources": (settings.source(source),)})
-    taken = read_taken(lake, chain.before(day))
-    return staged_counts(_stage_anew(alone, day, lake, taken, spark, is_whole=False))
+    manifest, _ = _stage_anew(alone, day, lake, chain, spark, is_whole=False)
+    return staged_counts(manifest)
 
 
 def open_run(
@@ -304,22 +307,32 @@ Build = Callable[[Iterable[Fetched], Iterable[StageProblem]], Manifest]
 """Makes a manifest of what was fetched and what was set aside."""
 
 
+def _taken(
+    settings: Settings, lake: ObjectStore, chain: Chain, day: date, objects: Iterable[tuple[str, str]]
+) -> Taken:
+    """What the current runs of earlier dates have taken of `objects`."""
+    return read_taken(settings, lake, [entry.run_id for entry in chain.before(day)], objects)
+
+
 def _stage_anew(
     settings: Settings,
     day: date,
     lake: ObjectStore,
-    taken: Taken,
+    chain: Chain,
     spark: Spark | None,
     *,
     is_whole: bool = True,
-) -> Manifest:
-    """Everything that the run may take, listed now; what it has to read is in its place.
+) -> tuple[Manifest, Taken]:
+    """Everything that the run may take, listed now, and what earlier runs took of it.
+
+    What the run has to read is in its place.
 
     Which log a recreated topic's directory belongs to is decided over all sources, if this `is_whole`.
     """
     for source in settings.sources:
         reader_of(source).bring_in(day, lake, spark, settings)
     listing = list_sources(settings, day)
+    taken = _taken(settings, lake, chain, day, (each.where for each in listing.placed))
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
         aside = (*listing.problems, *problems)
@@ -333,7 +346,8 @@ def _stage_anew(
     manifest = _fetch_into(
         settings, day, lake, taken, spark=spark, candidates=candidates, known=known, build=build
     )
-    return replace(manifest, bare_sources=tuple(each.bare(taken) for each in listing.unrecognised))
+    bare_sources = tuple(each.bare(taken) for each in listing.unrecognised)
+    return replace(manifest, bare_sources=bare_sources), taken
 
 
 def _fetch_into(
@@ -354,7 +368,7 @@ def _fetch_into(
     be the same as an earlier run's is read for its digest alone, and copied only if it is another one.
     `kept` entries of a backfill are in their places already.
     """
-    history = SegmentHistory(settings, lake, taken.runs)
+    history = SegmentHistory(settings, lake, taken.segments)
     known |= Notes(lake, day).read()
     candidates, unfit = described(candidates, settings)
     wanted = [_wanted(each, known, taken, history) for each in candidates]
