@@ -15,7 +15,7 @@ from spark_jobs.extras import Extra, ExtraMissing
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.lake.errors import StorageError
 from spark_jobs.reading.admit import Admitted, admit
-from spark_jobs.reading.errors import NotKafka, TornTail, Undecided, UnknownOption
+from spark_jobs.reading.errors import NotKafka, TierEnds, TornTail, Undecided, UnknownOption
 from spark_jobs.reading.read_log import read_log
 from spark_jobs.reading.scan_log import LogScan, scan_log
 
@@ -32,6 +32,7 @@ __all__ = [
     "NotKafka",
     "OnceoverError",
     "StorageError",
+    "TierEnds",
     "TornTail",
     "Undecided",
     "UnknownOption",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.commands.encryption_keys import EncryptionKeys, key_references
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.inspect.options import Options
 from spark_jobs.reading.isolation import Isolation
@@ -26,13 +27,7 @@ def inspect(
         Isolation, typer.Option(help="The isolation level of the consumer whose view is shown.")
     ] = Isolation.READ_UNCOMMITTED,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    encryption_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID=REFERENCE",
-            help="A private key for encrypted tiered storage: key-1=file:PATH or key-1=env:VARIABLE.",
-        ),
-    ] = None,
+    encryption_key: EncryptionKeys = None,
     progress: Annotated[
         bool | None,
         typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal"),
@@ -55,17 +50,8 @@ def inspect(
     out = sys.stdout.buffer
     printer = JsonPrinter(out) if as_json else TextPrinter(out, is_terminal=sys.stdout.isatty())
     with reported_failures():
-        keys = dict(map(_key, encryption_key or ()))
+        keys = key_references(encryption_key)
         shown = inspect_places(paths, keys, options, printer, lambda text: typer.echo(text, err=True))
         out.flush()
     if not shown:
         raise typer.Exit(1)
-
-
-def _key(option: str) -> tuple[str, str]:
-    from spark_jobs.config.sources import KEY_REFERENCE
-
-    key_id, separator, reference = option.partition("=")
-    if not separator or KEY_REFERENCE.fullmatch(reference) is None:
-        raise typer.BadParameter("expected ID=file:PATH or ID=env:VARIABLE", param_hint="--encryption-key")
-    return key_id, reference

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from spark_jobs.commands.encryption_keys import EncryptionKeys, key_references
 from spark_jobs.commands.failure import reported_failures
 from spark_jobs.commands.listing import show_rows
-from spark_jobs.reading.errors import TornTail
+from spark_jobs.reading.errors import TierEnds, TornTail
 from spark_jobs.reading.isolation import Isolation
 
 
@@ -23,7 +24,8 @@ def query(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A segment, a partition's directory or a log directory; s3://bucket/prefix too.",
+            help="A segment, a partition's directory, a log directory or tiered storage; "
+            "also s3://bucket/prefix.",
             show_default=False,
         ),
     ],
@@ -34,6 +36,7 @@ def query(
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Read this topic alone; may be repeated.")
     ] = None,
+    encryption_key: EncryptionKeys = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values, with a heading.")] = False,
     parquet: Annotated[Path | None, typer.Option(help="Write the rows to this Parquet file.")] = None,
@@ -50,7 +53,9 @@ def query(
     with reported_failures(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", TornTail)
-        connection = open_log(path, topics=topics, isolation=isolation)
+        warnings.simplefilter("always", TierEnds)
+        keys = key_references(encryption_key)
+        connection = open_log(path, topics=topics, isolation=isolation, encryption_keys=keys)
         if parquet is not None:
             rows = write_parquet(connection, sql, parquet)
             typer.echo(f"{rows:,} rows written to {parquet}", err=True)

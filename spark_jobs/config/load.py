@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import KEY_REFERENCE, KEY_REFERENCE_FORM
 from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.kafka.formats.tier_files import KEY_REFERENCE, KEY_REFERENCE_FORM
 
 KeyPath = tuple[str | int, ...]
 

@@ -19,6 +19,7 @@ from spark_jobs.config.fields import (
     check_location,
     refuse,
 )
+from spark_jobs.kafka.formats.tier_files import KEY_REFERENCE, KEY_REFERENCE_FORM, TierLayout
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
@@ -34,14 +35,6 @@ class SourceKind(StrEnum):
     BROKER_LOG = "broker-log"
     CLUSTER = "cluster"
     TIERED = "tiered"
-
-
-class TierLayout(StrEnum):
-    """Which plugin uploaded the objects of tiered storage: how it names and encodes them."""
-
-    LOCAL = "local"
-    AIVEN = "aiven"
-    PINTEREST = "pinterest"
 
 
 NOT_SUPPORTED = (
@@ -65,10 +58,6 @@ def check_layout(value: Any) -> Any:
             "from copies of log directories"
         )
     return value
-
-
-KEY_REFERENCE = re.compile(r"file:[^\r\n]+|env:[A-Za-z_][A-Za-z0-9_]*")
-KEY_REFERENCE_FORM = "file:PATH or env:VARIABLE with a private key in PEM format, never the key itself"
 
 
 def check_key_reference(value: str, info: ValidationInfo) -> str:

@@ -15,7 +15,7 @@ from spark_jobs.inspect.inspector import Emit, inspect_paths
 from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import Printer, Report, printable
 from spark_jobs.kafka.errors import OnceoverError
-from spark_jobs.kafka.formats.tier_files import parse_tier_name
+from spark_jobs.kafka.formats.tier_files import WATERMARK, parse_tier_name
 
 S3 = "s3://"
 MOST_DIRECTORIES = 64
@@ -81,4 +81,8 @@ def _may_be_tier(path: Path) -> bool:
     if not path.is_dir():
         return parse_tier_name(path.name) is not None
     directories = islice(os.walk(path), MOST_DIRECTORIES)
-    return any(parse_tier_name(name) is not None for _, _, files in directories for name in files)
+    return any(
+        name == WATERMARK or parse_tier_name(name) is not None
+        for _, _, files in directories
+        for name in files
+    )

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from spark_jobs.config.settings import S3Settings
-from spark_jobs.config.sources import TierLayout
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
 from spark_jobs.kafka.formats.tier_files import (
     INDEXES,
@@ -12,14 +11,15 @@ from spark_jobs.kafka.formats.tier_files import (
     LOG,
     MANIFEST,
     SNAPSHOT,
+    TierLayout,
     TierName,
     parse_tier_name,
 )
+from spark_jobs.lake.aiven import AivenObjects
 from spark_jobs.lake.stores import open_store
+from spark_jobs.lake.tiers import end_by_index
 from spark_jobs.reading.errors import NotKafka
-from spark_jobs.sources.aiven import AivenObjects
 from spark_jobs.sources.tier_view import find_tier, write_log_directory
-from spark_jobs.sources.tiered import end_by_index
 
 S3 = "s3://"
 
@@ -30,12 +30,13 @@ def view_of(place: str, folder: Path, keys: Mapping[str, str]) -> Path:
     named = parse_tier_name(path.name) if path.is_file() else None
     if named is not None:
         return _file_view(path, named, folder, keys)
-    tier = find_tier(place if place.startswith(S3) else str(path.absolute()), S3Settings())
-    if tier is not None:
+    place = place.rstrip("/") if place.startswith(S3) else str(path.absolute())
+    tier = find_tier(place, S3Settings())
+    if tier:
         found = write_log_directory(tier, folder, keys)
         if not found:
-            raise NotKafka(f"{place}: no whole upload in the layout {tier.layout}")
-        return found[0] if len(found) == 1 and tier.prefix else folder
+            raise NotKafka(f"{place}: no whole upload in the layout {tier[0].layout}")
+        return found[0] if tier[0].url == place else folder
     return _downloaded(place, folder) if place.startswith(S3) else path
 
 

@@ -10,10 +10,11 @@ from spark_jobs.kafka.formats.log_files import parse_file_name
 from spark_jobs.kafka.formats.record_batch import MAGIC_OFFSET, MAGIC_V2
 from spark_jobs.kafka.log.segment import scan
 from spark_jobs.kernels.columns import UNREADABLE_CONTROL_TYPE
-from spark_jobs.reading.errors import NotKafka, TornTail, Undecided
+from spark_jobs.reading.errors import NotKafka, TierEnds, TornTail, Undecided
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import ScannedPartition
 from spark_jobs.reading.segment_scan import ScannedSegment
+from spark_jobs.reading.uploads import tier_end, tier_errors
 from spark_jobs.reading.visibility import last_offsets
 
 _SEARCHED_BYTES = 64 * 2**20
@@ -34,6 +35,18 @@ def check_partition(
     _check_batches(scanned, rows)
     if isolation is Isolation.READ_COMMITTED:
         _check_decided(scanned)
+    if scanned.files.is_tier:
+        _check_uploads(scanned, isolation)
+
+
+def _check_uploads(scanned: ScannedPartition, isolation: Isolation) -> None:
+    """Raises where a marker may be missing, warns of missing records, and says where the tier ends."""
+    for remark in tier_errors(scanned):
+        if isolation is Isolation.READ_COMMITTED:
+            raise Undecided(f"{scanned.name}: {remark.text}; or read with isolation 'read_uncommitted'")
+        warnings.warn(TierEnds(f"{scanned.name}: {remark.text}"), stacklevel=2)
+    if not scanned.files.is_segment:
+        warnings.warn(TierEnds(f"{scanned.name}: {tier_end(scanned).text}"), stacklevel=2)
 
 
 def _check_any_batch(scanned: ScannedPartition) -> None:
@@ -59,7 +72,8 @@ def _check_ends(scanned: ScannedPartition) -> None:
         if problem is None:
             continue
         is_unfinished = isinstance(problem, TornBatch | ZeroFilledTail)
-        if not is_unfinished or not _is_complete(segment, next_base) or _has_batch_behind(segment):
+        may_be = is_unfinished and not scanned.files.is_tier  # a broker uploads whole segments
+        if not may_be or not _is_complete(segment, next_base) or _has_batch_behind(segment):
             raise problem
         left = segment.size - segment.scanned_bytes
         reason = f"{problem.problem}: expected {problem.expected}, found {problem.found}"

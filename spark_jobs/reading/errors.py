@@ -17,3 +17,7 @@ class UnknownOption(OnceoverError, ValueError):
 
 class TornTail(UserWarning):
     """The log ends with bytes that are no whole batch, as after a crash: they are left out."""
+
+
+class TierEnds(UserWarning):
+    """The log goes on where its uploads to tiered storage end, or lacks some of them."""

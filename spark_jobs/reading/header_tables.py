@@ -29,6 +29,7 @@ from spark_jobs.reading.contracts import (
 from spark_jobs.reading.partition_scan import ScannedPartition
 from spark_jobs.reading.record_columns import Timestamps, repeated
 from spark_jobs.reading.remarks import Remark, log_remarks, order_remarks, segment_remarks
+from spark_jobs.reading.uploads import tier_end, tier_errors
 from spark_jobs.reading.visibility import Outcome, last_offsets
 from spark_jobs.tables.contract import Contract
 
@@ -179,6 +180,10 @@ def _remarks(scanned: ScannedPartition) -> Iterator[tuple[str | None, Remark]]:
     for segment in scanned.segments:
         for remark in segment_remarks(segment):
             yield segment.file.key.rpartition("/")[2], remark
+    if scanned.files.is_tier:
+        yield from ((None, remark) for remark in tier_errors(scanned))
+        if not scanned.files.is_segment:
+            yield None, tier_end(scanned)
     of_log = order_remarks if scanned.files.is_segment else log_remarks
     for remark in of_log(scanned.batches, scanned.visibility, has_sequences=not scanned.is_internal):
         yield None, remark

@@ -12,8 +12,10 @@ from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.reading.in_order import in_order
 from spark_jobs.reading.segment_scan import ScannedSegment, scan_segment
 from spark_jobs.reading.stored_log import PartitionFiles, StoredFile, is_log
+from spark_jobs.reading.uploads import not_covered
 from spark_jobs.reading.visibility import ServedPart, Visibility, decide, last_offsets, served_parts
 
+OFFSET_DIGITS = 20
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -26,6 +28,8 @@ class ScannedPartition:
     served: tuple[ServedPart, ...]
     batches: HeaderColumns
     visibility: Visibility
+    covered: tuple[ScannedSegment, ...] = ()
+    """Uploads to tiered storage whose offsets are all in others."""
 
     @property
     def name(self) -> str:
@@ -49,9 +53,9 @@ class ScannedPartition:
 
 def scan_partition(files: PartitionFiles) -> ScannedPartition:
     """Scans all segments, several at a time."""
-    logs = _segments(files)
-    segments = tuple(in_order(lambda log: scan_segment(log[1], log[0]), logs))
-    bases = [base for base, _ in logs]
+    scanned = tuple(in_order(lambda log: scan_segment(log[1].opened(), log[0]), _segments(files)))
+    segments, covered = not_covered(scanned) if files.is_tier else (scanned, ())
+    bases = [segment.base_offset for segment in segments]
     served = served_parts(bases, [segment.batches for segment in segments])
     parts = [
         segment.batches.part(part.first_row, segment.batches.rows)
@@ -61,12 +65,22 @@ def scan_partition(files: PartitionFiles) -> ScannedPartition:
     start = max(files.log_start_offset, bases[0] if bases and not files.is_segment else 0)
     visibility = decide(batches, log_start_offset=start, least_end=bases[-1] if bases else 0)
     return ScannedPartition(
-        files=files, segments=segments, served=served, batches=batches, visibility=visibility
+        files=files,
+        segments=segments,
+        served=served,
+        batches=batches,
+        visibility=visibility,
+        covered=covered,
     )
 
 
 def _segments(files: PartitionFiles) -> list[tuple[int, StoredFile]]:
-    """The segments by base offset, as a broker that starts has them (facts §6.1)."""
+    """The segments by base offset, as a broker that starts has them (facts §6.1), or all uploads."""
+    if files.is_tier:
+        return sorted(
+            ((int(name[:OFFSET_DIGITS]), file) for name, file in files.files.items()),
+            key=lambda pair: (pair[0], pair[1].key),
+        )
     settled = settle_names(files.files, lambda name, offset: _next_offset(files.files[name], offset))
     named = ((parse_file_name(name), files.files[before]) for name, before in settled.items() if is_log(name))
     found = [(file.offset, stored) for file, stored in named if file and file.kind is LogFileKind.LOG]

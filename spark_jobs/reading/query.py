@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,12 +75,13 @@ def open_log(
     *,
     topics: Iterable[str] | None = None,
     isolation: str = "read_committed",
+    encryption_keys: Mapping[str, str] | None = None,
 ) -> "DuckDBPyConnection":
     """A DuckDB connection in memory with the tables of the log."""
     require(Extra.QUERY, "SQL on a log")
     import duckdb  # noqa: PLC0415 — an extra
 
-    chosen, level = choose(find_partitions(path), topics, None), isolation_of(isolation)
+    chosen, level = choose(find_partitions(path, encryption_keys), topics, None), isolation_of(isolation)
 
     def records(columns: tuple[str, ...]) -> pa.RecordBatchReader:
         wanted = Wanted(isolation=level, columns=columns)

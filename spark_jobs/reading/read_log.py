@@ -1,7 +1,7 @@
 """`onceover.read_log`: the records of a Kafka log as a stream of Arrow record batches."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import pyarrow as pa
@@ -24,22 +24,25 @@ def read_log(
     columns: Iterable[str] | None = None,
     offsets: OffsetRange | None = None,
     timestamps: TimestampRange | None = None,
+    encryption_keys: Mapping[str, str] | None = None,
 ) -> pa.RecordBatchReader:
     """The records of a Kafka log, as a consumer of this isolation level gets them.
 
-    `path` is a segment, a partition's directory or a log directory, in a file system or in a bucket
-    (`s3://bucket/prefix`). Partitions follow one another, the records of each in offset order. Few batches
-    are in memory at a time, and all cores decode.
+    `path` is a segment, a partition's directory, a log directory or tiered storage, in a file system or in a
+    bucket (`s3://bucket/prefix`). Partitions follow one another, the records of each in offset order. Few
+    batches are in memory at a time, and all cores decode.
 
     `offsets` and `timestamps` are pairs (first, end), the end excluded, with None for no bound; timestamps
     are datetimes (UTC without a time zone) or milliseconds since 1970. Kafka's own topics are left out of a
-    log directory unless `topics` names them.
+    log directory unless `topics` names them. `encryption_keys` open encrypted uploads to tiered storage: for
+    each key id `file:PATH` or `env:VARIABLE` of the private key.
 
     Raises `NotKafka` for a path without a log, `CorruptData` for damaged batches and `StorageError` for a
     store that fails. An unfinished batch at the end of a log is left out with the warning `TornTail`.
+    Of tiered storage, the warning `TierEnds` says where the uploads end.
     """
     wanted = Wanted.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
-    chosen = choose(find_partitions(path), topics, partitions)
+    chosen = choose(find_partitions(path, encryption_keys), topics, partitions)
     from spark_jobs.reading.records import record_schema  # noqa: PLC0415 — loads numba
 
     return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))

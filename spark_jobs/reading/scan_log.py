@@ -1,7 +1,7 @@
 """`onceover.scan_log`: what headers tell about a Kafka log, as Arrow tables."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -33,13 +33,17 @@ def scan_log(
     *,
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
+    encryption_keys: Mapping[str, str] | None = None,
 ) -> LogScan:
     """The batches, transactions and producers of a Kafka log, without its records.
 
-    `path`, `topics` and `partitions` are those of `read_log`. Damage is no error here but a remark, and a
-    batch with a wrong checksum has a row with `crc_ok` false.
+    `path`, `topics`, `partitions` and `encryption_keys` are those of `read_log`. Damage is no error
+    here but a remark, and a batch with a wrong checksum has a row with `crc_ok` false. So are the end of
+    tiered storage and gaps between its uploads.
     """
-    return LogScan(**scan_tables(choose(find_partitions(path), topics, partitions), HEADER_TABLES))
+    return LogScan(
+        **scan_tables(choose(find_partitions(path, encryption_keys), topics, partitions), HEADER_TABLES)
+    )
 
 
 def scan_tables(chosen: Iterable[PartitionFiles], names: Iterable[str]) -> dict[str, pa.Table]:

@@ -41,8 +41,17 @@ NAME = "kafka-log"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 MOST_PARTITION_BYTES, LEAST_PARTITION_BYTES = 64 * 2**20, 4 * 2**20
 _FEWEST_PARTITIONS = 16
-OPTIONS = ("path", "table", "isolation", "columns", "topics", "partitions", "partitionbytes")
-_LISTS = ("columns", "topics", "partitions")
+OPTIONS = (
+    "path",
+    "table",
+    "isolation",
+    "columns",
+    "topics",
+    "partitions",
+    "partitionbytes",
+    "encryptionkeys",
+)
+_LISTS = ("columns", "topics", "partitions", "encryptionkeys")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -57,8 +66,9 @@ class KafkaLog(DataSource):
     """A segment, partition or log directory as a DataFrame.
 
     Options: `table` (records, batches, transactions, aborted, producers or remarks), `isolation`
-    (read_committed or read_uncommitted), `columns`, `topics` and `partitions` (comma-separated lists), and
-    `partitionBytes` (bytes of the log per Spark partition).
+    (read_committed or read_uncommitted), `columns`, `topics` and `partitions` (comma-separated lists),
+    `partitionBytes` (bytes of the log per Spark partition), and `encryptionKeys` of tiered storage
+    (`key-1=file:PATH,key-2=env:VARIABLE`).
     """
 
     @classmethod
@@ -91,6 +101,7 @@ class Chosen:
     topics: tuple[str, ...] | None
     partitions: tuple[int, ...] | None
     partition_bytes: int | None
+    encryption_keys: dict[str, str]
 
     @classmethod
     def of(cls, options: dict[str, str]) -> "Chosen":
@@ -110,6 +121,7 @@ class Chosen:
             topics=lists["topics"],
             partitions=_numbers("partitions", lists["partitions"]),
             partition_bytes=max(sizes[0], 1) if sizes else None,
+            encryption_keys=_keys(lists["encryptionkeys"] or ()),
         )
 
     @property
@@ -136,6 +148,14 @@ def _contract(table: str) -> Contract:
 
 def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _keys(texts: Iterable[str]) -> dict[str, str]:
+    """`key-1=file:PATH` → the reference by the key's id; `find_partitions` checks references."""
+    pairs = [text.partition("=") for text in texts]
+    if not all(separator for _, separator, _ in pairs):
+        raise UnknownOption("option encryptionKeys: expected ID=file:PATH or ID=env:VARIABLE")
+    return {key_id: reference for key_id, _, reference in pairs}
 
 
 def _numbers(option: str, texts: Iterable[str] | None) -> tuple[int, ...] | None:
@@ -174,7 +194,8 @@ class _Reader(DataSourceReader):
         return ("topic", "partition")
 
     def _files(self) -> tuple[PartitionFiles, ...]:
-        chosen = choose(find_partitions(self._chosen.path), self._chosen.topics, self._chosen.partitions)
+        found = find_partitions(self._chosen.path, self._chosen.encryption_keys)
+        chosen = choose(found, self._chosen.topics, self._chosen.partitions)
         return tuple(files for files in chosen if self._filters.keeps(files))
 
     def _as_spark(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,12 +5,11 @@ offset the largest is taken; which offsets segments share is for the reader to f
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from spark_jobs.config.settings import S3Settings
-from spark_jobs.config.sources import TierLayout
 from spark_jobs.kafka.formats.checkpoints import PartitionMetadata, write_partition_metadata
 from spark_jobs.kafka.formats.log_files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -18,16 +17,15 @@ from spark_jobs.kafka.formats.log_files import (
     LogFileKind,
     segment_file_name,
 )
-from spark_jobs.kafka.formats.tier_files import LEADER_EPOCHS, LOG, SNAPSHOT, TXN_INDEX
-from spark_jobs.lake.errors import ObjectDamaged, StorageError
-from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.kafka.formats.tier_files import LEADER_EPOCHS, LOG, SNAPSHOT, TXN_INDEX, TierLayout
+from spark_jobs.lake.aiven import INDEX_PARTS, AivenObjects, index_path
+from spark_jobs.lake.errors import ObjectDamaged
 from spark_jobs.lake.stores import open_store
-from spark_jobs.sources.aiven import INDEX_PARTS, AivenObjects, index_path
+from spark_jobs.lake.tiers import TierPartition, Upload, end_by_index, tier_partitions
 from spark_jobs.sources.source import Content
-from spark_jobs.sources.tiered import LAYOUTS, Upload, end_by_index, recognise, uploads_of
 
-MOST_SAMPLED = 64
-"""Objects whose names are looked at to recognise a layout."""
+READERS = 8
+"""Uploads that are read at a time."""
 KINDS = {
     LOG: LogFileKind.LOG,
     TXN_INDEX: LogFileKind.TXN_INDEX,
@@ -36,51 +34,20 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
-    """The objects below `prefix` of a tier; `prefix` is empty for the whole tier."""
-
-    store: ObjectStore
-    prefix: str
-    layout: TierLayout
+def find_tier(place: str, s3: S3Settings) -> list[TierPartition]:
+    """The partitions of the tier that the directory or `s3://` address `place` is, or is a part of."""
+    store = open_store(place.rstrip("/"), s3)
+    return tier_partitions(store, list(store.list()))
 
 
-def find_tier(place: str, s3: S3Settings) -> Tier | None:
-    """The tier that the directory or `s3://` address `place` is, or is a part of; None if it is none."""
-    parts = place.rstrip("/").split("/")
-    for above in range(3):
-        root, prefix = "/".join(parts[: len(parts) - above]), "/".join(parts[len(parts) - above :])
-        if not root or root in ("s3:", "s3:/"):
-            return None
-        store = open_store(root, s3)
-        found = recognise(stat.key for stat in islice(store.list(prefix), MOST_SAMPLED))
-        if found is not None:
-            return Tier(store=store, prefix=prefix, layout=found)
-    return None
-
-
-def write_log_directory(tier: Tier, to: Path, keys: Mapping[str, str]) -> list[Path]:
+def write_log_directory(partitions: Iterable[TierPartition], to: Path, keys: Mapping[str, str]) -> list[Path]:
     """Writes the partitions of a tier as directories below `to`; `keys` open encrypted objects."""
-    listed = uploads_of(tier.layout, tier.store.list(tier.prefix))
-    uploads = [each for each in listed if isinstance(each, Upload)]
-    whole = [each for each in uploads if not each.lacks(LAYOUTS[tier.layout].parts)]
-    _check_topic_ids(whole)
-    partitions: dict[str, list[Upload]] = {}
-    for each in whole:
-        partitions.setdefault(f"{each.file.topic}-{each.file.partition}", []).append(each)
-    for name, same in partitions.items():
-        _write_partition(_View(tier=tier, directory=to / name, keys=keys), _largest(same))
-    return [to / name for name in partitions]
-
-
-def _check_topic_ids(uploads: Iterable[Upload]) -> None:
-    ids: dict[str, str] = {}
-    for each in uploads:
-        if ids.setdefault(each.file.topic, each.file.topic_id) != each.file.topic_id:
-            raise StorageError(
-                f"{each.file.topic}: the tier has logs of several topic ids, {ids[each.file.topic]} and "
-                f"{each.file.topic_id}: read the directory of one of them"
-            )
+    written = []
+    for tier in partitions:
+        if tier.uploads:
+            written.append(to / f"{tier.topic}-{tier.partition}")
+            _write_partition(_View(tier=tier, directory=written[-1], keys=keys), _largest(tier.uploads))
+    return written
 
 
 def _largest(uploads: Sequence[Upload]) -> list[Upload]:
@@ -95,7 +62,7 @@ def _largest(uploads: Sequence[Upload]) -> list[Upload]:
 class _View:
     """One partition while it is written."""
 
-    tier: Tier
+    tier: TierPartition
     directory: Path
     keys: Mapping[str, str]
 
@@ -119,17 +86,21 @@ class _View:
 
 def _write_partition(view: _View, uploads: Sequence[Upload]) -> None:
     view.directory.mkdir(parents=True)
-    for upload in uploads:
-        for part, key in _parts(view, upload):
-            if part in KINDS:
-                view.put(key, segment_file_name(upload.file.start_offset, KINDS[part]))
-            elif part == SNAPSHOT:
-                view.put(key, segment_file_name(_end(view, upload), LogFileKind.SNAPSHOT))
-            elif part == LEADER_EPOCHS and upload is uploads[-1]:
-                view.put(key, LEADER_EPOCH_CHECKPOINT)
+    with ThreadPoolExecutor(READERS) as readers:
+        list(readers.map(lambda each: _write_upload(view, each, is_newest=each is uploads[-1]), uploads))
     if uploads[-1].file.topic_id:
         metadata = PartitionMetadata(topic_id=uploads[-1].file.topic_id)
         (view.directory / PARTITION_METADATA).write_bytes(write_partition_metadata(metadata))
+
+
+def _write_upload(view: _View, upload: Upload, *, is_newest: bool) -> None:
+    for part, key in _parts(view, upload):
+        if part in KINDS:
+            view.put(key, segment_file_name(upload.file.start_offset, KINDS[part]))
+        elif part == SNAPSHOT:
+            view.put(key, segment_file_name(_end(view, upload), LogFileKind.SNAPSHOT))
+        elif part == LEADER_EPOCHS and is_newest:
+            view.put(key, LEADER_EPOCH_CHECKPOINT)
 
 
 def _parts(view: _View, upload: Upload) -> Iterator[tuple[str, str]]:

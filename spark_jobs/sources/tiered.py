@@ -6,7 +6,7 @@ merges with each other and with copies of log directories. Where a segment ends 
 manifest says it (aiven), or the last batch, which is found by the offset index.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -14,26 +14,19 @@ from itertools import groupby
 from typing import ClassVar
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.config.sources import TierLayout
-from spark_jobs.kafka.errors import CorruptIndex
-from spark_jobs.kafka.formats.indexes import OFFSET_ENTRY_BYTES, read_offset_index
 from spark_jobs.kafka.formats.tier_files import (
-    AIVEN_PARTS,
     INDEXES,
     LEADER_EPOCHS,
-    LOCAL_PARTS,
     LOG,
-    OFFSET_INDEX,
     SNAPSHOT,
     TXN_INDEX,
     TierFile,
+    TierLayout,
     foreign_layout,
     parse_aiven,
-    parse_local,
-    parse_pinterest,
 )
-from spark_jobs.kafka.log.segment_end import next_offset
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.aiven import INDEX_PARTS, AivenObjects, index_path, stem_of
 from spark_jobs.lake.errors import (
     ObjectChanged,
     ObjectDamaged,
@@ -43,7 +36,15 @@ from spark_jobs.lake.errors import (
 )
 from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
-from spark_jobs.sources.aiven import INDEX_PARTS, AivenObjects, index_path, stem_of
+from spark_jobs.lake.tiers import (
+    LAYOUTS,
+    Upload,
+    end_by_index,
+    recognise,
+    start_of,
+    stem_of_key,
+    uploads_of,
+)
 from spark_jobs.sources.source import LEGAL_TOPIC, Content, Placed, SourceReader
 
 INCOMPLETE = "incomplete upload"
@@ -64,60 +65,6 @@ REASONS: Mapping[type[StorageError], SetAside] = {
     StoreDenied: SetAside.UNREADABLE,
 }
 """Faults of one upload; any other error is the store's and stops the run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How a plugin names its objects, and which of them every whole upload has."""
-
-    parse: Callable[[Sequence[str]], TierFile | None]
-    parts: tuple[str, ...]
-
-
-LAYOUTS: Mapping[TierLayout, Layout] = {
-    TierLayout.LOCAL: Layout(parse=parse_local, parts=LOCAL_PARTS),
-    TierLayout.AIVEN: Layout(parse=parse_aiven, parts=AIVEN_PARTS),
-    TierLayout.PINTEREST: Layout(parse=parse_pinterest, parts=(LOG,)),
-}
-
-
-def recognise(paths: Iterable[str]) -> TierLayout | None:
-    """The layout that objects with these paths have; Pinterest's names are those of a log directory."""
-    for path in paths:
-        for layout in (TierLayout.LOCAL, TierLayout.AIVEN):
-            if LAYOUTS[layout].parse(path.split("/")) is not None:
-                return layout
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
-    """The objects of one upload by what they have of it."""
-
-    stem: str
-    file: TierFile
-    objects: Mapping[str, ObjectStat]
-
-    def lacks(self, parts: Iterable[str]) -> list[str]:
-        """The parts that a whole upload has and this one has not."""
-        return [part for part in parts if part not in self.objects]
-
-
-def uploads_of(layout: TierLayout, listed: Iterable[ObjectStat]) -> Iterator[Upload | ObjectStat]:
-    """The uploads among `listed`, which is ordered by key; objects that belong to none as they are."""
-    parse = LAYOUTS[layout].parse
-    for stem, same in groupby(listed, key=lambda stat: _stem(stat.key)):
-        found = [(parse(stat.key.split("/")), stat) for stat in same]
-        files = {file.part: stat for file, stat in found if file is not None}
-        yield from (stat for file, stat in found if file is None)
-        first = next((file for file, _ in found if file is not None), None)
-        if first is not None:
-            yield Upload(stem=stem, file=first, objects=files)
-
-
-def _stem(key: str) -> str:
-    directory, slash, name = key.rpartition("/")
-    return f"{directory}{slash}{name.partition('.')[0]}"
 
 
 class Tiered(SourceReader):
@@ -256,7 +203,7 @@ class Tiered(SourceReader):
 
 def stem_of_part(path: str) -> str:
     """The upload that an object belongs to."""
-    return _stem(stem_of(path))
+    return stem_of_key(stem_of(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,35 +244,3 @@ def _copies(segments: Iterable[tuple[Placed, Segment]]) -> dict[str, str]:
 
 def _directory(placed: Placed) -> str:
     return placed.path.rpartition("/")[0]
-
-
-def start_of(path: str) -> int:
-    """The start offset in an object's name."""
-    return int(_stem(path).rpartition("/")[2][:20])
-
-
-def end_by_index(stem: str, store: ObjectStore) -> int:
-    """The offset after the last batch of a plain segment, found from the last entry of its offset index."""
-    log, start = f"{stem}.{LOG}", start_of(stem)
-    stat = store.stat(log)
-    if stat is None:
-        raise ObjectMissing(f"{store.url_of(log)}: deleted since it was listed")
-    return next_offset(
-        lambda position, length: store.read_range(log, position, length, version=stat.version),
-        stat.size,
-        position=_last_indexed(f"{stem}.{OFFSET_INDEX}", store),
-        base_offset=start,
-    )
-
-
-def _last_indexed(key: str, store: ObjectStore) -> int:
-    """The position of the last batch that the index has; 0 without a readable index."""
-    stat = store.stat(key)
-    if stat is None or stat.problem or stat.size < OFFSET_ENTRY_BYTES:
-        return 0
-    last = store.read_range(key, stat.size - OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES)
-    try:
-        entries = read_offset_index(last, base_offset=0, source=store.url_of(key))
-    except CorruptIndex:
-        return 0
-    return max(entries[-1].position, 0) if entries else 0

@@ -8,17 +8,22 @@ pinterest  <topic>-<partition>/<start offset>.<log, index or timeindex>
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from spark_jobs.kafka.formats.log_files import MAX_OFFSET, MAX_PARTITION, parse_file_name, parse_partition_dir
 
 LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX = "log", "index", "timeindex", "txnindex"
 SNAPSHOT, LEADER_EPOCHS = "snapshot", "leader_epoch_checkpoint"
 INDEXES, MANIFEST = "indexes", "rsm-manifest"
+WATERMARK = "offset.wm"
+"""Pinterest's uploader writes it into every directory of a partition."""
 LOCAL_PARTS = (LOG, OFFSET_INDEX, TIME_INDEX, LEADER_EPOCHS, SNAPSHOT)
 """What every upload of LocalTieredStorage has, in the order in which it is written; a transaction index only
 if there were aborted transactions."""
 AIVEN_PARTS = (LOG, INDEXES, MANIFEST)
 """Likewise of Aiven's plugin: a manifest means that the others are whole."""
+KEY_REFERENCE = re.compile(r"file:[^\r\n]+|env:[A-Za-z_][A-Za-z0-9_]*")
+KEY_REFERENCE_FORM = "file:PATH or env:VARIABLE with a private key in PEM format, never the key itself"
 
 _UUID = "[A-Za-z0-9_-]{22}"
 _NAME = re.compile(rf"(?P<offset>[0-9]{{20}})-(?P<segment_id>{_UUID})\.(?P<part>[a-z_-]+)", re.ASCII)
@@ -27,6 +32,14 @@ _AIVEN_DIR = re.compile(rf"(?P<topic>[a-zA-Z0-9._-]+)-(?P<id>{_UUID})", re.ASCII
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII)
 _REDPANDA = re.compile(r"(?:^|/)[^/]+/[0-9]+_[0-9]+/[0-9-]+-v[0-9]+\.log(?:\.[0-9]+)?$", re.ASCII)
 _ICEBERG = re.compile(r"\.(?:parquet|puffin|metadata\.json|avro)$", re.ASCII)
+
+
+class TierLayout(StrEnum):
+    """Which plugin uploaded the objects of tiered storage: how it names and encodes them."""
+
+    LOCAL = "local"
+    AIVEN = "aiven"
+    PINTEREST = "pinterest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import BadCompression, CorruptManifest, LimitExceeded
 from spark_jobs.kafka.formats.aiven_manifest import (
     IV_BYTES,
+    Chunk,
     Encryption,
     IndexRange,
     SegmentManifest,
@@ -71,11 +72,8 @@ class AivenObjects:
             yield from self._index(f"{stem}.{INDEXES}", INDEX_PARTS[part](manifest), opener, version)
             return
         for chunk in manifest.chunks:
-            place = f"chunk {chunk.number + 1} of {len(manifest.chunks)}"
-            stored = self._stored(key, chunk.position, chunk.size, version, place)
-            yield opener.decoded(
-                stored, chunk.original_size, f"{place}, {chunk.size} bytes at {chunk.position}"
-            )
+            stored = self._stored(key, chunk.position, chunk.size, version, _place(manifest, chunk))
+            yield opener.chunk(stored, chunk)
 
     def _index(self, key: str, index: IndexRange, opener: "_Opener", version: str) -> Iterator[bytes]:
         if index.size:
@@ -96,13 +94,35 @@ class AivenObjects:
         return ""
 
     def read_range(self, key: str, start: int, length: int, *, version: str = "") -> bytes:
-        """Part of the decoded object, for which all chunks before it are decoded."""
-        found = b""
-        for chunk in self.chunks(key, version=version):
-            found += chunk
-            if len(found) >= start + length:
-                break
-        return found[start : start + length]
+        """Part of the decoded object; of a segment, the chunks that have it are read."""
+        if f".{INDEXES}/" in key:
+            return b"".join(self.chunks(key, version=version))[start : start + length]
+        return self.segment_range(key, self.manifest(stem_of(key)), start, length, version=version)
+
+    def segment_range(
+        self, key: str, manifest: SegmentManifest, start: int, length: int, *, version: str = ""
+    ) -> bytes:
+        """Part of a segment whose manifest is known; its chunks are fetched with one request."""
+        opener, before, found = _Opener(manifest, self.keys, self.store.url_of(key)), 0, []
+        for chunk in manifest.chunks:
+            if before < start + length and before + chunk.original_size > start:
+                found.append((before, chunk))
+            before += chunk.original_size
+        if not found:
+            return b""
+        (skipped, first), (_, last) = found[0], found[-1]
+        size = last.position + last.size - first.position
+        place = f"chunks {first.number + 1} to {last.number + 1} of {len(manifest.chunks)}"
+        stored = memoryview(self._stored(key, first.position, size, version, place))
+        parts = (
+            opener.chunk(bytes(stored[chunk.position - first.position :][: chunk.size]), chunk)
+            for _, chunk in found
+        )
+        return b"".join(parts)[start - skipped :][:length]
+
+
+def _place(manifest: SegmentManifest, chunk: Chunk) -> str:
+    return f"chunk {chunk.number + 1} of {len(manifest.chunks)}"
 
 
 @dataclass(frozen=True)
@@ -118,9 +138,10 @@ class _Opener:
         encryption = self.manifest.encryption
         return b"" if encryption is None else open_data_key(encryption, self.keys, self.url)
 
-    def decoded(self, stored: bytes, original_size: int, place: str) -> bytes:
+    def chunk(self, stored: bytes, chunk: Chunk) -> bytes:
         """The bytes of a chunk."""
-        data = self.decrypted(stored, place)
+        place = f"{_place(self.manifest, chunk)}, {chunk.size} bytes at {chunk.position}"
+        data, original_size = self.decrypted(stored, place), chunk.original_size
         if self.manifest.is_compressed:
             data = self._decompressed(data, original_size, place)
         if len(data) != original_size:
