@@ -102,7 +102,7 @@ def _show_version(wanted: bool) -> None:
 def onceover(
     *, version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False
 ) -> None:
-    """Exactly-once tables from raw Kafka data, in daily runs, without a broker."""
+    """Exactly-once tables from raw Kafka data, in daily runs, without guessing."""
 
 
 def main() -> None:
