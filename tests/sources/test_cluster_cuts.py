@@ -29,8 +29,7 @@ from spark_jobs.sources.cluster.cut import (
 )
 from spark_jobs.sources.cluster.errors import ClusterUnavailable, OtherCluster
 from spark_jobs.sources.cluster.loop import run_async
-from spark_jobs.sources.cluster.reader import files_of, share_of
-from spark_jobs.sources.cluster.remarks import remarks_of
+from spark_jobs.sources.cluster.reader import files_of, remarks_of, share_of
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
 from tests.broker.judge import free_port

@@ -5,7 +5,7 @@ and only files with duplicates are written again. It hands the index of all ids 
 that does not exist yet is built from the published files of earlier runs.
 
 Read on in: `ids` (what an id is), `job` (what tasks receive and return), `worker` (what Spark tasks do),
-`index_files` and `history`; `lake.id_index` has the index.
+`history` (an index that does not exist yet); `lake.id_index` has the index.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +40,6 @@ from spark_jobs.pipeline.deduplicate.history import (
     files_of,
     history_of,
 )
-from spark_jobs.pipeline.deduplicate.index_files import write_firsts, write_hashes
 from spark_jobs.pipeline.deduplicate.job import (
     FOUND,
     NO_FILE,
@@ -63,6 +62,8 @@ from spark_jobs.pipeline.deduplicate.worker import (
     read_found,
     read_ids,
     rewrite_file,
+    write_firsts,
+    write_hashes,
 )
 from spark_jobs.tables.deduplicate import (
     DUPLICATE_COUNTS,

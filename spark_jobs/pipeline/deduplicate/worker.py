@@ -2,7 +2,8 @@
 
 `read_ids` yields a row per record with an id. `judge_bucket` has all rows of a range of hashes, compares them
 with the index and with each other, and writes new first records and duplicates to files. `rewrite_file` has
-all duplicates of one file and writes it again without them.
+all duplicates of one file and writes it again without them. `write_hashes` and `write_firsts` write files of
+the index.
 """
 
 from collections import Counter
@@ -16,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.execution.shuffle import Note
-from spark_jobs.kernels.ids import Hashes, bucket_of, hash_ids, places_of
+from spark_jobs.kernels.ids import Hashes, bucket_of, bucket_range, hash_ids, places_of
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.lake.errors import Damaged, ObjectMissing
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
-from spark_jobs.lake.id_index import date_of, read_firsts, read_hashes
+from spark_jobs.lake.id_index import Days, Piece, date_of, put_firsts, put_hashes, read_firsts, read_hashes
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import ParquetOutput, iter_sized_rows, put_table, read_table
+from spark_jobs.lake.parquet_file import ParquetOutput, iter_sized_rows, put_table, read_groups, read_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.deduplicate.ids import FoundIds, IdState, columns_of, find_ids
 from spark_jobs.pipeline.deduplicate.job import (
@@ -34,6 +35,8 @@ from spark_jobs.pipeline.deduplicate.job import (
     BucketResult,
     FileTask,
     IdCounts,
+    NewIds,
+    PieceTask,
     RecordFile,
     RewriteContext,
     Rewritten,
@@ -352,3 +355,37 @@ def outputs_of(rewritten: Rewritten) -> Iterator[OutputFile]:
     if rewritten.kept is not None:
         yield rewritten.kept
     yield rewritten.duplicates
+
+
+def write_hashes(task: PieceTask) -> Piece:
+    """A file of hashes: those of earlier runs and new ones, sorted."""
+    parts = [read_hashes(task.lake, run, task.number, task.count) for run in task.runs]
+    parts += [_new_hashes(task, new) for new in task.new]
+    hashes = np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in parts)])
+    days = np.concatenate([np.empty(0, np.int32), *(days for _, days in parts)])
+    order = np.lexsort((days, hashes))
+    return put_hashes(task.lake, hashes[order], days[order])
+
+
+def write_firsts(task: PieceTask) -> Piece:
+    """A file of first records of one run date."""
+    [new] = task.new
+    return put_firsts(task.lake, _new_rows(task, new))
+
+
+def _new_hashes(task: PieceTask, new: NewIds) -> tuple[Hashes, Days]:
+    hashes = np.asarray(_new_rows(task, new).column("hash").combine_chunks())
+    return hashes, np.full(hashes.size, new.day, dtype=np.int32)
+
+
+def _new_rows(task: PieceTask, new: NewIds) -> pa.Table:
+    """New first records within the range of the file; buckets ascend, so they are sorted by hash."""
+    first, last = bucket_range(task.number, task.count)
+    found = [FIRST_SCHEMA.empty_table()]
+    for bucket, key in new.files:
+        begin, end = bucket_range(bucket, task.buckets)
+        if begin <= last and end >= first:
+            rows = read_groups(task.lake, key, "hash", first, last).cast(FIRST_SCHEMA)
+            hashes = np.asarray(rows.column("hash").combine_chunks())
+            found.append(rows.filter(pa.array((hashes >= first) & (hashes <= last))))
+    return pa.concat_tables(found)

@@ -14,9 +14,8 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.id_index import Piece, SortedRun, put_firsts, read_firsts
 from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
-from spark_jobs.pipeline.deduplicate.index_files import write_firsts
 from spark_jobs.pipeline.deduplicate.job import NewIds, PieceTask
-from spark_jobs.pipeline.deduplicate.worker import Sent, kind_of
+from spark_jobs.pipeline.deduplicate.worker import Sent, kind_of, write_firsts
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
 
 DAY_US = 86_400_000_000
