@@ -26,19 +26,8 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
 from expectations.gate import Finding, Judgement
 from expectations.suite import Facts, Suite
-from expectations.suites.answers import ANSWERS
-from expectations.suites.batches import BATCHES
-from expectations.suites.duplicates import DUPLICATES
-from expectations.suites.records import RECORDS
-from expectations.suites.runs import RUNS
-from expectations.suites.sources import SOURCES
-from expectations.suites.states import STATES
-from expectations.suites.transactions import TRANSACTIONS
+from expectations.suites import SUITES
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
-
-SUITES: tuple[Suite, ...] = (SOURCES, BATCHES, ANSWERS, RECORDS, DUPLICATES, TRANSACTIONS, STATES, RUNS)
-"""In the order in which they are evaluated and shown."""
-
 
 # Data Docs: Great Expectations' content in pages that need no network.
 

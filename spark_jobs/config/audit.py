@@ -28,7 +28,7 @@ class ExpectationName(StrEnum):
     """Every expectation: its name, its default severity and its description.
 
     The name is also its key in `audit.severities`, its row in `expectation_results` and its case in
-    `tests/expectations/test_judge.py`. A suite in `expectations/suites` names the numbers that it judges.
+    `tests/expectations/test_judge.py`. A suite in `expectations/suites.py` names the numbers that it judges.
     """
 
     _value_: str

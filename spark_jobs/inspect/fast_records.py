@@ -10,7 +10,7 @@ from threading import local
 
 import numpy as np
 
-from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, plain_lines
+from spark_jobs.inspect.record_lines import OnCorrupt, RecordStyle, Rows, batch_records, plain_lines
 from spark_jobs.inspect.segments import Segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_FLAG

@@ -29,8 +29,16 @@ from spark_jobs.inspect.partition import (
     read_partition,
 )
 from spark_jobs.inspect.printers import Printer, Report, printable, progress
-from spark_jobs.inspect.record_lines import TEXT_HEADING, iso_timestamp, json_line
-from spark_jobs.inspect.records import OnCorrupt, RecordStyle, Rows, batch_records, record_lines
+from spark_jobs.inspect.record_lines import (
+    TEXT_HEADING,
+    OnCorrupt,
+    RecordStyle,
+    Rows,
+    batch_records,
+    iso_timestamp,
+    json_line,
+    record_lines,
+)
 from spark_jobs.inspect.segments import FAST_FROM, Segment, is_compiled_for, is_fast_for, read_segment
 from spark_jobs.inspect.target import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError

@@ -1,6 +1,6 @@
 """Long listings such as the batches of a segment: one line per row, columns of numbers as text or JSON.
 
-This is the plain writer; `kernels.row_text` writes the same bytes for millions of rows.
+This is the plain writer; `kernels.cells` writes the same bytes for millions of rows.
 """
 
 import json
@@ -113,9 +113,7 @@ def format_rows(columns: Sequence[Column], after: str, *, fast: bool) -> Iterato
     parts = _parts(columns)
     if not fast:
         return (format_part_plainly(part, after) for part in parts)
-    from spark_jobs.inspect.fast_rows import format_part  # noqa: PLC0415 — loads numba
-
-    return in_order(lambda part: format_part(part, after), parts)
+    return in_order(lambda part: _format_part(part, after), parts)
 
 
 def _parts(columns: Sequence[Column]) -> Iterator[list[Column]]:
@@ -131,6 +129,23 @@ def format_part_plainly(columns: Sequence[Column], after: str) -> bytes:
         for column in columns
     )
     return "".join("".join(row) + after for row in zip(*cells, strict=True)).encode()
+
+
+def _format_part(columns: Sequence[Column], after: str) -> bytes:
+    """The same bytes through the compiled writer."""
+    from spark_jobs.kernels.cells import Layout, pack_texts, write_rows  # noqa: PLC0415 — loads numba
+
+    labels = [(column.nothing, *column.labels) for column in columns]
+    layout = Layout(
+        kinds=np.array([column.kind for column in columns], dtype=np.int64),
+        widths=np.array([column.width for column in columns], dtype=np.int64),
+        nullable=np.array([column.null is not None for column in columns]),
+        nulls=np.array([column.null or 0 for column in columns], dtype=np.int64),
+        before=pack_texts([*(column.before.encode() for column in columns), after.encode()]),
+        labels=pack_texts([text.encode() for group in labels for text in group]),
+        first_labels=np.cumsum([0, *(len(group) for group in labels[:-1])], dtype=np.int64),
+    )
+    return write_rows(np.stack([column.values for column in columns]), layout).tobytes()
 
 
 def _cell(column: Column, value: int) -> str:

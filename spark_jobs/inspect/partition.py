@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spark_jobs.inspect.records import Rows
+from spark_jobs.inspect.record_lines import Rows
 from spark_jobs.inspect.segments import Advance, Segment, read_segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.checkpoints import read_offsets, read_partition_metadata

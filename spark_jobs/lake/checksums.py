@@ -22,7 +22,7 @@ class Hasher(Protocol):
 def new_hasher(algorithm: str) -> Hasher:
     """A digest of no bytes yet."""
     if algorithm == CRC64NVME:
-        from spark_jobs.kernels.crc64 import Crc64Nvme  # noqa: PLC0415 - numba, and hardly ever needed
+        from spark_jobs.kernels.crc import Crc64Nvme  # noqa: PLC0415 - numba, and hardly ever needed
 
         return Crc64Nvme()
     return hashlib.new(algorithm, usedforsecurity=False)

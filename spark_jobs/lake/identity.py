@@ -16,13 +16,17 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.errors import LakeMoved, understood
-from spark_jobs.lake.layout import LAKE_FILE
+from spark_jobs.lake.iceberg.catalog import WAREHOUSE, open_catalog
+from spark_jobs.lake.iceberg.commits import find_table
+from spark_jobs.lake.layout import LAKE_FILE, RUNS
 from spark_jobs.lake.lock import LakeLock, lake_lock
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.tables.publish import RUNS as RUNS_TABLE
 
 FORMAT = 1
 REMOVE_IT = "if the lake has neither been copied nor moved, remove it: the next run writes it again"
+METADATA_ENDING = ".metadata.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ def home_of(settings: Settings, lake: ObjectStore) -> str:
         return identity.location
     if not any(entry.is_published for entry in read_chain(lake).entries):
         return lake.url  # without tables nothing in it has an absolute address
-    from spark_jobs.lake.iceberg.addresses import recorded_home  # noqa: PLC0415 — Iceberg loads slowly
+    from spark_jobs.lake.identity import recorded_home  # noqa: PLC0415 — Iceberg loads slowly
 
     return recorded_home(settings, lake)
 
@@ -112,3 +116,28 @@ def normal_location(address: str) -> str:
     """The address in the form of `ObjectStore.url`."""
     path = address.removeprefix("file://")
     return path.rstrip("/") if "://" in path else str(Path(path).resolve())
+
+
+def recorded_home(settings: Settings, lake: ObjectStore) -> str:
+    """The location where a published lake was created, according to its tables' metadata."""
+    return _home_in_lake(lake) or _home_in_catalog(settings) or lake.url
+
+
+def _home_in_lake(lake: ObjectStore) -> str:
+    """From the metadata files in the lake; empty without any, because the warehouse is elsewhere."""
+    key = next((each.key for each in lake.list(WAREHOUSE) if each.key.endswith(METADATA_ENDING)), "")
+    if not key:
+        return ""
+    with understood(lake.url_of(key)):
+        location: str = json.loads(lake.read(key))["location"]
+    return location.removesuffix("/" + key.rpartition("/metadata/")[0])
+
+
+def _home_in_catalog(settings: Settings) -> str:
+    """From the address of a file of the table `runs`, which has one of every published run."""
+    with open_catalog(settings) as catalog:
+        table = find_table(catalog, (settings.catalog.namespace, RUNS_TABLE.name))
+        if table is None or table.metadata.current_snapshot() is None:
+            return ""
+        tasks = table.scan().plan_files()
+        return next((task.file.file_path.rpartition(f"/{RUNS}")[0] for task in tasks), "")

@@ -22,7 +22,7 @@ from spark_jobs.kafka.formats.tier_files import (
     parse_local,
     parse_pinterest,
 )
-from spark_jobs.kafka.log.segment_end import next_offset
+from spark_jobs.kafka.log.segment import next_offset
 from spark_jobs.lake.errors import ObjectMissing, StorageError
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 

@@ -22,7 +22,7 @@ from spark_jobs.lake.iceberg.holdings import table_names
 from spark_jobs.lake.ledger import RunStatus, list_runs
 from spark_jobs.lake.stores import open_lake, open_source
 from spark_jobs.operations.backfill import run_backfill
-from spark_jobs.pipeline.report.metrics_export import METRICS_KEY
+from spark_jobs.pipeline.report.metrics import METRICS_KEY
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly

@@ -2,7 +2,7 @@
 
 import pytest
 
-from expectations.suites.runs import compare
+from expectations.suites import compare
 from tests.expectations.runs import volumes
 
 

@@ -19,8 +19,7 @@ from spark_jobs.inspect.listing import (
     format_rows,
     reading_fields,
 )
-from spark_jobs.inspect.record_lines import preview
-from spark_jobs.inspect.records import RecordStyle, record_lines
+from spark_jobs.inspect.record_lines import RecordStyle, preview, record_lines
 from spark_jobs.inspect.segments import Segment, read_segment
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.legacy import write_message

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.kafka.log.segment import scan
-from spark_jobs.kafka.log.segment_end import next_offset
+from spark_jobs.kafka.log.segment import next_offset, scan
 
 DATA = Path(__file__).parents[1] / "recordings" / "data"
 LOGS = sorted(DATA.glob("oracle_A/data/*/*.log"))

@@ -1,17 +1,21 @@
 """Text cells equal those of the plain writers: numbers and times at their limits, one odd byte in a text."""
 
+from base64 import b64encode
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_jobs.inspect.record_lines import iso_timestamp, preview
-from spark_jobs.kernels import cells
-from spark_jobs.kernels import preview as previews
+from spark_jobs.kernels import cells, record_lines
+from spark_jobs.kernels.cells import SPILL, write_base64
 from spark_jobs.kernels.compile import from_python
 
 number_size = from_python(cells.number_size)
 write_iso = from_python(cells.write_iso)
 write_number = from_python(cells.write_number)
-write_preview = from_python(previews.write_preview)
+write_preview = from_python(record_lines.write_preview)
 
 DAY = 86_400_000
 TIMES = [
@@ -52,3 +56,33 @@ def test_a_preview_with_any_byte_among_plain_ones(place: int, limit: int) -> Non
         end, used = write_preview(out, 0, np.frombuffer(data, dtype=np.uint8), 0, len(data), limit, False)
         assert out[:end].tobytes().decode() == preview(data, limit)
         assert used == len(preview(data, limit))
+
+
+EVERY_SEXTET = bytes(range(256)) * 3
+UNTOUCHED = 0xEE
+write_64 = from_python(write_base64)
+
+
+def written_as_base64(data: bytes, start: int, size: int) -> bytes:
+    """What is written_as_base64, with room for no more than the kernel asks for."""
+    expected = (size + 2) // 3 * 4
+    out = np.full(5 + expected + SPILL + 9, UNTOUCHED, dtype=np.uint8)
+    end = write_64(out, 5, np.frombuffer(data, dtype=np.uint8), start, size)
+    assert set(out[:5]) == set(out[-9:]) == {UNTOUCHED}
+    return out[5:end].tobytes()
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3, 4, 15, 40])
+def test_base64_of_any_size_at_any_distance_from_the_end(behind: int) -> None:
+    for size in range(60):
+        data = EVERY_SEXTET[: 3 + size + behind]
+        assert written_as_base64(data, 3, size) == b64encode(data[3 : 3 + size])
+
+
+def test_all_characters_of_base64() -> None:
+    assert written_as_base64(EVERY_SEXTET, 0, len(EVERY_SEXTET)) == b64encode(EVERY_SEXTET)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=20))
+def test_any_bytes_as_base64(data: bytes, behind: bytes) -> None:
+    assert written_as_base64(data + behind, 0, len(data)) == b64encode(data)

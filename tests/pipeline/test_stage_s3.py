@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.kernels.crc64 import Crc64Nvme
+from spark_jobs.kernels.crc import Crc64Nvme
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.checksums import algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import StoreUnavailable

@@ -1,6 +1,6 @@
 """Scans a segment as a broker does (facts §1.2, §6.1): its batches, and where recovery would truncate it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from mmap import mmap
 from struct import Struct
@@ -38,6 +38,12 @@ _PREFIX = Struct(">qi4xb")  # offset, size, leader epoch or CRC, magic
 _SMALLEST_SIZE = 14
 """Bytes of a legacy message without key and value, after its size field."""
 _ZEROS = bytes(1 << 16)
+ReadRange = Callable[[int, int], bytes]
+"""Up to so many bytes from a position on."""
+WINDOW_BYTES = 256 * 2**10
+_LAST_OFFSET_DELTA = Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+_HEAD_BYTES = _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +213,25 @@ def looks_like_header(header: RecordBatchHeader) -> bool:
         and header.base_sequence >= NO_SEQUENCE
         and min(header.base_timestamp, header.max_timestamp) >= NO_TIMESTAMP
     )
+
+
+def next_offset(read: ReadRange, size: int, *, position: int, base_offset: int) -> int:
+    """The offset after the last whole batch of a segment of `size` bytes; a batch begins at `position`.
+
+    Bytes that are no batch end the walk: what they are is for the reader of the segment to report.
+    """
+    found = base_offset
+    window, start = b"", position
+    while position + _HEAD_BYTES <= size:
+        if position + _HEAD_BYTES > start + len(window):
+            window, start = read(position, WINDOW_BYTES), position
+        head = window[position - start : position - start + _HEAD_BYTES]
+        if len(head) < _HEAD_BYTES:
+            break
+        offset, length, magic = _PREFIX.unpack_from(head)
+        end = position + LOG_OVERHEAD + length
+        if length < _HEAD_BYTES - LOG_OVERHEAD or end > size or magic > MAGIC_V2:
+            break
+        delta = _LAST_OFFSET_DELTA.unpack_from(head, _LAST_OFFSET_DELTA_AT)[0] if magic == MAGIC_V2 else 0
+        found, position = max(found, offset + max(delta, 0) + 1), end
+    return found

@@ -12,7 +12,7 @@ from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.iceberg.holdings import topic_tables
 from spark_jobs.lake.identity import open_at_home
 from spark_jobs.pipeline.context import StepResult
-from spark_jobs.pipeline.report.metrics_export import publish
+from spark_jobs.pipeline.report.metrics import publish
 from spark_jobs.pipeline.report.site import build_site
 from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles
 from spark_jobs.pipeline.report.table_queries import table_view

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from spark_jobs.config.load import InvalidConfig, parse_settings
 from spark_jobs.config.settings import Address
-from spark_jobs.pipeline.report.metrics import METRICS, PUBLISHED_RECORDS, STEP_DURATION, Metric, Sample
-from spark_jobs.pipeline.report.metrics_export import exposition, gauge
+from spark_jobs.pipeline.report.metrics import (
+    METRICS,
+    PUBLISHED_RECORDS,
+    STEP_DURATION,
+    Metric,
+    Sample,
+    exposition,
+    gauge,
+)
 from tests.pipeline.report.metrics.reading import only, read
 
 CONFIG = "lake: lake\nsources: [{name: a, kind: capture, root: raw}]\n"

@@ -16,8 +16,7 @@ from spark_jobs.lake.ledger import Ledger, list_runs
 from spark_jobs.lake.lock import lake_lock
 from spark_jobs.lake.run_folder import RunInputs
 from spark_jobs.lake.stores import open_lake
-from spark_jobs.pipeline.report.metrics import METRICS
-from spark_jobs.pipeline.report.metrics_export import METRICS_KEY, PACKET_BYTES, publish, replace_file
+from spark_jobs.pipeline.report.metrics import METRICS, METRICS_KEY, PACKET_BYTES, publish, replace_file
 from spark_jobs.sample.story import RUN_DATES
 from tests.pipeline.report.metrics.reading import Read, only, read, types_in
 

@@ -1,1 +1,0 @@
-"""One suite per table, named like the table: its counts and the expectations on them."""
