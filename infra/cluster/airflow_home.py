@@ -19,7 +19,7 @@ from infra.embedded.home import LOOPBACK, ROOT, Home
 from infra.embedded.rest import Api
 from infra.embedded.services import start, stop
 from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import StepRequest
+from spark_jobs.driver.protocol import StepRequest
 from spark_jobs.flow import Step
 from spark_jobs.sample.story import RUN_DATES
 

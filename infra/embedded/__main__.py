@@ -16,7 +16,7 @@ from infra.embedded.rest import Api
 from infra.embedded.services import port_in_use, prepare, running, start, stop
 from infra.embedded.summary import show_summary
 from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import StepRequest
+from spark_jobs.driver.protocol import StepRequest
 from spark_jobs.flow import Step
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from spark_jobs.airflow.dag_run import where
 from spark_jobs.airflow.tasks import LAKE_TASK, TABLES, announce, final_unless_transient, reschedule
 from spark_jobs.driver.client import ask
-from spark_jobs.driver.messages import DaysRequest, PlanRequest
+from spark_jobs.driver.protocol import DaysRequest, PlanRequest
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest, UnfitRequest
 
 LOG = logging.getLogger("onceover")

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from spark_jobs.airflow.dag_run import NIGHTLY, restage_of, run_date_of, where
 from spark_jobs.airflow.links import with_run_page
 from spark_jobs.driver.client import ask, run_step
-from spark_jobs.driver.messages import ExpireRequest, FetchRequest, ReportRequest, SourcesRequest, StepRequest
+from spark_jobs.driver.protocol import ExpireRequest, FetchRequest, ReportRequest, SourcesRequest, StepRequest
 from spark_jobs.flow import LAST_OF_RUN, Step
 from spark_jobs.kafka.errors import OnceoverError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import CONTINUES, exit_if_held, reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.extras import Extra, require
 from spark_jobs.flow import Step
 from spark_jobs.lake.object_store import printable

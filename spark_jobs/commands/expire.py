@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.extras import Extra, require
 
 if TYPE_CHECKING:

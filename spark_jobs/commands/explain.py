@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
 

@@ -13,7 +13,7 @@ import typer
 
 from spark_jobs.commands.encryption_keys import EncryptionKeys, key_references
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.reading.errors import TierEnds, TornTail
 from spark_jobs.reading.isolation import Isolation
 

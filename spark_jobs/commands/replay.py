@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.extras import Extra, require
 from spark_jobs.lake.object_store import MOST_SHOWN, printable
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.lake.object_store import printable
 
 if TYPE_CHECKING:

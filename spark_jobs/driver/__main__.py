@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from spark_jobs.driver.messages import DriverFiles
+from spark_jobs.driver.protocol import DriverFiles
 from spark_jobs.driver.server import Driver
 
 if __name__ == "__main__":

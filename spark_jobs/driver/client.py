@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from spark_jobs.driver.messages import (
+from spark_jobs.driver.protocol import (
     Answer,
     DriverFiles,
     DriverRequest,

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings, SparkSettings
-from spark_jobs.driver.messages import (
+from spark_jobs.driver.protocol import (
     Answer,
     DaysRequest,
     DriverFiles,

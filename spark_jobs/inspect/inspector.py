@@ -13,7 +13,6 @@ import numpy as np
 
 from spark_jobs.inspect import small_files
 from spark_jobs.inspect.coordinator_views import coordinator_view
-from spark_jobs.inspect.listing import all_fields, as_json, as_text, format_rows, heading, reading_fields
 from spark_jobs.inspect.log_reports import (
     partition_remarks,
     report_log_directory,
@@ -39,6 +38,7 @@ from spark_jobs.inspect.record_lines import (
     json_line,
     record_lines,
 )
+from spark_jobs.inspect.row_lines import all_fields, as_json, as_text, format_rows, heading, reading_fields
 from spark_jobs.inspect.segments import FAST_FROM, Segment, is_compiled_for, is_fast_for, read_segment
 from spark_jobs.inspect.target import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError

@@ -2,8 +2,8 @@
 
 Every writer of a cell takes the buffer and the position to write at, and returns the position after what it
 wrote. None checks for room: the caller does. The twins are the cells of `inspect.record_lines` and
-`inspect.listing`. Listings differ only in data (the text before each cell, its kind, its width, its labels):
-one compiled function writes them all.
+`inspect.row_lines`. Listings differ only in data (text before each cell, kind, width, labels): one compiled
+function writes them all.
 """
 
 from collections.abc import Callable

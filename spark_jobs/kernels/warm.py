@@ -17,10 +17,10 @@ from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.ids import hash_ids
 from spark_jobs.kernels.memory import read_only
+from spark_jobs.kernels.partition_transactions import TransactionTable
 from spark_jobs.kernels.producers import ProducerTable
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, count_within, look_at
 from spark_jobs.kernels.scan import scan_headers, walk_boundaries
-from spark_jobs.kernels.transactions import TransactionTable
 
 
 def warm() -> int:

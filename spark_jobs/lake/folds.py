@@ -16,8 +16,8 @@ from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import TRANSACTION
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.lake.chain import Chain, ChainEntry
 from spark_jobs.lake.errors import BrokenState, OutOfTurn
 from spark_jobs.lake.layout import state_key, step_key

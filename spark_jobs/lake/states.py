@@ -28,8 +28,8 @@ from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import NO_MARKER, TRANSACTION
 from spark_jobs.kernels.producers import PRODUCER, ROWS_PER_PART, Rows, canonical_parts
-from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.errors import BrokenState
 from spark_jobs.lake.file_store import translated

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import SourcesRequest
+from spark_jobs.driver.protocol import SourcesRequest
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import CAPTURE, place_at
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step, stop_driver
-from spark_jobs.driver.messages import (
+from spark_jobs.driver.protocol import (
     Answer,
     DaysRequest,
     DriverFiles,

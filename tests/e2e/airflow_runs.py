@@ -15,7 +15,7 @@ from infra.embedded.services import groups, prepare, start, stop
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import SourcesRequest
+from spark_jobs.driver.protocol import SourcesRequest
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
 

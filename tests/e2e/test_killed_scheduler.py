@@ -20,7 +20,7 @@ from infra.embedded.services import command, groups, running, start, stop
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.driver.client import _place
-from spark_jobs.driver.messages import SourcesRequest
+from spark_jobs.driver.protocol import SourcesRequest
 from spark_jobs.flow import Step
 from spark_jobs.lake.ledger import LedgerLine, RunStatus, list_runs
 from spark_jobs.lake.stores import open_lake

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.driver.client import StepInterrupted, run_step, stop_driver
-from spark_jobs.driver.messages import StepAnswer, StepRequest
+from spark_jobs.driver.protocol import StepAnswer, StepRequest
 from spark_jobs.execution.options import SparkFailed
 from spark_jobs.execution.spark import Spark, Watch
 from spark_jobs.execution.worker import Summary, Task

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.inspect import fast_records, segments
-from spark_jobs.inspect.listing import (
+from spark_jobs.inspect.record_lines import RecordStyle, preview, record_lines
+from spark_jobs.inspect.row_lines import (
     CellKind,
     Column,
     all_fields,
@@ -19,7 +20,6 @@ from spark_jobs.inspect.listing import (
     format_rows,
     reading_fields,
 )
-from spark_jobs.inspect.record_lines import RecordStyle, preview, record_lines
 from spark_jobs.inspect.segments import Segment, read_segment
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.legacy import write_message

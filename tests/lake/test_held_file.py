@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET
-from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.lake.errors import BrokenState
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.folds import HELD_PART, STRETCH, HeldState, get_held, put_held, read_held, write_held

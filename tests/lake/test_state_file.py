@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.producers.verdict import BatchRow, Rules
 from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.partition_transactions import TransactionTable
 from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows, states_of
-from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.lake.errors import BrokenState
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.inherited_rows import (

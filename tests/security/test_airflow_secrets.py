@@ -25,7 +25,7 @@ from infra.cluster.topology import CATALOG_DATABASE, CATALOG_VARIABLE, SPARK_VAR
 from infra.embedded.__main__ import execute_run
 from infra.embedded.rest import Api
 from spark_jobs.driver.client import stop_driver
-from spark_jobs.driver.messages import SourcesRequest
+from spark_jobs.driver.protocol import SourcesRequest
 from spark_jobs.lake.s3_store import S3Store
 from spark_jobs.sample.files import CONFIG, sample_files
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, running_airflow, until

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.driver import server
 from spark_jobs.driver.client import run_step, stop_driver
-from spark_jobs.driver.messages import DriverFiles, StepRequest, UnsafeDirectory, driver_files
+from spark_jobs.driver.protocol import DriverFiles, StepRequest, UnsafeDirectory, driver_files
 from spark_jobs.flow import Step
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import CAPTURE, place_at

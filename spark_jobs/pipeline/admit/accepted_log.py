@@ -16,8 +16,8 @@ from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
 from spark_jobs.kafka.log.log_segment import MAX_RELATIVE_OFFSET
+from spark_jobs.kernels.partition_transactions import TransactionTable
 from spark_jobs.kernels.producers import Rows, write_canonical_snapshot
-from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.lake.accepted_log import PlannedSegment, SegmentDigest, Segments
 from spark_jobs.lake.index_rows import values
 from spark_jobs.lake.manifest import Truncation

@@ -17,8 +17,8 @@ from spark_jobs.kafka.producers.admission import why_invalid
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET
 from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.lake.index_rows import Labels, labels, values
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ParquetOutput

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kernels.partition_transactions import TRANSACTION
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.lake.accepted_log import LOG
 from spark_jobs.lake.index_rows import iter_index
 from spark_jobs.lake.inherited_rows import get_inherited, inherited_object, put_inherited, with_needed_objects

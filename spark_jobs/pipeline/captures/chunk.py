@@ -14,8 +14,8 @@ from spark_jobs.kernels.admission import (
     batch_columns,
     fold,
 )
+from spark_jobs.kernels.partition_transactions import TransactionTable
 from spark_jobs.kernels.producers import ProducerTable, Rows
-from spark_jobs.kernels.transactions import TransactionTable
 from spark_jobs.lake.index_rows import batches_of
 from spark_jobs.lake.states import PartitionState
 

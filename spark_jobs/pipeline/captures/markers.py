@@ -32,8 +32,8 @@ from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.matching import Candidates, candidates, match_batches
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.lake.folds import get_held, has_markers, resolved_before
 from spark_jobs.lake.index_rows import is_problem, iter_index, values
 from spark_jobs.lake.object_store import ObjectStore

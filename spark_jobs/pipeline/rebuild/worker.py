@@ -15,8 +15,8 @@ from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin
 from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.admission import fold
+from spark_jobs.kernels.partition_transactions import NO_MARKER, TRANSACTION, TransactionTable
 from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows, read_snapshot
-from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION, TransactionTable
 from spark_jobs.lake.errors import BrokenState, StorageError
 from spark_jobs.lake.gap_file import get_gaps
 from spark_jobs.lake.index_rows import PLACE_COLUMNS, IndexedCopy, batches_of, is_problem, iter_log, values

@@ -15,8 +15,8 @@ from spark_jobs.execution.worker import from_bytes, to_bytes
 from spark_jobs.kafka.coordinator.group_offsets import OffsetsMarker
 from spark_jobs.kafka.log.read_committed import first_unstable_offset, last_stable_offset
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.lake.folds import HELD_PART, HeldState, get_held, put_held
 from spark_jobs.lake.inherited_rows import get_inherited
 from spark_jobs.lake.manifest import StagedObjects

@@ -14,7 +14,7 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.hanging import HangingTransaction, hanging_transaction
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction
-from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.run_folder import OutputFile

@@ -11,8 +11,8 @@ import pyarrow as pa
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import NO_MARKER, TRANSACTION
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER, TRANSACTION
 from spark_jobs.lake.folds import HELD_PART, get_held
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table

@@ -16,8 +16,8 @@ from spark_jobs.kafka.transactions.partition_transactions import (
     SpannedGap,
     WrittenMarker,
 )
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.lake.folds import HELD_PART
 
 Offsets = npt.NDArray[np.int64]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.kernels.partition_transactions import TRANSACTION
 from spark_jobs.kernels.producers import PRODUCER
-from spark_jobs.kernels.transactions import TRANSACTION
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.states import PartitionState, put_state
 from spark_jobs.pipeline.audit.job import PartitionInputs, StateDigests

@@ -8,8 +8,8 @@ from spark_jobs.kafka.producers.producer_state import NO_OFFSET
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.hanging import appended_by
 from spark_jobs.kafka.transactions.partition_transactions import WrittenMarker
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
-from spark_jobs.kernels.transactions import NO_MARKER
 from spark_jobs.pipeline.resolve.gather import joined, note_appended
 from spark_jobs.pipeline.resolve.partitions import NewestMarker
 from spark_jobs.pipeline.resolve.parts import PART, part_order, partition_transactions

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spark_jobs.kernels.transactions import NO_MARKER
+from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.pipeline.resolve.parts import PART, GroupedParts
 
 

@@ -24,8 +24,8 @@ from spark_jobs.kafka.transactions.partition_transactions import (
 )
 from spark_jobs.kernels.admission import ACCEPTED, fold
 from spark_jobs.kernels.copies import GAP
+from spark_jobs.kernels.partition_transactions import NO_MARKER, TransactionTable
 from spark_jobs.kernels.producers import ProducerTable, Rows
-from spark_jobs.kernels.transactions import NO_MARKER, TransactionTable
 from tests.cases.batch_rows import abort, commit, data
 from tests.kernels.histories import columns_of, histories
 

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from spark_jobs.commands.listing import show_rows
+from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.lake.object_store import legible
 from spark_jobs.progress import RunProgress
 
