@@ -40,7 +40,8 @@ def check_capture(
             typer.echo(json.dumps(asdict(finding)) if as_json else legible(text))
     if not as_json:
         typer.echo(
-            f"{counts.objects:,} objects, {counts.batches:,} batches, {counts.bytes:,} bytes, "
+            f"{counts.objects:,} objects, {counts.batches:,} batches ({counts.markers:,} markers), "
+            f"{counts.bytes:,} bytes, "
             f"{counts.answers:,} answers: {problems:,} problems, {notes:,} notes"
         )
     if problems:

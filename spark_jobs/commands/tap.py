@@ -1,6 +1,8 @@
 """`onceover tap`: a proxy beside a broker that writes produce requests as captures."""
 
 import re
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from socket import gethostname
 from typing import Annotated, Any
@@ -15,25 +17,33 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings, OnFull
 from spark_jobs.tap.objects import OnRefused
 from spark_jobs.tap.proxy import Address
-from spark_jobs.tap.tap import TapSettings, TlsFiles, run_tap
+from spark_jobs.tap.tap import Route, TapSettings, TlsFiles, run_tap
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 PEM: dict[str, Any] = {"exists": True, "dir_okay": False, "show_default": False}
 
 
 def tap(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients connect to.")],
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker's listener behind the tap.")],
+    listen: Annotated[
+        list[str],
+        typer.Option(metavar="HOST:PORT", help="Where clients, or other brokers, connect to. Repeatable."),
+    ],
+    broker: Annotated[
+        list[str],
+        typer.Option(
+            metavar="HOST:PORT", help="The broker's listener behind it; one per `--listen`, in that order."
+        ),
+    ],
     root: Annotated[
         str, typer.Option(metavar="PATH|S3", help="The `root` of the capture: a path or s3://bucket/prefix.")
     ],
     *,
     advertise: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="The tap's address as clients reach it. The tap does not start if the broker's listener "
-            "advertises another one.",
+            help="The tap's address as clients reach it; one per `--listen`. The tap does not start if the "
+            "broker's listener advertises another one.",
             show_default=False,
         ),
     ] = None,
@@ -93,27 +103,28 @@ def tap(
 ) -> None:
     """Run a proxy between clients and a broker, and write what producers send as a source of kind `capture`.
 
-    Clients connect to the tap: give the broker a listener whose advertised address is the tap's. Every byte
-    passes unchanged, except that Produce is offered up to version 12. A produce request is in a journal on
-    disk before it goes to the broker, and the broker's answer before it goes to the client. Journals become
-    objects <root>/dt=<date>/<topic>-<partition>/<object>, with the answers beside them.
+    Clients connect to the tap: give the broker a listener whose advertised address is the tap's. Markers of
+    transactions are captured if the inter-broker listener's address is a tap's, too: give a second --listen
+    and --broker for it. Every byte passes unchanged, except that Produce is offered up to version 12. A
+    produce request is in a journal on disk before it goes to the broker, and the broker's answer before it
+    goes to the client. Journals become objects <root>/dt=<date>/<topic>-<partition>/<object>, with the
+    answers beside them.
 
     SIGTERM ends it: answers under way are awaited, and everything is written. A tap that was killed continues
     with the journals that it left. SASL passes through; with TLS the tap ends it on both sides.
 
-    Example: onceover tap --listen 0.0.0.0:9094 --advertise kafka-1.example:9094 --broker 127.0.0.1:9095
-    --root s3://raw/tap --spool /var/lib/onceover-tap
+    Example: onceover tap --listen 0.0.0.0:9094 --broker 127.0.0.1:9095 --listen 0.0.0.0:9096
+    --broker 127.0.0.1:9097 --root s3://raw/tap --spool /var/lib/onceover-tap --name broker-1
     """
     with reported_failures(when_interrupted="the next tap continues with the journals in the spool"):
         survive_broken_connections()
         store = open_address(root, endpoint_url)
-        here = _address(listen)
-        named = NOT_IN_NAMES.sub("-", name or advertise or f"{gethostname()}-{here.port}").strip("-")
+        routes = tuple(_routes(listen, broker, advertise or []))
+        address = advertise[0] if advertise else f"{gethostname()}-{routes[0].listen.port}"
+        named = NOT_IN_NAMES.sub("-", name or address).strip("-")
         run_tap(
             TapSettings(
-                listen=here,
-                broker=_address(broker),
-                advertise=_address(advertise) if advertise else None,
+                routes=routes,
                 capture=CaptureSettings(
                     store=store,
                     spool=_spool(spool, store, named),
@@ -129,6 +140,15 @@ def tap(
                 memory_bytes=_size(memory_bytes),
                 statistics_seconds=statistics_seconds,
             )
+        )
+
+
+def _routes(listen: list[str], broker: list[str], advertise: list[str]) -> Iterator[Route]:
+    if len(listen) != len(broker) or (advertise and len(advertise) != len(listen)):
+        raise BadAddress("give as many --broker as --listen, and as many --advertise or none, in their order")
+    for here, behind, named in zip_longest(listen, broker, advertise):
+        yield Route(
+            listen=_address(here), broker=_address(behind), advertise=_address(named) if named else None
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.formats.control_record import read_marker
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
 from spark_jobs.kafka.log.segment import ScannedBatch, scan
 from spark_jobs.lake.errors import StorageError
@@ -51,6 +52,7 @@ class CaptureCounts:
     batches: int = 0
     bytes: int = 0
     answers: int = 0
+    markers: int = 0
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
     """Positions and sizes of batches by the object's path without its extension, for the answers to it."""
 
@@ -74,6 +76,9 @@ def check_capture(store: ObjectStore, dates: str | None, counts: CaptureCounts) 
             yield from _check_object(store, stat, counts)
     for stat in answers:
         yield from _check_answers(store, stat, counts)
+    if counts.markers:
+        text = f"{counts.markers:,} markers: the source needs `markers: true`, else they are refused"
+        yield CaptureFinding(path=".", text=text, weight=Weight.NOTE)
 
 
 def _check_object(store: ObjectStore, stat: ObjectStat, counts: CaptureCounts) -> Iterator[CaptureFinding]:
@@ -84,6 +89,7 @@ def _check_object(store: ObjectStore, stat: ObjectStat, counts: CaptureCounts) -
         with store.viewed(stat.key, 0, stat.size, version=stat.version) as data:
             batches.extend(scan(data, source=printable(stat.key)))
             problem = ""
+            yield from _check_markers(stat.key, data, batches, counts)
     except CorruptData as error:
         problem = str(error)
     counts.batches += len(batches)
@@ -92,6 +98,22 @@ def _check_object(store: ObjectStore, stat: ObjectStat, counts: CaptureCounts) -
     if problem:
         yield CaptureFinding(path=stat.key, text=f"after {len(batches):,} whole batches: {problem}")
     yield from _remarks(stat.key, batches)
+
+
+def _check_markers(
+    path: str, data: bytes | memoryview, batches: list[ScannedBatch], counts: CaptureCounts
+) -> Iterator[CaptureFinding]:
+    """Control batches must be markers, as a coordinator writes them."""
+    for batch in batches:
+        header = batch.header
+        if not isinstance(header, RecordBatchHeader) or not header.is_control:
+            continue
+        counts.markers += 1
+        end = batch.position + header.size
+        marker = read_marker(data[batch.position : end], source=printable(path), position=batch.position)
+        if marker is None or not header.is_transactional or header.producer_id < 0:
+            text = f"the control batch at {batch.position} is no marker of a transaction"
+            yield CaptureFinding(path=path, text=text)
 
 
 def _remarks(path: str, batches: list[ScannedBatch]) -> Iterator[CaptureFinding]:
@@ -104,9 +126,6 @@ def _remarks(path: str, batches: list[ScannedBatch]) -> Iterator[CaptureFinding]
     if len(new) > 1 and all(one.base_offset < two.base_offset for one, two in pairwise(new)):
         text = "offsets are assigned and ascend: a copied segment? Use a source of kind broker-log for it"
         yield CaptureFinding(path=path, text=text)
-    if control := sum(header.is_control for header in new):
-        text = f"{control:,} control batches: the source needs `markers: true`, else they are refused"
-        yield CaptureFinding(path=path, text=text, weight=Weight.NOTE)
     if empty := sum(header.record_count <= 0 for header in new):
         yield CaptureFinding(path=path, text=f"{empty:,} batches without records, which a broker refuses")
 

@@ -5,7 +5,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,12 +13,10 @@ from pathlib import Path
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.lake.object_store import ObjectStore, legible
 from spark_jobs.tap.journal import Journal, Spool, day_of, seal_left
-from spark_jobs.tap.messages import PartAnswer, ProduceRequest
+from spark_jobs.tap.messages import AppendRequest, PartAnswer
 from spark_jobs.tap.objects import ObjectCounts, OnRefused, write_objects
 
 TICK_SECONDS = 0.5
-ANSWER_SECONDS = 60.0
-"""How long a closed journal waits for answers that are still to come."""
 LAST_ATTEMPTS = 3
 """How often objects are tried when the tap is to end."""
 PAUSES = (1, 2, 5, 10, 30, 60)
@@ -53,6 +50,7 @@ class Statistics:
 
     requests: int = 0
     request_bytes: int = 0
+    markers: int = 0
     missed: int = 0
     uncaptured_versions: int = 0
     connections: int = 0
@@ -63,18 +61,30 @@ class Statistics:
             setattr(self.objects, name, getattr(self.objects, name) + getattr(counts, name))
 
 
+class NotJournalled(OnceoverError):
+    """An answer that cannot be kept, so that the client must not get it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A request in its journal, so that its answer gets there, too; nothing if it was not captured."""
+    """A request that was captured, so that its answer is, too; nothing if it was not."""
 
-    journal: Journal | None
+    capturing: "Capturing | None"
     number: int = 0
 
     def answered(self, answers: tuple[PartAnswer, ...] | None) -> None:
         """Keeps the broker's answer; None if the connection ended without one."""
-        if self.journal is not None and self.number in self.journal.pending:
-            with suppress(OSError):  # a full disk: the request has no answer then
-                self.journal.answer(self.number, answers)
+        if self.capturing is not None:
+            self.capturing.answer(self.number, answers)
+
+
+@dataclass(slots=True)
+class LateMarker:
+    """A marker that went to the broker though the disk failed, and is captured once it works again."""
+
+    request: AppendRequest
+    received_at: int
+    answers: tuple[PartAnswer, ...] | None = None
 
 
 def say(text: str) -> None:
@@ -92,10 +102,10 @@ class Capturing:
         self._spool = Spool(settings.spool, settings.name)
         self._current: Journal | None = None
         self._opened_at = 0.0
-        self._closed: deque[tuple[Journal, float]] = deque()
-        self._left: deque[Path] = deque()
+        self._sealed: deque[Path] = deque()
         self._sealed_bytes: dict[Path, int] = {}
-        self._number = 0
+        self._number = time.time_ns()
+        self._late: dict[int, LateMarker] = {}
         self._missed_since: dict[str, int] | None = None
         self._stopping = self._is_abandoned = False
 
@@ -106,19 +116,18 @@ class Capturing:
     @property
     def spooled_bytes(self) -> int:
         """Bytes in journals that are not objects yet."""
-        unsealed = [journal for journal, _ in self._closed] + ([self._current] if self._current else [])
-        return sum(self._sealed_bytes.values()) + sum(journal.size for journal in unsealed)
+        return sum(self._sealed_bytes.values()) + (self._current.size if self._current else 0)
 
     def recover(self) -> None:
         """Takes over the journals that an earlier process left."""
-        for path in self._spool.left():
-            seal_left(path)
-            self._left.append(path)
-            self._sealed_bytes[path] = path.stat().st_size
-        if self._left:
-            self.tell(f"{len(self._left)} journals of an earlier process are made into objects first")
+        left = self._spool.left()
+        seal_left(left)
+        self._sealed.extend(left)
+        self._sealed_bytes.update((path, path.stat().st_size) for path in left)
+        if left:
+            self.tell(f"{len(left)} journals of an earlier process are made into objects first")
 
-    async def keep(self, request: ProduceRequest, size: int) -> Captured:
+    async def keep(self, request: AppendRequest, size: int) -> Captured:
         """Returns when the request is in a journal, or, with `on_full: pass`, when it cannot be."""
         attempt = 0
         while True:
@@ -126,37 +135,73 @@ class Capturing:
             if isinstance(problem, Captured):
                 return problem
             if self.settings.on_full is OnFull.PASS:
-                return self._miss(len(request.parts), problem)
+                return self._miss(request, problem)
             if attempt % 30 == 0:
                 self.tell(f"clients wait: {problem}")
             attempt += 1
             await asyncio.sleep(TICK_SECONDS)
 
-    def _try(self, request: ProduceRequest, size: int) -> Captured | str:
-        if self.spooled_bytes + size > self.settings.spool_bytes:
+    def _try(self, request: AppendRequest, size: int) -> Captured | str:
+        if not request.is_marker and self.spooled_bytes + size > self.settings.spool_bytes:
             return f"the spool has its {self.settings.spool_bytes:,} bytes (--spool-bytes)"
         try:
             journal = self._open_journal()
-            if self._missed_since:
-                journal.missed({**self._missed_since, "until": _milliseconds()})
-                self._missed_since = None
+            self._catch_up(journal)
             self._number += 1
-            journal.request(self._number, request, _milliseconds())
+            journal.request(self._number, request, milliseconds())
         except OSError as error:
             return f"{self.settings.spool}: {error.strerror}"
-        self.statistics.requests += 1
-        self.statistics.request_bytes += size
-        captured = Captured(journal, self._number)
+        captured = Captured(self, self._number)
+        self._count(request, size)
         if journal.size >= self.settings.rotate_bytes:
             self.rotate()
         return captured
 
-    def _miss(self, parts: int, problem: str) -> Captured:
+    def _count(self, request: AppendRequest, size: int) -> None:
+        if request.is_marker:
+            self.statistics.markers += len(request.parts)
+        else:
+            self.statistics.requests += 1
+            self.statistics.request_bytes += size
+
+    def _catch_up(self, journal: Journal) -> None:
+        """Writes what could not be written before: which requests were missed, and markers."""
+        if self._missed_since:
+            journal.missed({**self._missed_since, "until": milliseconds()})
+            self._missed_since = None
+        while self._late:
+            number, late = next(iter(self._late.items()))
+            journal.request(number, late.request, late.received_at)
+            del self._late[number]
+            if late.answers is not None:
+                journal.answer(number, late.answers)
+
+    def answer(self, number: int, answers: tuple[PartAnswer, ...] | None) -> None:
+        """Keeps the answer to a request; it must not go to the client if it cannot be kept."""
+        if number in self._late:
+            self._late[number].answers = answers
+        if self._current is None or number not in self._current.pending:
+            return
+        try:
+            self._current.answer(number, answers)
+        except OSError as error:
+            if answers is None:
+                return
+            if self.settings.on_full is OnFull.BLOCK:
+                raise NotJournalled(f"an answer was not kept: {error.strerror}") from error
+            self._miss(None, str(error.strerror))
+
+    def _miss(self, request: AppendRequest | None, problem: str) -> Captured:
+        """Notes that a request, or only its answer (None), was not captured. Markers are captured later."""
         if self._missed_since is None:
-            self._missed_since = {"since": _milliseconds(), "requests": 0, "partitions": 0}
+            self._missed_since = {"since": milliseconds(), "requests": 0, "partitions": 0}
             self.tell(f"requests go to the broker without being captured: {problem}")
+        if request is not None and request.is_marker:
+            self._number += 1
+            self._late[self._number] = LateMarker(request, milliseconds())
+            return Captured(self, self._number)
         self._missed_since["requests"] += 1
-        self._missed_since["partitions"] += parts
+        self._missed_since["partitions"] += len(request.parts) if request else 0
         self.statistics.missed += 1
         return Captured(None)
 
@@ -166,10 +211,28 @@ class Capturing:
         return self._current
 
     def rotate(self) -> None:
-        """Closes the current journal for requests; its answers still come."""
-        if self._current is not None:
-            self._closed.append((self._current, time.monotonic()))
-            self._current = None
+        """Closes the current journal; requests without an answer go on in the next one."""
+        current = self._current
+        if current is None:
+            return
+        following = None
+        try:
+            if current.pending:
+                following = self._spool.new()
+                following.carry(current)
+            current.seal(current.pending)
+        except OSError as error:  # the current journal goes on
+            self.tell(f"{current.path.name}: not closed: {error.strerror}")
+            if following is not None:
+                following.discard()
+            return
+        self._close(current)
+        self._current, self._opened_at = following, time.monotonic()
+
+    def _close(self, journal: Journal) -> None:
+        asyncio.get_running_loop().run_in_executor(None, journal.close)
+        self._sealed.append(journal.path)
+        self._sealed_bytes[journal.path] = journal.size
 
     def _is_due(self) -> bool:
         if self._current is None:
@@ -180,40 +243,23 @@ class Capturing:
 
     async def run(self) -> None:
         """Closes journals in time and makes them into objects, one after the other, until `stop`."""
-        while not self._is_abandoned and (not self._stopping or self._left or self._closed):
+        while not self._is_abandoned and (not self._stopping or self._sealed):
             if self._is_due():
                 self.rotate()
-            path = self._next()
-            if path is None:
-                await asyncio.sleep(TICK_SECONDS)
+            if self._sealed:
+                await self._write(self._sealed.popleft())
             else:
-                await self._write(path)
+                await asyncio.sleep(TICK_SECONDS)
 
     def stop(self) -> None:
         """No more requests come: `run` ends when everything is written."""
-        self.rotate()
-        self._stopping = True
-
-    def _next(self) -> Path | None:
-        """The oldest journal, if it is sealed or can be."""
-        if self._left:
-            return self._left.popleft()
-        if not self._closed:
-            return None
-        journal, closed_at = self._closed[0]
-        is_waiting = journal.pending and time.monotonic() - closed_at < ANSWER_SECONDS
-        if is_waiting and not self._stopping:
-            return None
-        try:
-            journal.seal()
-        except OSError as error:
-            self.tell(f"{journal.path}: {error.strerror}")
-            self._is_abandoned = self._stopping
-            return None
-        journal.pending.clear()
-        self._closed.popleft()
-        self._sealed_bytes[journal.path] = journal.size
-        return journal.path
+        if self._current is not None:
+            try:
+                self._current.seal()
+                self._close(self._current)
+            except OSError as error:
+                self.tell(f"{self._current.path}: {error.strerror}")
+        self._current, self._stopping = None, True
 
     async def _write(self, path: Path) -> None:
         """Makes a sealed journal into objects, as often as it takes, and deletes it."""
@@ -235,5 +281,5 @@ class Capturing:
         self.statistics.add(counts)
 
 
-def _milliseconds() -> int:
+def milliseconds() -> int:
     return time.time_ns() // 1_000_000

@@ -2,8 +2,9 @@
 
 A request is in the journal before it goes to the broker, and its answer before it goes to the client. So a
 killed tap has lost nothing that a client got an answer to. A journal is closed by size or time, then made
-into capture objects (`objects`) and deleted. After a restart the journals that are left are made into objects
-first; requests without an answer in them have none.
+into capture objects (`objects`) and deleted. Requests that wait for their answer then are copied into the
+next journal, so that all answers are in one sequence. After a restart the journals that are left are made
+into objects first; requests without an answer in them have none.
 
 An entry is its kind (1 byte), the number of its request (8 bytes), the size of its text and of its data (4
 bytes each), then a JSON text and the data: the batches of all parts of a request, one after the other.
@@ -15,7 +16,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.lake.errors import LakeBusy
-from spark_jobs.tap.messages import PartAnswer, ProduceRequest
+from spark_jobs.tap.messages import NO_ACKS, AppendRequest, PartAnswer
 
 SUFFIX = ".journal"
 LAST = "last"
@@ -34,7 +35,7 @@ READ_BYTES = 2**20
 
 
 class EntryKind(IntEnum):
-    """SEALED is the last entry: no answer comes after it."""
+    """SEALED is the last entry, with the numbers of the requests that are copied into the next journal."""
 
     REQUEST = 1
     ANSWER = 2
@@ -54,19 +55,19 @@ class Entry:
 
 
 class Journal:
-    """An open journal; `pending` are the numbers of requests that wait for their answer."""
+    """An open journal; `pending` are the requests that wait for their answer: where their entries are."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = self.requests = 0
-        self.pending: set[int] = set()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.size = 0
+        self.pending: dict[int, slice] = {}
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     @property
     def name(self) -> str:
         return self.path.name.removesuffix(SUFFIX)
 
-    def request(self, number: int, request: ProduceRequest, received_at: int) -> None:
+    def request(self, number: int, request: AppendRequest, received_at: int) -> None:
         """Appends a request; an error leaves the journal as it was."""
         parts = [[part.topic, part.partition, len(part.records)] for part in request.parts]
         text = {
@@ -76,37 +77,59 @@ class Journal:
             "acks": request.acks,
             "parts": parts,
         }
-        self._append(EntryKind.REQUEST, number, text, [part.records for part in request.parts])
-        self.requests += 1
-        if request.acks != 0:
-            self.pending.add(number)
+        start = self.size
+        self._append(EntryKind.REQUEST, number, text, [memoryview(part.records) for part in request.parts])
+        if request.acks != NO_ACKS:
+            self.pending[number] = slice(start, self.size)
 
     def answer(self, number: int, answers: Sequence[PartAnswer] | None) -> None:
         """Appends the answer to a request of this journal; None if there will be none."""
-        self.pending.discard(number)
-        if answers is not None:
-            text = [
-                [each.topic, each.partition, each.error_code, each.base_offset, each.log_append_time]
-                for each in answers
-            ]
-            self._append(EntryKind.ANSWER, number, text)
+        del self.pending[number]
+        text = [
+            [each.topic, each.partition, each.error_code, each.base_offset, each.log_append_time]
+            for each in answers or ()
+        ]
+        self._append(EntryKind.ANSWER, number, text)
 
     def missed(self, text: dict[str, Any]) -> None:
         """Appends that requests went to the broker without being captured."""
         self._append(EntryKind.MISSED, 0, text)
 
-    def seal(self) -> None:
-        """Writes the last entry and closes the file."""
-        self._append(EntryKind.SEALED, 0, None)
-        os.fsync(self._file)
+    def carry(self, earlier: "Journal") -> None:
+        """Copies the requests of an earlier journal that still wait for their answer."""
+        for number, at in earlier.pending.items():
+            start = self.size
+            self._write([memoryview(earlier.entry(at))])
+            self.pending[number] = slice(start, self.size)
+
+    def entry(self, at: slice) -> bytes:
+        """The bytes of an entry."""
+        return os.pread(self._file, at.stop - at.start, at.start)
+
+    def seal(self, carried: Iterable[int] = ()) -> None:
+        """Writes the last entry; `carried` are in the next journal. `close` must follow."""
+        self._append(EntryKind.SEALED, 0, list(carried))
+
+    def close(self) -> None:
+        """Returns when everything is on the disk, if the disk can do it; the objects are durable anyway."""
+        with suppress(OSError):
+            os.fsync(self._file)
         os.close(self._file)
+
+    def discard(self) -> None:
+        """Removes the journal."""
+        os.close(self._file)
+        self.path.unlink()
 
     def _append(self, kind: EntryKind, number: int, text: Any, data: Iterable[memoryview] = ()) -> None:
         encoded, held = json.dumps(text, separators=(",", ":")).encode(), list(data)
         head = _ENTRY.pack(kind, number, len(encoded), sum(map(len, held)))
-        wanted = len(head) + len(encoded) + sum(map(len, held))
+        self._write([memoryview(head), memoryview(encoded), *held])
+
+    def _write(self, pieces: list[memoryview]) -> None:
+        wanted = sum(map(len, pieces))
         try:
-            _write_all(self._file, [memoryview(head), memoryview(encoded), *held])
+            _write_all(self._file, pieces)
         except OSError:
             os.ftruncate(self._file, self.size)
             raise
@@ -184,16 +207,25 @@ class Spool:
         return max((match["time"] for match in found if match), default="")
 
 
-def seal_left(path: Path) -> None:
-    """Ends a journal that an earlier process left, cutting off an incomplete last entry."""
-    entries = list(read_journal(path))
-    if entries and entries[-1].kind is EntryKind.SEALED:
-        return
+def seal_left(paths: Sequence[Path]) -> None:
+    """Ends the journals that an earlier process left, oldest first, cutting off incomplete last entries."""
+    later: set[int] = set()
+    for path in reversed(paths):
+        entries = list(read_journal(path))
+        if not entries or entries[-1].kind is not EntryKind.SEALED:
+            _seal_left(path, entries, later)
+        later |= {entry.request for entry in entries if entry.kind is EntryKind.REQUEST}
+
+
+def _seal_left(path: Path, entries: list[Entry], later: set[int]) -> None:
+    """A request that is in a later journal was copied there, because it had no answer yet."""
     end = entries[-1].position + entries[-1].size if entries else 0
+    carried = sorted({entry.request for entry in entries if entry.kind is EntryKind.REQUEST} & later)
+    text = json.dumps(carried).encode()
     with path.open("r+b") as file:
         file.truncate(end)
         file.seek(end)
-        file.write(_ENTRY.pack(EntryKind.SEALED, 0, 4, 0) + b"null")
+        file.write(_ENTRY.pack(EntryKind.SEALED, 0, len(text), 0) + text)
         file.flush()
         os.fsync(file.fileno())
 

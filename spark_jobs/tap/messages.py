@@ -1,4 +1,4 @@
-"""The messages of the Kafka protocol that the tap reads: Produce, ApiVersions and Metadata.
+"""The messages of the Kafka protocol that the tap reads: Produce, WriteTxnMarkers, ApiVersions and Metadata.
 
 Integers are big-endian. A flexible version has unsigned varints for lengths, one more than the length, and
 tagged fields at the end of every structure.
@@ -8,19 +8,31 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.config.sources import CONSUMER_OFFSETS
+from spark_jobs.kafka.errors import KafkaError, OnceoverError
+from spark_jobs.kafka.formats.control_record import ControlType, write_marker
 
-PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS = 0, 3, 17, 18
+PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS, WRITE_TXN_MARKERS = 0, 3, 17, 18, 27
 FIRST_PRODUCE, LAST_PRODUCE, FLEXIBLE_PRODUCE = 3, 12, 9
 """Produce 13 names topics by id: the tap offers clients no more than 12."""
 FLEXIBLE_API_VERSIONS = 3
+LAST_MARKERS, FLEXIBLE_MARKERS, VERSIONED_MARKERS = 2, 1, 2
 HEAD = struct.Struct(">hhi")
 """Api key, version and correlation id, with which every request begins."""
 SIZE = struct.Struct(">i")
 NO_ACKS = 0
-DUPLICATE_SEQUENCE_NUMBER = 46
+ALONE = -1
+"""In the place of a producer id: a produce request is captured as a whole."""
+TAKEN = {KafkaError.NONE, KafkaError.DUPLICATE_SEQUENCE_NUMBER}
+UNCERTAIN = {KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+"""The leader has appended the batch, but the in-sync replicas had not when the request ended."""
 _ANSWER = struct.Struct(">ihqq")
 """Partition, error code, base offset, log append time."""
+
+
+_MARKER = struct.Struct(">qh?")
+"""Producer id, producer epoch, whether it commits."""
+_MARKER_ANSWER = struct.Struct(">ih")
 
 
 class BadMessage(OnceoverError):
@@ -28,22 +40,27 @@ class BadMessage(OnceoverError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducedPart:
-    """The batches of one partition in a produce request, as the client sent them."""
+class AppendedPart:
+    """The batches of one partition in a request: as the client sent them, or a marker."""
 
     topic: str
     partition: int
-    records: memoryview
+    records: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRequest:
-    """`acks` 0: the broker sends no response."""
+class AppendRequest:
+    """A produce request, or one marker of a coordinator. `acks` 0: the broker sends no response."""
 
     client_id: str | None
     transactional_id: str | None
-    acks: int
-    parts: tuple[ProducedPart, ...]
+    acks: int | None
+    """None for a marker."""
+    parts: tuple[AppendedPart, ...]
+
+    @property
+    def is_marker(self) -> bool:
+        return self.acks is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +70,18 @@ class PartAnswer:
     topic: str
     partition: int
     error_code: int
-    base_offset: int
-    log_append_time: int
+    base_offset: int = -1
+    log_append_time: int = -1
 
     @property
     def is_refused(self) -> bool:
         """Whether the batch is not in the broker's log; a duplicate is."""
-        return self.error_code not in {0, DUPLICATE_SEQUENCE_NUMBER}
+        return self.error_code not in TAKEN | UNCERTAIN
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the batch is in the broker's log for certain."""
+        return self.error_code in TAKEN
 
 
 class _Reader:
@@ -113,7 +135,7 @@ class _Reader:
                 self.taken(self.varint())
 
 
-def read_produce_request(frame: bytes) -> ProduceRequest:
+def read_produce_request(frame: bytes) -> AppendRequest:
     """A request of version 3 to 12, without its size; the parts refer to `frame`."""
     try:
         return _read_produce_request(memoryview(frame))
@@ -121,7 +143,7 @@ def read_produce_request(frame: bytes) -> ProduceRequest:
         raise BadMessage(f"not a produce request: {error}") from error
 
 
-def _read_produce_request(frame: memoryview) -> ProduceRequest:
+def _read_produce_request(frame: memoryview) -> AppendRequest:
     _, version, _ = HEAD.unpack_from(frame)
     header = _Reader(frame, flexible=False, at=HEAD.size)
     client_id = header.text()  # never compact, also in flexible versions
@@ -131,24 +153,24 @@ def _read_produce_request(frame: memoryview) -> ProduceRequest:
     body.number("i")
     parts = tuple(_produced(body))
     body.tags()
-    return ProduceRequest(client_id=client_id, transactional_id=transactional_id, acks=acks, parts=parts)
+    return AppendRequest(client_id=client_id, transactional_id=transactional_id, acks=acks, parts=parts)
 
 
-def _produced(body: _Reader) -> Iterator[ProducedPart]:
+def _produced(body: _Reader) -> Iterator[AppendedPart]:
     for _ in range(body.count()):
         topic = body.text() or ""
         for _ in range(body.count()):
             partition, records = body.number("i"), body.records()
             body.tags()
             if records:
-                yield ProducedPart(topic=topic, partition=partition, records=records)
+                yield AppendedPart(topic=topic, partition=partition, records=records)
         body.tags()
 
 
-def read_produce_answer(frame: bytes, version: int) -> tuple[PartAnswer, ...]:
+def read_produce_answer(frame: bytes, version: int) -> dict[int, tuple[PartAnswer, ...]]:
     """The response to a request of that version, without its size."""
     try:
-        return tuple(_answers(memoryview(frame), version))
+        return {ALONE: tuple(_answers(memoryview(frame), version))}
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise BadMessage(f"not a produce response: {error}") from error
 
@@ -181,6 +203,82 @@ def _skip_record_errors(body: _Reader) -> None:
         body.text()
         body.tags()
     body.text()
+
+
+def read_markers(frame: bytes, timestamp: int) -> dict[int, AppendRequest]:
+    """The markers of a WriteTxnMarkers request by producer id, as batches like those that a leader appends.
+
+    Markers of `__consumer_offsets` are left out: group coordinators write there, no producer does.
+    """
+    try:
+        return _read_markers(memoryview(frame), timestamp)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise BadMessage(f"not a WriteTxnMarkers request: {error}") from error
+
+
+def _read_markers(frame: memoryview, timestamp: int) -> dict[int, AppendRequest]:
+    _, version, _ = HEAD.unpack_from(frame)
+    header = _Reader(frame, flexible=False, at=HEAD.size)
+    client_id = header.text()
+    body = _Reader(frame, flexible=version >= FLEXIBLE_MARKERS, at=header.at)
+    body.tags()
+    found: dict[int, AppendRequest] = {}
+    for _ in range(body.count()):
+        producer_id, producer_epoch, is_commit = body.fixed(_MARKER)
+        partitions = list(_partitions(body))
+        batch = write_marker(
+            base_offset=0,
+            partition_leader_epoch=-1,
+            timestamp=timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            control_type=ControlType.COMMIT if is_commit else ControlType.ABORT,
+            coordinator_epoch=body.number("i"),
+        )
+        if version >= VERSIONED_MARKERS:
+            body.number("b")
+        body.tags()
+        parts = [AppendedPart(topic=topic, partition=each, records=batch) for topic, each in partitions]
+        if parts:
+            before = found[producer_id].parts if producer_id in found else ()
+            found[producer_id] = AppendRequest(
+                client_id=client_id, transactional_id=None, acks=None, parts=(*before, *parts)
+            )
+    return found
+
+
+def _partitions(body: _Reader) -> Iterator[tuple[str, int]]:
+    for _ in range(body.count()):
+        topic = body.text() or ""
+        found = [body.number("i") for _ in range(body.count())]
+        body.tags()
+        if topic != CONSUMER_OFFSETS:
+            yield from ((topic, partition) for partition in found)
+
+
+def read_marker_answers(frame: bytes, version: int) -> dict[int, tuple[PartAnswer, ...]]:
+    """The response to a WriteTxnMarkers request of that version, by producer id."""
+    try:
+        body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_MARKERS, at=4)
+        body.tags()
+        found = {}
+        for _ in range(body.count()):
+            producer_id = body.number("q")
+            found[producer_id] = tuple(_marker_answers(body))
+            body.tags()
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise BadMessage(f"not a WriteTxnMarkers response: {error}") from error
+    return found
+
+
+def _marker_answers(body: _Reader) -> Iterator[PartAnswer]:
+    for _ in range(body.count()):
+        topic = body.text() or ""
+        for _ in range(body.count()):
+            partition, error_code = body.fixed(_MARKER_ANSWER)
+            body.tags()
+            yield PartAnswer(topic=topic, partition=partition, error_code=error_code)
+        body.tags()
 
 
 def with_capped_produce(frame: bytes, version: int) -> bytes:

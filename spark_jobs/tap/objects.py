@@ -1,14 +1,18 @@
 """Makes a sealed journal into capture objects: `<root>/dt=<date>/<topic>-<partition>/<journal>.batches`.
 
-Beside an object is `_<journal>.answers.jsonl`, a line per batch with the broker's answer, and, if the broker
-refused batches, `_<journal>.refused` with their bytes. A journal always gives the same objects, so one whose
+Beside an object is `_<journal>.answers.jsonl`, a line per batch with the broker's answer, and, if batches are
+left out, `_<journal>.refused` with their bytes. A journal always gives the same objects, so one whose
 conversion was interrupted is converted again. The answers are written before the object.
+
+Batches are in the order of their answers. A producer ends a transaction when all of its batches are answered,
+a coordinator answers the next transaction's batches when the markers are answered: so each marker is between
+the batches that it ends and those of the next transaction, although they arrive on different connections.
 """
 
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,15 +21,15 @@ from typing import Any
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.sources.capture import ANSWERS, HIDDEN_ANSWERS
 from spark_jobs.sources.source import LEGAL_TOPIC
-from spark_jobs.tap.journal import EntryKind, day_of, read_journal
-from spark_jobs.tap.messages import PartAnswer
+from spark_jobs.tap.journal import Entry, EntryKind, day_of, read_journal
+from spark_jobs.tap.messages import NO_ACKS, PartAnswer
 
 BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
 COPY_BYTES = 2**20
 
 
 class OnRefused(StrEnum):
-    """Where batches go that the broker refused: beside the capture, or into it like all others."""
+    """Where batches go that the broker has not taken: beside the capture, or into it like all others."""
 
     ASIDE = "aside"
     CAPTURE = "capture"
@@ -39,6 +43,13 @@ class CapturedPart:
     size: int
     request: dict[str, Any]
     answer: PartAnswer | None
+
+    @property
+    def is_left_out(self) -> bool:
+        """A transactional batch without a certain answer is either sent again, or aborted: no loss."""
+        if self.request["transactional_id"] is not None:
+            return self.answer is None or not self.answer.is_taken
+        return self.answer is not None and self.answer.is_refused
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,34 +96,62 @@ def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> O
 
 def _read(journal: Path) -> _Contents:
     contents = _Contents()
-    answers: dict[tuple[int, str, int], PartAnswer] = {}
-    requests = []
-    for entry in read_journal(journal):
+    requests: dict[int, tuple[int, Entry]] = {}
+    answers: dict[int, tuple[int, dict[tuple[str, int], PartAnswer]]] = {}
+    for place, entry in enumerate(read_journal(journal)):
         if entry.kind is EntryKind.REQUEST:
-            requests.append(entry)
+            requests[entry.request] = place, entry
         elif entry.kind is EntryKind.ANSWER:
-            for topic, partition, error_code, base_offset, append_time in entry.text:
-                answers[entry.request, topic, partition] = PartAnswer(
-                    topic=topic,
-                    partition=partition,
-                    error_code=error_code,
-                    base_offset=base_offset,
-                    log_append_time=append_time,
-                )
+            answers[entry.request] = place, dict(_answers(entry.text))
         elif entry.kind is EntryKind.MISSED:
             contents.missed.append(entry.text)
-    for entry in requests:
-        position = entry.position
-        for topic, partition, size in entry.text.pop("parts"):
-            part = CapturedPart(
-                position=position,
-                size=size,
-                request=entry.text,
-                answer=answers.get((entry.request, topic, partition)),
-            )
-            contents.parts.setdefault((topic, partition), []).append(part)
-            position += size
+        else:
+            for number in entry.text:
+                del requests[number]
+    ordered = sorted(requests.items(), key=lambda item: _place(item[1], answers.get(item[0])))
+    for number, (_, entry) in ordered:
+        for partition, part in _parts(entry, answers.get(number, (0, {}))[1]):
+            contents.parts.setdefault(partition, []).append(part)
     return contents
+
+
+def _answers(text: Iterable[Any]) -> Iterator[tuple[tuple[str, int], PartAnswer]]:
+    for topic, partition, error_code, base_offset, append_time in text:
+        yield (
+            (topic, partition),
+            PartAnswer(
+                topic=topic,
+                partition=partition,
+                error_code=error_code,
+                base_offset=base_offset,
+                log_append_time=append_time,
+            ),
+        )
+
+
+def _place(request: tuple[int, Entry], answer: tuple[int, Any] | None) -> tuple[bool, int]:
+    """Where a request's batches belong: at its answer, or behind everything if the tap was killed before it.
+
+    A marker without an answer belongs where it arrived: its coordinator sends it again, and may complete the
+    transaction before the tap knows that this answer will not come. Without `acks` there is no answer.
+    """
+    place, entry = request
+    is_marker = entry.text["acks"] is None
+    if entry.text["acks"] == NO_ACKS or (is_marker and not (answer and answer[1])):
+        return False, place
+    return (False, answer[0]) if answer else (True, place)
+
+
+def _parts(
+    entry: Entry, answers: Mapping[tuple[str, int], PartAnswer]
+) -> Iterator[tuple[tuple[str, int], CapturedPart]]:
+    position = entry.position
+    for topic, partition, size in entry.text.pop("parts"):
+        part = CapturedPart(
+            position=position, size=size, request=entry.text, answer=answers.get((topic, partition))
+        )
+        yield (topic, partition), part
+        position += size
 
 
 def _write_partition(
@@ -130,13 +169,12 @@ def _write_partition(
     lines = []
     ends = {BATCHES: 0, REFUSED: 0}
     for part in parts:
-        is_refused = part.answer is not None and part.answer.is_refused
-        where = REFUSED if is_refused and on_refused is OnRefused.ASIDE else BATCHES
+        where = REFUSED if part.is_left_out and on_refused is OnRefused.ASIDE else BATCHES
         lines.append(_line(part, where, ends[where]))
         taken[where].append(part)
         ends[where] += part.size
         counts.batches += 1
-        counts.refused += is_refused
+        counts.refused += part.answer is not None and part.answer.is_refused
         counts.unanswered += part.answer is None
     keys = [f"{folder}/{HIDDEN_ANSWERS}{name}.{ANSWERS}"]
     _adopt(store, keys[0], lines)

@@ -1,30 +1,35 @@
 """The connections of the tap: frames from clients to the broker and back, unchanged and in order.
 
 A broker answers the requests of a connection in their order, so a response belongs to the oldest request that
-waits for one. Only produce requests, their responses and responses to ApiVersions are held as a whole; all
-other frames pass in pieces.
+waits for one. Only produce requests, markers, their responses and responses to ApiVersions are held as a
+whole; all other frames pass in pieces.
 """
 
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from spark_jobs.tap.capturing import Captured, Capturing
+from spark_jobs.tap.capturing import Captured, Capturing, NotJournalled, milliseconds
 from spark_jobs.tap.messages import (
+    ALONE,
     API_VERSIONS,
     FIRST_PRODUCE,
     HEAD,
+    LAST_MARKERS,
     LAST_PRODUCE,
     METADATA_REQUEST,
     NO_ACKS,
     PRODUCE,
     SASL_HANDSHAKE,
     SIZE,
+    WRITE_TXN_MARKERS,
     BadMessage,
     read_brokers,
+    read_marker_answers,
+    read_markers,
     read_produce_answer,
     read_produce_request,
     with_capped_produce,
@@ -36,6 +41,8 @@ CLOSE_SECONDS = 2.0
 LAST_ANSWERS_SECONDS = 10.0
 """How long the answers to requests of a client that has gone are waited for."""
 MOST_FRAME_BYTES = 2**30
+HELD = {PRODUCE, WRITE_TXN_MARKERS, API_VERSIONS}
+"""Requests whose responses are held as a whole."""
 GONE = (ConnectionError, asyncio.IncompleteReadError, OSError, ssl.SSLError)
 
 
@@ -52,12 +59,12 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A request that waits for its response; `captured` if it is a produce request."""
+    """A request that waits for its response; `captured` by producer id if it has markers, else one."""
 
     api_key: int
     version: int
     correlation: int
-    captured: Captured | None = None
+    captured: Mapping[int, Captured] = field(default_factory=dict)
 
 
 class Memory:
@@ -120,7 +127,7 @@ class Link:
             found = await asyncio.gather(requests, answers, stopped, return_exceptions=True)
             await self._end()
         for problem in found:
-            if isinstance(problem, BadMessage):
+            if isinstance(problem, BadMessage | NotJournalled):
                 self._capturing.tell(f"a connection was closed: {problem}")
             elif isinstance(problem, Exception) and not isinstance(problem, GONE):
                 raise problem
@@ -132,8 +139,8 @@ class Link:
 
     async def _end(self) -> None:
         for each in self._pending:
-            if each.captured is not None:
-                each.captured.answered(None)
+            for captured in each.captured.values():
+                captured.answered(None)
         await asyncio.gather(closed(self._to_client), closed(self._to_broker))
 
     # -- requests
@@ -145,26 +152,31 @@ class Link:
             api_key, version, correlation = HEAD.unpack(head)
             if api_key == PRODUCE and version > LAST_PRODUCE:
                 raise BadMessage(f"Produce {version}, though the tap offers {LAST_PRODUCE} at most")
+            if api_key == WRITE_TXN_MARKERS and version > LAST_MARKERS:
+                raise BadMessage(f"WriteTxnMarkers {version}; the tap knows {LAST_MARKERS} at most")
             if api_key == SASL_HANDSHAKE and version == 0:
                 raise BadMessage("SaslHandshake 0 is not supported; use a client of Kafka 1.0 or later")
-            if api_key == PRODUCE and version >= FIRST_PRODUCE:
+            if api_key == WRITE_TXN_MARKERS or (api_key == PRODUCE and version >= FIRST_PRODUCE):
                 async with self._memory.taken(size):
-                    await self._produce(head, size)
+                    await self._append(head, size)
                 continue
             self._capturing.statistics.uncaptured_versions += api_key == PRODUCE
             self._expect(Pending(api_key=api_key, version=version, correlation=correlation))
             self._to_broker.write(SIZE.pack(size) + head)
             await _pass_on(self._from_client, self._to_broker, size - HEAD.size)
 
-    async def _produce(self, head: bytes, size: int) -> None:
-        """Captures the request, then forwards it."""
+    async def _append(self, head: bytes, size: int) -> None:
+        """Captures a produce request, or markers, then forwards the frame."""
         frame = head + await self._from_client.readexactly(size - HEAD.size)
-        request = read_produce_request(frame)
-        captured = await self._capturing.keep(request, size)
-        _, version, correlation = HEAD.unpack(head)
-        if request.acks != NO_ACKS:
+        api_key, version, correlation = HEAD.unpack(head)
+        if api_key == PRODUCE:
+            requests = {ALONE: read_produce_request(frame)}
+        else:
+            requests = read_markers(frame, milliseconds())
+        captured = {key: await self._capturing.keep(each, size) for key, each in requests.items()}
+        if api_key != PRODUCE or requests[ALONE].acks != NO_ACKS:
             self._expect(
-                Pending(api_key=PRODUCE, version=version, correlation=correlation, captured=captured)
+                Pending(api_key=api_key, version=version, correlation=correlation, captured=captured)
             )
         self._to_broker.write(SIZE.pack(size))
         self._to_broker.write(frame)
@@ -179,7 +191,7 @@ class Link:
             if not self._pending or self._pending[0].correlation != correlation:
                 raise BadMessage(f"a response with correlation id {correlation} to no request")
             waiting = self._pending[0]
-            if waiting.api_key in {PRODUCE, API_VERSIONS}:
+            if waiting.api_key in HELD:
                 frame = head + await self._from_broker.readexactly(size - 4)
                 await self._forward(SIZE.pack(size) + self._noted(waiting, frame))
             else:
@@ -198,8 +210,11 @@ class Link:
         """The response as the client gets it, after the tap has noted the broker's answer."""
         if waiting.api_key == API_VERSIONS:
             return _capped(frame, waiting.version)
-        if waiting.captured is not None:
-            waiting.captured.answered(read_produce_answer(frame, waiting.version))
+        if waiting.captured:
+            read = read_produce_answer if waiting.api_key == PRODUCE else read_marker_answers
+            answers = read(frame, waiting.version)
+            for key, captured in waiting.captured.items():
+                captured.answered(answers.get(key))
         return frame
 
     async def _forward(self, data: bytes) -> None:

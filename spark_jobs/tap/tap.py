@@ -6,6 +6,7 @@ import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from spark_jobs.kafka.errors import OnceoverError
@@ -40,13 +41,20 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TapSettings:
-    """Where the tap listens and what is behind it; `advertise` is what the broker's listener must name."""
+class Route:
+    """Where the tap listens and the broker's listener behind it, which must advertise `advertise`."""
 
     listen: Address
     broker: Address
-    capture: CaptureSettings
     advertise: Address | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapSettings:
+    """All routes have the same files for TLS: one for clients, and one for brokers, or one for both."""
+
+    routes: tuple[Route, ...]
+    capture: CaptureSettings
     client_tls: TlsFiles | None = None
     broker_tls: TlsFiles | None = None
     memory_bytes: int = 256 * 2**20
@@ -73,30 +81,34 @@ class Tap:
         with self.capturing.locked_spool().locked():
             self.capturing.recover()
             writing = asyncio.create_task(self.capturing.run())
-            await self._check_advertised()
+            for route in self.settings.routes:
+                await self._check_advertised(route)
             await self._listen(writing)
             self.capturing.stop()
             await writing
         self._print_statistics()
 
     async def _listen(self, writing: asyncio.Task[None]) -> None:
-        listen = self.settings.listen
-        tls = _server_context(self.settings.client_tls)
-        try:
-            server = await asyncio.start_server(
-                self._serve, listen.host, listen.port, ssl=tls, limit=PIECE_BYTES
-            )
-        except OSError as error:
-            raise TapFailed(f"cannot listen on {listen}: {error.strerror}") from error
-        self.capturing.tell(f"listening on {listen}, forwarding to {self.settings.broker}")
+        servers = [await self._server(route) for route in self.settings.routes]
         statistics = asyncio.create_task(self._print_often())
         stopped = asyncio.create_task(self._stopped.wait())
         await asyncio.wait({stopped, writing}, return_when=asyncio.FIRST_COMPLETED)
-        server.close()
+        for server in servers:
+            server.close()
         statistics.cancel()
         await self._end_links()
         if writing.done():
             await writing
+
+    async def _server(self, route: Route) -> asyncio.Server:
+        tls, listen = _server_context(self.settings.client_tls), route.listen
+        serve = partial(self._serve, route.broker)
+        try:
+            server = await asyncio.start_server(serve, listen.host, listen.port, ssl=tls, limit=PIECE_BYTES)
+        except OSError as error:
+            raise TapFailed(f"cannot listen on {listen}: {error.strerror}") from error
+        self.capturing.tell(f"listening on {listen}, forwarding to {route.broker}")
+        return server
 
     async def _end_links(self) -> None:
         for link in self._links.values():
@@ -104,8 +116,9 @@ class Tap:
         if self._links:
             await asyncio.wait(list(self._links), timeout=STOP_SECONDS)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker = self.settings.broker
+    async def _serve(
+        self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             upstream = await asyncio.wait_for(
                 asyncio.open_connection(broker.host, broker.port, ssl=self._broker_tls, limit=PIECE_BYTES),
@@ -131,22 +144,22 @@ class Tap:
             self._quiet_until = time.monotonic() + COMPLAINT_SECONDS
             self.capturing.tell(text)
 
-    async def _check_advertised(self) -> None:
+    async def _check_advertised(self, route: Route) -> None:
         """Clients that are given another address than the tap's would go past it."""
-        wanted = self.settings.advertise
+        broker, wanted = route.broker, route.advertise
         if wanted is None:
             return
         try:
-            found = await advertised(self.settings.broker, self._broker_tls)
+            found = await advertised(broker, self._broker_tls)
         except (*GONE, TimeoutError, BadMessage) as error:
             why = "it closed the connection, as listeners with SASL do" if _is_closed(error) else str(error)
-            self.capturing.tell(f"{self.settings.broker} was not asked for its advertised address: {why}")
+            self.capturing.tell(f"{broker} was not asked for its advertised address: {why}")
             return
         if (wanted.host, wanted.port) not in found:
             named = ", ".join(f"{host}:{port}" for host, port in found) or "none"
             raise TapFailed(
-                f"the listener {self.settings.broker} advertises {named}, not {wanted}: clients would go "
-                "past the tap; set `advertised.listeners` of this listener to the tap's address"
+                f"the listener {broker} advertises {named}, not {wanted}: clients would go past the tap; "
+                "set `advertised.listeners` of this listener to the tap's address"
             )
 
     async def _print_often(self) -> None:
@@ -159,7 +172,8 @@ class Tap:
         found, objects = self.capturing.statistics, self.capturing.statistics.objects
         self.capturing.tell(
             f"{len(self._links)} connections, {found.requests:,} produce requests "
-            f"({found.request_bytes:,} bytes), {objects.objects:,} objects ({objects.bytes:,} bytes), "
+            f"({found.request_bytes:,} bytes), {found.markers:,} markers, "
+            f"{objects.objects:,} objects ({objects.bytes:,} bytes), "
             f"{objects.refused:,} batches refused, {objects.unanswered:,} without an answer, "
             f"{found.missed:,} requests missed, {found.uncaptured_versions:,} of an old version, "
             f"{self.capturing.spooled_bytes:,} bytes in the spool"

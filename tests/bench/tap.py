@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.workspace import Row, Workspace
-from tests.broker.judge import Broker, JudgeUnavailableError, free_port, java_command, kafka_jars
-from tests.broker.tapped import TapProcess, tapped_broker
+from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
+from tests.broker.tapped import Ports, TapProcess, tapped_broker
 from tests.broker.truth import create_topics
 
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
@@ -39,13 +39,13 @@ def measure(space: Workspace) -> Sequence[Row]:
 
 
 def _measured(space: Workspace, folder: Path) -> list[Row]:
-    port = free_port()
-    broker, behind = tapped_broker(folder / "broker", port, {})
-    tap = TapProcess(port, behind, str(folder / "captures"), folder / "spool", folder / "tap.log")
+    ports = Ports()
+    broker = tapped_broker(folder / "broker", ports, {})
+    tap = TapProcess(ports, str(folder / "captures"), folder / "spool", folder / "tap.log")
     try:
         _start(broker)
         tap.start()
-        ways = {DIRECT: broker.address, TAPPED: f"127.0.0.1:{port}"}
+        ways = {DIRECT: broker.address, TAPPED: f"127.0.0.1:{ports.clients}"}
         for address in ways.values():
             send("warm up", address, space.volume.records // SHARE, -1)
         fast = space.volume.records // SHARE

@@ -116,16 +116,13 @@ kafka: {{transaction_version: TV2}}
     return lake_at(place, config)
 
 
-def tapped_lake(place: Path, root: Path, logs: Path, *, topics: str = "") -> Lake:
-    """For the captures of a tap at `root`, beside the logs of the broker; `topics` restricts those."""
+def tapped_lake(place: Path, root: Path) -> Lake:
+    """For the captures of a tap at `root`, with the markers that it saw."""
     config = f"""
 lake: lake
 publish: read_committed
-sources:
-  - {{name: tap, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d'}}
-  - {{name: broker, kind: broker-log, root: '{logs}'{topics}}}
+sources: [{{name: tap, kind: capture, root: '{root}', dates: 'dt=%Y-%m-%d', markers: true}}]
 topics: {{lat: {{message_timestamp_type: LogAppendTime}}}}
-kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}, clock_skew_ms: 300}}
 """
     return lake_at(place, config)
 

@@ -1,6 +1,5 @@
 """Clients of all kinds through a tap that is killed, to a broker that is killed; Onceover on the captures."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,13 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
-
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.flow import Step
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.file_store import FileStore
-from spark_jobs.operations.check_capture import CaptureCounts, check_capture
+from spark_jobs.operations.check_capture import CaptureCounts, Weight, check_capture
 from spark_jobs.operations.copy import CopyCounts, CopyRequest, copy_directory
 from tests.broker.admin import abort_hanging
 from tests.broker.alone_trial import contents, records_of
@@ -27,7 +24,7 @@ from tests.broker.clients.aio import AioClient
 from tests.broker.clients.java import JavaClient, has_compiler
 from tests.broker.clients.process import ClientProcess
 from tests.broker.clients.workplace import TOPICS, Workplace
-from tests.broker.judge import Broker, free_port
+from tests.broker.judge import Broker
 from tests.broker.life import (
     OVERRIDES,
     PARTITIONS,
@@ -39,24 +36,15 @@ from tests.broker.life import (
 from tests.broker.lives import lived
 from tests.broker.promises import expect_none
 from tests.broker.runs import Lake, log_lake, tapped_lake, today
-from tests.broker.tapped import TapProcess, tapped_broker
+from tests.broker.tapped import Ports, TapProcess, tapped_broker
 from tests.broker.truth import create_topics, read_truth, wait_for_leaders
 from tests.broker.wire import Connection
 
 SEGMENT_BYTES = 65536
 WORK_SECONDS = 3.0
 """Before, between and after the deaths of tap and broker."""
-PAUSE_SECONDS = 0.7
 LIKE_THE_BROKER = ExpectationName.VERDICTS_ARE_THE_BROKERS_ANSWERS
 Rows = list[dict[str, Any]]
-
-
-class PausingClient(AioClient):
-    """Its transactions have one epoch: without markers only the time between them separates them."""
-
-    async def _transaction(self, producer: AIOKafkaProducer) -> None:
-        await super()._transaction(producer)
-        await asyncio.sleep(PAUSE_SECONDS)
 
 
 @dataclass
@@ -71,12 +59,12 @@ class TappedLife:
     failures: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        port = free_port()
-        self.broker, behind = tapped_broker((self.place / "broker").resolve(), port, OVERRIDES)
+        ports = Ports()
+        self.broker = tapped_broker((self.place / "broker").resolve(), ports, OVERRIDES)
         spool, log = self.place.resolve() / "spool", self.place / "tap.log"
         more = ("--rotate-seconds", "1", "--rotate-bytes", "64KiB", "--statistics-seconds", "2")
-        self.tap = TapProcess(port, behind, str(self.captures.resolve()), spool, log, more)
-        self.work = Workplace(address=f"127.0.0.1:{port}", seed=self.seed)
+        self.tap = TapProcess(ports, str(self.captures.resolve()), spool, log, more)
+        self.work = Workplace(address=f"127.0.0.1:{ports.clients}", seed=self.seed)
 
     @property
     def captures(self) -> Path:
@@ -111,7 +99,7 @@ class TappedLife:
             ClientProcess(work, "undecided", "rd-2"),
             ClientProcess(work, "idempotent", "idem"),
             ClientProcess(work, "forgetful", "late"),
-            PausingClient(work, "aio"),
+            AioClient(work, "aio"),
             *([JavaClient(work, "java")] if has_compiler() else []),
         ]
 
@@ -137,7 +125,7 @@ class TappedLife:
             process.kill()
 
     def _end(self) -> Rows:
-        connection = Connection(self.broker.port)
+        connection = Connection(self.tap.ports.clients)
         await_decisions(connection)
         for tp, producer in find_hanging(connection, PARTITIONS):
             abort_hanging(connection, tp, producer)
@@ -165,12 +153,12 @@ def tap_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> 
         life.broker.kill()
     assert code == 0, f"the tap ended with {code}: {life.tap.log.read_text()}"
     _check_copies(place, truth)
-    only_coordinator = ", topics: {include: [none]}"
-    lake = tapped_lake(place / "lake-tap", life.captures, place / "copy", topics=only_coordinator)
+    lake = tapped_lake(place / "lake-tap", life.captures)
     lake.run(today())
-    held = {name for row in lake.rows("transactions") if row["held_back"] for name in row["partitions_found"]}
-    _compare(lake, truth, unanswered(life.captures), held)
-    problems = check_capture(FileStore(str(life.captures.resolve())), "dt=%Y-%m-%d", CaptureCounts())
+    extra = _compare(lake, truth, unanswered(life.captures))
+    checked = CaptureCounts()
+    found = check_capture(FileStore(str(life.captures.resolve())), "dt=%Y-%m-%d", checked)
+    problems = (each for each in found if each.weight is Weight.PROBLEM)
     expect_none(problems, "captures follow their format")
     unlike = (row for row in lake.rows("expectation_results") if row["expectation"] == LIKE_THE_BROKER)
     expect_none((row for row in unlike if not row["success"]), "verdicts are the broker's answers")
@@ -179,8 +167,9 @@ def tap_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> 
         "records": len(truth),
         "records in tables": len(lake.records()),
         "batches": answered.total(),
+        "markers": checked.markers,
         "without an answer": answered[None],
-        "held partitions": len(held),
+        "records that only the capture has": extra.total(),
     }
 
 
@@ -196,12 +185,12 @@ def _check_copies(place: Path, truth: Rows) -> None:
     expect_none(differing_records(early, live.records()), "a copy under load holds the log so far")
 
 
-def _compare(lake: Lake, truth: Rows, unknown: Counter[str], held: set[str]) -> None:
-    """Where the outcome of a transaction cannot be known its partition is held, and tables hold less."""
+def _compare(lake: Lake, truth: Rows, unknown: Counter[str]) -> Counter[str]:
+    """Tables hold all that a consumer gets, each once; the rest is of batches without an answer."""
     found, wanted = contents(lake.records()), contents(truth)
-    open_ones = contents(row for row in truth if f"{row['topic']}-{row['partition']}" in held)
+    expect_none((wanted - found).elements(), "captures hold all that a consumer gets")
     expect_none((found - wanted - unknown).elements(), "captures hold nothing else but unanswered batches")
-    expect_none((wanted - found - open_ones).elements(), "captures hold all that a consumer gets")
+    return found - wanted
 
 
 def answers(captures: Path) -> Iterator[tuple[TopicPartition, dict[str, Any], bytes]]:
@@ -217,10 +206,10 @@ def answers(captures: Path) -> Iterator[tuple[TopicPartition, dict[str, Any], by
 
 
 def unanswered(captures: Path) -> Counter[str]:
-    """The records of batches of which nobody knows whether the broker took them."""
+    """The records of captured batches of which nobody knows whether the broker took them."""
     return contents(
         record
         for partition, line, raw in answers(captures)
-        if line["error_code"] is None
+        if line["object"] == "batches" and line["error_code"] is None and line["acks"] is not None
         for record in records_of(partition, raw)
     )

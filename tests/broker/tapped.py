@@ -12,28 +12,38 @@ from tests.broker.judge import Broker, free_port
 
 START_SECONDS = 60
 STOP_SECONDS = 60
-LISTENERS = "PLAINTEXT:PLAINTEXT,TAPPED:PLAINTEXT,CONTROLLER:PLAINTEXT"
+NAMES = ("PLAINTEXT", "TAPPED", "BROKERS", "CONTROLLER")
 
 
-def tapped_broker(folder: Path, tap_port: int, overrides: dict[str, str]) -> tuple[Broker, int]:
-    """A broker with a second listener for the tap; returns the port of that listener, too."""
-    port, controller, behind = free_port(), free_port(), free_port()
+@dataclass(frozen=True)
+class Ports:
+    """Where a tap listens and the broker's listener behind it: for clients, and for brokers."""
+
+    clients: int = field(default_factory=free_port)
+    behind_clients: int = field(default_factory=free_port)
+    brokers: int = field(default_factory=free_port)
+    behind_brokers: int = field(default_factory=free_port)
+
+
+def tapped_broker(folder: Path, ports: Ports, overrides: dict[str, str]) -> Broker:
+    """A broker with a listener for clients of the tap, and one through which brokers go by the tap."""
+    port, controller = free_port(), free_port()
+    at = [f"{name}://127.0.0.1:" for name in NAMES]
+    bound = (port, ports.behind_clients, ports.behind_brokers, controller)
     listeners = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{behind},"
-        f"CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tap_port}",
-        "listener.security.protocol.map": LISTENERS,
-        "inter.broker.listener.name": "PLAINTEXT",
+        "listeners": ",".join(f"{name}{number}" for name, number in zip(at, bound, strict=True)),
+        "advertised.listeners": f"{at[0]}{port},{at[1]}{ports.clients},{at[2]}{ports.brokers}",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in NAMES),
+        "inter.broker.listener.name": NAMES[2],
     }
-    return Broker(folder, overrides | listeners, port=port, controller_port=controller), behind
+    return Broker(folder, overrides | listeners, port=port, controller_port=controller)
 
 
 @dataclass
 class TapProcess:
     """`onceover tap` as a user starts it; its lines are in `log`."""
 
-    port: int
-    behind: int
+    ports: Ports
     root: str
     spool: Path
     log: Path
@@ -41,9 +51,14 @@ class TapProcess:
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
-        address = f"127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "spark_jobs", "tap", "--listen", address, "--advertise", address]
-        command += ["--broker", f"127.0.0.1:{self.behind}", "--root", self.root, "--spool", str(self.spool)]
+        command = [sys.executable, "-m", "spark_jobs", "tap", "--root", self.root, "--spool", str(self.spool)]
+        ports = self.ports
+        for here, behind in (
+            (ports.clients, ports.behind_clients),
+            (ports.brokers, ports.behind_brokers),
+        ):
+            address = f"127.0.0.1:{here}"
+            command += ["--listen", address, "--advertise", address, "--broker", f"127.0.0.1:{behind}"]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen([*command, "--name", "tap", *self.more], stdout=out, stderr=out)
         deadline = time.monotonic() + START_SECONDS
@@ -54,7 +69,7 @@ class TapProcess:
 
     def _listening(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex(("127.0.0.1", self.ports.brokers)) == 0
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

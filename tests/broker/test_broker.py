@@ -36,7 +36,7 @@ def test_a_live_transaction_in_a_skewed_copy_is_held_and_published_with_the_next
     assert _try("skew", seed)["held"] > 0
 
 
-def test_copies_under_load_give_what_consumers_got_and_captures_of_a_tap_nothing_else(seed: int) -> None:
+def test_copies_under_load_and_captures_of_a_tap_give_what_consumers_got(seed: int) -> None:
     assert _try("tap", seed)["records"] > 0
 
 

@@ -13,7 +13,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings
 from spark_jobs.tap.journal import EntryKind, read_journal
 from spark_jobs.tap.proxy import Address, closed
-from spark_jobs.tap.tap import Tap, TapSettings, TlsFiles
+from spark_jobs.tap.tap import Route, Tap, TapSettings, TlsFiles
 from tests.broker.judge import free_port
 from tests.tap.messages import framed
 
@@ -142,12 +142,16 @@ async def running_tap(
     place.joinpath("root").mkdir(exist_ok=True)
     port = free_port()
     settings = TapSettings(
-        listen=Address(host=HOST, port=port),
-        broker=Address(host=HOST, port=broker_port),
+        routes=(
+            Route(
+                listen=Address(host=HOST, port=port),
+                broker=Address(host=HOST, port=broker_port),
+                advertise=advertise,
+            ),
+        ),
         capture=CaptureSettings(
             store=store or FileStore(str(place / "root")), spool=place / "spool", name="tap", **capture
         ),
-        advertise=advertise,
         client_tls=client_tls,
         broker_tls=broker_tls,
         memory_bytes=memory_bytes,

@@ -1,6 +1,6 @@
 """Requests and responses as clients and brokers write them, for the tap to read."""
 
-from tests.broker.wire import PRODUCE, Writer, body
+from tests.broker.wire import PRODUCE, WRITE_TXN_MARKERS, Writer, body
 
 API_VERSIONS = 18
 
@@ -50,3 +50,35 @@ def api_versions_response(*, version: int = 3, correlation: int = 1, most: int =
     for api_key, highest in ((PRODUCE, most), (1, 17)):
         written.put("hhh", api_key, 0, highest).tags()
     return bytes(written.put("i", 0).tags().out)
+
+
+Markers = list[tuple[int, int, bool, dict[str, list[int]]]]
+"""Producer id, epoch, whether it commits, and partitions by topic."""
+
+
+def markers_request(markers: Markers, *, version: int = 2, correlation: int = 1) -> bytes:
+    """A WriteTxnMarkers request of a coordinator of epoch 5, without its size."""
+    written = body(WRITE_TXN_MARKERS, version).count(len(markers))
+    for producer_id, epoch, is_commit, topics in markers:
+        written.put("qh?", producer_id, epoch, is_commit).count(len(topics))
+        for topic, partitions in topics.items():
+            written.text(topic).count(len(partitions)).put(f"{len(partitions)}i", *partitions).tags()
+        written.put("i", 5)
+        if version >= 2:
+            written.put("b", 2)
+        written.tags()
+    head = request_head(WRITE_TXN_MARKERS, version, correlation, flexible=version >= 1)
+    return head + bytes(written.tags().out)
+
+
+def markers_response(
+    answers: dict[int, list[tuple[str, int, int]]], *, version: int = 2, correlation: int = 1
+) -> bytes:
+    """Topic, partition and error code each, by producer id."""
+    written = body(WRITE_TXN_MARKERS, version).put("i", correlation).tags().count(len(answers))
+    for producer_id, parts in answers.items():
+        written.put("q", producer_id).count(len(parts))
+        for topic, partition, error in parts:
+            written.text(topic).count(1).put("ih", partition, error).tags().tags()
+        written.tags()
+    return bytes(written.tags().out)

@@ -9,15 +9,25 @@ import pytest
 from spark_jobs.lake.errors import LakeBusy
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.tap.journal import Journal, Spool, read_journal, seal_left
-from spark_jobs.tap.messages import PartAnswer, read_produce_request
+from spark_jobs.tap.messages import AppendedPart, AppendRequest, PartAnswer, read_produce_request
 from spark_jobs.tap.objects import OnRefused, write_objects
 from tests.tap.messages import produce_request
 
 Parts = list[tuple[str, int, bytes]]
 
 
-def request(journal: Journal, number: int, parts: Parts, *, acks: int = -1) -> None:
-    journal.request(number, read_produce_request(produce_request(parts, acks=acks)), 1000 + number)
+def request(
+    journal: Journal, number: int, parts: Parts, *, acks: int = -1, transactional_id: str | None = None
+) -> None:
+    frame = produce_request(parts, acks=acks, transactional_id=transactional_id)
+    journal.request(number, read_produce_request(frame), 1000 + number)
+
+
+def marker(journal: Journal, number: int, name: bytes) -> None:
+    part = AppendedPart(topic="orders", partition=0, records=name)
+    journal.request(
+        number, AppendRequest(client_id=None, transactional_id=None, acks=None, parts=(part,)), 1000
+    )
 
 
 def answer(topic: str, partition: int, error: int = 0, offset: int = 5) -> PartAnswer:
@@ -66,6 +76,72 @@ def test_objects_have_the_batches_in_order_of_arrival_and_refused_ones_aside(
     assert (counts.batches, counts.refused, counts.unanswered, counts.objects) == (4, 1, 1, 2)
 
 
+def written(journal: Journal, root: Path) -> bytes:
+    """The batches of orders-0 that the capture has."""
+    journal.seal()
+    write_objects(journal.path, FileStore(str(root)), OnRefused.ASIDE)
+    return objects(root)[f"orders-0/{journal.name}.batches"]
+
+
+def test_a_marker_is_between_the_transactions_though_the_next_one_arrived_before_it(tmp_path: Path) -> None:
+    journal = Spool(tmp_path, "tap").new()
+    request(journal, 1, [("orders", 0, b"first")], transactional_id="t")
+    journal.answer(1, [answer("orders", 0)])
+    request(journal, 2, [("orders", 0, b"second")], transactional_id="t")  # the broker lets it wait
+    marker(journal, 3, b"|")
+    journal.answer(3, [answer("orders", 0)])
+    journal.answer(2, [answer("orders", 0)])
+    assert written(journal, tmp_path / "root") == b"first|second"
+
+
+def test_a_marker_without_an_answer_is_where_it_arrived(tmp_path: Path) -> None:
+    journal = Spool(tmp_path, "tap").new()
+    marker(journal, 1, b"|")
+    marker(journal, 2, b"|")
+    journal.answer(2, [answer("orders", 0)])
+    request(journal, 3, [("orders", 0, b"next")], transactional_id="t")
+    journal.answer(3, [answer("orders", 0)])
+    journal.answer(1, None)
+    marker(journal, 4, b"?")
+    journal.answer(4, [answer("orders", 0, error=6)])
+    assert written(journal, tmp_path / "root") == b"||next"
+
+
+def test_transactional_batches_are_captured_if_the_broker_has_taken_them(tmp_path: Path) -> None:
+    journal = Spool(tmp_path, "tap").new()
+    for number, (name, error) in enumerate([(b"taken", 0), (b"late", 7), (b"none", None)], start=1):
+        request(journal, number, [("orders", 0, name)], transactional_id="t")
+        request(journal, number + 10, [("orders", 0, name.upper())])
+        for each in (number, number + 10):
+            journal.answer(each, None if error is None else [answer("orders", 0, error=error)])
+    assert written(journal, tmp_path / "root") == b"takenTAKENLATENONE"
+
+
+def test_requests_without_an_answer_go_on_in_the_next_journal(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "tap")
+    first, second = spool.new(), spool.new()
+    request(first, 1, [("orders", 0, b"one")])
+    request(first, 2, [("orders", 0, b"two")])
+    first.answer(2, [answer("orders", 0)])
+    second.carry(first)
+    first_bytes = first.path.read_bytes()
+    first.seal(first.pending)
+    request(second, 3, [("orders", 0, b"three")])
+    second.answer(3, [answer("orders", 0)])
+    second.answer(1, [answer("orders", 0)])
+    second.seal()
+
+    def captured(root: Path) -> list[bytes]:
+        for journal in (first, second):
+            write_objects(journal.path, FileStore(str(root)), OnRefused.ASIDE)
+        return [data for key, data in sorted(objects(root).items()) if key.endswith(".batches")]
+
+    assert captured(tmp_path / "one") == [b"two", b"threeone"]
+    first.path.write_bytes(first_bytes)  # killed before the first journal was sealed
+    seal_left([first.path, second.path])
+    assert captured(tmp_path / "two") == [b"two", b"threeone"]
+
+
 def test_refused_batches_can_be_captured_like_all_others(journal: Journal, tmp_path: Path) -> None:
     journal.seal()
     write_objects(journal.path, FileStore(str(tmp_path / "root")), OnRefused.CAPTURE)
@@ -96,8 +172,8 @@ def test_a_journal_that_is_cut_anywhere_gives_whole_requests_only(journal: Journ
     for size in range(len(whole)):
         path = tmp_path / f"cut-{size}.journal"
         path.write_bytes(whole[:size])
-        seal_left(path)
-        seal_left(path)  # a second time changes nothing
+        seal_left([path])
+        seal_left([path])  # a second time changes nothing
         parts = [
             whole[entry.position : entry.position + entry.size]
             for entry in read_journal(path)

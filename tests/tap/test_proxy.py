@@ -1,6 +1,7 @@
 """What passes through a tap, and what of it is captured, whoever goes away."""
 
 import asyncio
+import errno
 import json
 import os
 import ssl
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.kafka.formats.record_batch import read_whole_header
 from spark_jobs.lake.errors import StoreUnavailable
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.stores import open_store
 from spark_jobs.tap.capturing import OnFull
-from spark_jobs.tap.journal import EntryKind, Spool
+from spark_jobs.tap.journal import EntryKind, Journal, Spool
 from spark_jobs.tap.proxy import Address
 from spark_jobs.tap.tap import TapFailed, TlsFiles
 from tests.broker.wire import Writer
@@ -24,6 +26,8 @@ from tests.tap.harness import HOST, RunningTap, Stub, running_tap
 from tests.tap.messages import (
     API_VERSIONS,
     api_versions_response,
+    markers_request,
+    markers_response,
     produce_request,
     produce_response,
     request_head,
@@ -31,6 +35,7 @@ from tests.tap.messages import (
 
 ONE, TWO = [("orders", 0, b"one")], [("orders", 0, b"two")]
 FETCH = 1
+MARKER_BYTES = 78
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -244,6 +249,80 @@ def test_if_nothing_can_be_captured_requests_pass_and_the_gap_is_recorded(tmp_pa
             (missed,) = json.loads(tap.objects(".missed.json"))
             assert (missed["requests"], missed["partitions"]) == (1, 1)
             assert tap.tap.capturing.statistics.missed == 1
+
+    run(test())
+
+
+MARKER = markers_request([(9, 4, True, {"orders": [0, 1]}), (10, 4, False, {"orders": [0]})])
+
+
+async def take_markers(request: bytes) -> bytes:
+    """A broker that refuses the marker of one partition."""
+    if request[:2] == b"\0\0":
+        return await take_all(request)
+    return markers_response({9: [("orders", 0, 0), ("orders", 1, 6)], 10: [("orders", 0, 0)]})
+
+
+def test_markers_are_captured_where_the_broker_takes_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Stub(take_markers).running() as broker, running_tap(tmp_path, broker.port) as tap:
+            client, coordinator = await tap.client(), await tap.client()
+            await client.ask(produce_request(ONE))
+            assert await coordinator.ask(MARKER) == await take_markers(MARKER)
+            await client.ask(produce_request(TWO))
+            await tap.stop()
+            assert broker.requests[1] == MARKER
+            found = tap.objects()
+            assert (found[:3], found[-3:]) == (b"one", b"two")
+            first, second = found[3 : 3 + MARKER_BYTES], found[3 + MARKER_BYTES : -3]
+            assert [read_whole_header(each).producer_id for each in (first, second)] == [9, 10]
+            assert read_whole_header(tap.objects(".refused")).producer_id == 9
+
+    run(test())
+
+
+def full(*_arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_an_answer_that_cannot_be_kept_does_not_reach_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of a transaction without an answer is left out: the client must send it again."""
+
+    async def test() -> None:
+        async with Stub(take_all).running() as broker, running_tap(tmp_path, broker.port) as tap:
+            client = await tap.client()
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "answer", full)
+                await client.send(produce_request(ONE, transactional_id="t"))
+                assert await client.is_closed()
+            await (await tap.client()).ask(produce_request(ONE, transactional_id="t"))
+            await tap.stop()
+            assert (tap.objects(), tap.objects(".refused")) == (b"one", b"one")
+
+    run(test())
+
+
+def test_a_marker_that_passed_a_full_disk_is_captured_before_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with (
+            Stub(take_markers).running() as broker,
+            running_tap(tmp_path, broker.port, on_full=OnFull.PASS) as tap,
+        ):
+            client, coordinator = await tap.client(), await tap.client()
+            await client.ask(produce_request(ONE))
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "request", full)
+                await client.ask(produce_request([("orders", 0, b"missed")]))
+                await coordinator.ask(MARKER)
+            await client.ask(produce_request(TWO))
+            await tap.stop()
+            found = tap.objects()
+            assert (found[:3], found[-3:], len(found)) == (b"one", b"two", 6 + 2 * MARKER_BYTES)
+            assert len(tap.objects(".refused")) == MARKER_BYTES
 
     run(test())
 

@@ -25,6 +25,8 @@ COMPARED = ("position", "producer_id", "producer_epoch", "base_sequence", "verdi
 NOT_JUDGED = (Verdict.PARKED.value, Verdict.OVERLAP.value)
 """Verdicts that are no answer yet, or about a copy of the batch."""
 TAKEN = KafkaError.NONE.name
+UNKNOWN = {None, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+"""Answers that leave open whether the broker has the batch."""
 Row = dict[str, Any]
 
 
@@ -85,7 +87,7 @@ def compare_answers(task: AnswersTask) -> ComparedAnswers:
             line = lines.get(row["position"])
             if line is None or row["verdict"] in NOT_JUDGED:
                 continue
-            if line["error_code"] is None:
+            if line["error_code"] in UNKNOWN:
                 unanswered += 1
                 continue
             answers += 1

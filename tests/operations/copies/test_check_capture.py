@@ -56,7 +56,15 @@ def test_a_bad_object_is_a_problem(found: Callable[..., Findings], data: bytes, 
 def test_a_marker_is_a_note(found: Callable[..., Findings]) -> None:
     ((path, said),) = found(batch(2, txn=True) + marker(ControlType.COMMIT))
     assert path.startswith(Weight.NOTE)
-    assert "markers: true" in said
+    assert "1 markers: the source needs `markers: true`" in said
+
+
+def test_a_control_batch_that_is_no_marker_is_a_problem(found: Callable[..., Findings]) -> None:
+    findings = found(marker(ControlType.LEADER_CHANGE))
+    assert findings[0] == (
+        f"{Weight.PROBLEM} {FOLDER}/b.batches",
+        "the control batch at 0 is no marker of a transaction",
+    )
 
 
 @pytest.mark.parametrize(
