@@ -105,6 +105,7 @@ class Capturing:
         self._sealed: deque[Path] = deque()
         self._sealed_bytes: dict[Path, int] = {}
         self._number = time.time_ns()
+        self._received_at = 0
         self._late: dict[int, LateMarker] = {}
         self._missed_since: dict[str, int] | None = None
         self._stopping = self._is_abandoned = False
@@ -121,7 +122,8 @@ class Capturing:
     def recover(self) -> None:
         """Takes over the journals that an earlier process left."""
         left = self._spool.left()
-        seal_left(left)
+        self._received_at = seal_left(left)
+        self._spool.note(self._received_at)
         self._sealed.extend(left)
         self._sealed_bytes.update((path, path.stat().st_size) for path in left)
         if left:
@@ -148,7 +150,7 @@ class Capturing:
             journal = self._open_journal()
             self._catch_up(journal)
             self._number += 1
-            journal.request(self._number, request, milliseconds())
+            journal.request(self._number, request, self._now())
         except OSError as error:
             return f"{self.settings.spool}: {error.strerror}"
         captured = Captured(self, self._number)
@@ -156,6 +158,11 @@ class Capturing:
         if journal.size >= self.settings.rotate_bytes:
             self.rotate()
         return captured
+
+    def _now(self) -> int:
+        """The time of a request, which is in the names of objects: it never goes back."""
+        self._received_at = max(self._received_at, milliseconds())
+        return self._received_at
 
     def _count(self, request: AppendRequest, size: int) -> None:
         if request.is_marker:
@@ -198,7 +205,7 @@ class Capturing:
             self.tell(f"requests go to the broker without being captured: {problem}")
         if request is not None and request.is_marker:
             self._number += 1
-            self._late[self._number] = LateMarker(request, milliseconds())
+            self._late[self._number] = LateMarker(request, self._now())
             return Captured(self, self._number)
         self._missed_since["requests"] += 1
         self._missed_since["partitions"] += len(request.parts) if request else 0
@@ -217,6 +224,7 @@ class Capturing:
             return
         following = None
         try:
+            self._spool.note(self._received_at)
             if current.pending:
                 following = self._spool.new()
                 following.carry(current)
@@ -255,6 +263,7 @@ class Capturing:
         """No more requests come: `run` ends when everything is written."""
         if self._current is not None:
             try:
+                self._spool.note(self._received_at)
                 self._current.seal()
                 self._close(self._current)
             except OSError as error:

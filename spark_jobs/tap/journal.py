@@ -28,8 +28,9 @@ from spark_jobs.tap.messages import NO_ACKS, AppendRequest, PartAnswer
 
 SUFFIX = ".journal"
 LAST = "last"
-"""The name of the newest journal, so that names increase although journals are deleted and clocks step."""
-NAME = re.compile(r"(?P<time>\d{8}T\d{9})Z-.+")
+"""A file with the newest time in a name: names increase though journals are deleted and clocks step."""
+TIME = re.compile(r"\d{8}T\d{9}")
+TIME_SIZE = 18
 _ENTRY = struct.Struct(">bqii")
 READ_BYTES = 2**20
 
@@ -185,36 +186,50 @@ class Spool:
             os.close(directory)
 
     def new(self) -> Journal:
-        """A journal whose name is later than those of all earlier ones."""
-        now = _time_text(datetime.now(tz=UTC))
-        last = self._last_time()
+        """A journal whose name is later than those of all earlier ones, and of their objects."""
+        now, last = _time_text(datetime.now(tz=UTC)), self._last_time()
         time = now if now > last else _after(last)
         journal = Journal(self.folder / f"{time}Z-{self.name}{SUFFIX}")
-        temporary = self.folder / f".{LAST}"
-        temporary.write_text(journal.name)
-        temporary.replace(self.folder / LAST)
+        self._note(time)
         return journal
+
+    def note(self, received_at: int) -> None:
+        """Objects may have names of this time."""
+        time = _time_text(_datetime(received_at))
+        if time > self._last_time():
+            self._note(time)
+
+    def _note(self, time: str) -> None:
+        temporary = self.folder / f".{LAST}"
+        temporary.write_text(time)
+        temporary.replace(self.folder / LAST)
 
     def left(self) -> list[Path]:
         """The journals that an earlier process left, oldest first."""
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def _last_time(self) -> str:
-        names = [path.name for path in self.left()]
+        found = [path.name[:TIME_SIZE] for path in self.left()]
         if (self.folder / LAST).exists():
-            names.append((self.folder / LAST).read_text())
-        found = (NAME.match(name) for name in names)
-        return max((match["time"] for match in found if match), default="")
+            found.append((self.folder / LAST).read_text()[:TIME_SIZE])
+        return max(filter(TIME.fullmatch, found), default="")
 
 
-def seal_left(paths: Sequence[Path]) -> None:
-    """Ends the journals that an earlier process left, oldest first, cutting off incomplete last entries."""
+def seal_left(paths: Sequence[Path]) -> int:
+    """Ends the journals that an earlier process left, oldest first, cutting off incomplete last entries.
+
+    Returns when the last request in them was received.
+    """
     later: set[int] = set()
+    newest = 0
     for path in reversed(paths):
         entries = list(read_journal(path))
         if not entries or entries[-1].kind is not EntryKind.SEALED:
             _seal_left(path, entries, later)
-        later |= {entry.request for entry in entries if entry.kind is EntryKind.REQUEST}
+        requests = [entry for entry in entries if entry.kind is EntryKind.REQUEST]
+        later |= {entry.request for entry in requests}
+        newest = max([newest, *(entry.text["received_at"] for entry in requests)])
+    return newest
 
 
 def _seal_left(path: Path, entries: list[Entry], later: set[int]) -> None:
@@ -233,6 +248,15 @@ def _seal_left(path: Path, entries: list[Entry], later: set[int]) -> None:
 def day_of(name: str) -> str:
     """The date of a journal as `YYYY-MM-DD`."""
     return f"{name[:4]}-{name[4:6]}-{name[6:8]}"
+
+
+def with_time(name: str, received_at: int) -> str:
+    """The name of a journal's object whose first batch came then; never before the journal."""
+    return max(_time_text(_datetime(received_at)), name[:TIME_SIZE]) + name[TIME_SIZE:]
+
+
+def _datetime(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
 
 
 def _time_text(time: datetime) -> str:

@@ -1,12 +1,16 @@
-"""Makes a sealed journal into capture objects: `<root>/dt=<date>/<topic>-<partition>/<journal>.batches`.
+"""Makes a sealed journal into capture objects: `<root>/dt=<date>/<topic>-<partition>/<time>-<tap>.batches`.
 
-Beside an object is `_<journal>.answers.jsonl`, a line per batch with the broker's answer, and, if batches are
-left out, `_<journal>.refused` with their bytes. A journal always gives the same objects, so one whose
+Beside an object is `_<object>.answers.jsonl`, a line per batch with the broker's answer, and, if batches are
+left out, `_<object>.refused` with their bytes. A journal always gives the same objects, so one whose
 conversion was interrupted is converted again. The answers are written before the object.
 
 Batches are in the order of their answers. A producer ends a transaction when all of its batches are answered,
 a coordinator answers the next transaction's batches when the markers are answered: so each marker is between
 the batches that it ends and those of the next transaction, although they arrive on different connections.
+
+An object has the time of its first batch in its name. If offsets are missing between two batches, another
+broker may have led the partition meanwhile: then a new object begins, so that the names of all taps' objects
+are in the order of the log.
 """
 
 import json
@@ -18,14 +22,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, read_header
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.sources.capture import ANSWERS, HIDDEN_ANSWERS
 from spark_jobs.sources.source import LEGAL_TOPIC
-from spark_jobs.tap.journal import Entry, EntryKind, day_of, read_journal
+from spark_jobs.tap.journal import Entry, EntryKind, day_of, read_journal, with_time
 from spark_jobs.tap.messages import NO_ACKS, PartAnswer
 
 BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
 COPY_BYTES = 2**20
+MOST_PIECES = 16
+"""Objects of a partition in a journal: clients that go past the tap leave gaps in its offsets, too."""
 
 
 class OnRefused(StrEnum):
@@ -43,6 +50,15 @@ class CapturedPart:
     size: int
     request: dict[str, Any]
     answer: PartAnswer | None
+
+    @property
+    def is_marker(self) -> bool:
+        return self.request["acks"] is None
+
+    @property
+    def offset(self) -> int:
+        """Where it is in the broker's log; -1 if that is not known."""
+        return self.answer.base_offset if self.answer is not None and self.answer.is_taken else -1
 
     @property
     def is_left_out(self) -> bool:
@@ -84,9 +100,10 @@ def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> O
                 counts.illegal += len(parts)
                 continue
             folder = f"dt={day_of(name)}/{topic}-{partition}"
-            keys += _write_partition(
-                file.fileno(), parts, store, counts, folder=folder, name=name, on_refused=on_refused
-            )
+            for piece_name, piece in _pieces(file.fileno(), name, parts).items():
+                keys += _write_piece(
+                    file.fileno(), piece, store, counts, folder=folder, name=piece_name, on_refused=on_refused
+                )
     if contents.missed:
         keys.append(f"dt={day_of(name)}/_{name}.{MISSED}")
         store.put(keys[-1], json.dumps(contents.missed).encode())
@@ -154,7 +171,30 @@ def _parts(
         position += size
 
 
-def _write_partition(
+def _pieces(journal: int, name: str, parts: Iterable[CapturedPart]) -> dict[str, list[CapturedPart]]:
+    """The parts of a partition by the names of their objects, which ascend."""
+    pieces: dict[str, list[CapturedPart]] = {}
+    newest, end = "", -1
+    for part in parts:
+        wanted = with_time(name, part.request["received_at"])
+        is_elsewhere = 0 <= end < part.offset and len(pieces) < MOST_PIECES
+        if not pieces or (is_elsewhere and wanted > newest):
+            newest = wanted
+        pieces.setdefault(newest, []).append(part)
+        end = max(end, _end_offset(journal, part, end))
+    return pieces
+
+
+def _end_offset(journal: int, part: CapturedPart, end: int) -> int:
+    """The offset after a batch; after a marker, which is answered without one, the one after `end`."""
+    if part.is_marker:
+        return end + 1 if end >= 0 else -1
+    if part.offset < 0 or part.size < HEADER_SIZE:
+        return -1
+    return part.offset + 1 + read_header(os.pread(journal, HEADER_SIZE, part.position)).last_offset_delta
+
+
+def _write_piece(
     journal: int,
     parts: Iterable[CapturedPart],
     store: ObjectStore,
@@ -164,7 +204,7 @@ def _write_partition(
     name: str,
     on_refused: OnRefused,
 ) -> list[str]:
-    """The objects of one partition; returns their keys."""
+    """An object of a partition and those beside it; returns their keys."""
     taken: dict[str, list[CapturedPart]] = {BATCHES: [], REFUSED: []}
     lines = []
     ends = {BATCHES: 0, REFUSED: 0}

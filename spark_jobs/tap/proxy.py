@@ -178,8 +178,7 @@ class Link:
             self._expect(
                 Pending(api_key=api_key, version=version, correlation=correlation, captured=captured)
             )
-        self._to_broker.write(SIZE.pack(size))
-        self._to_broker.write(frame)
+        self._to_broker.write(SIZE.pack(size) + frame)
         await self._to_broker.drain()
 
     # -- responses

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import ssl
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from spark_jobs.tap.proxy import (
 )
 
 STOP_SECONDS = 15.0
+SWITCH_SECONDS = 0.0005
+"""How long the thread that writes objects may keep connections waiting for the interpreter."""
 COMPLAINT_SECONDS = 10.0
 
 
@@ -221,6 +224,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 def run_tap(settings: TapSettings) -> None:
     """Runs a tap in this process until it is told to end."""
     began = time.monotonic()
+    sys.setswitchinterval(SWITCH_SECONDS)
     tap: list[Tap] = []
 
     async def main() -> None:

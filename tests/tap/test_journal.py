@@ -11,16 +11,17 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.tap.journal import Journal, Spool, read_journal, seal_left
 from spark_jobs.tap.messages import AppendedPart, AppendRequest, PartAnswer, read_produce_request
 from spark_jobs.tap.objects import OnRefused, write_objects
+from tests.pipeline.batches import batch
 from tests.tap.messages import produce_request
 
 Parts = list[tuple[str, int, bytes]]
 
 
 def request(
-    journal: Journal, number: int, parts: Parts, *, acks: int = -1, transactional_id: str | None = None
+    journal: Journal, number: int, parts: Parts, *, transactional_id: str | None = None, at: int = 1000
 ) -> None:
-    frame = produce_request(parts, acks=acks, transactional_id=transactional_id)
-    journal.request(number, read_produce_request(frame), 1000 + number)
+    frame = produce_request(parts, transactional_id=transactional_id)
+    journal.request(number, read_produce_request(frame), at)
 
 
 def marker(journal: Journal, number: int, name: bytes) -> None:
@@ -183,11 +184,35 @@ def test_a_journal_that_is_cut_anywhere_gives_whole_requests_only(journal: Journ
 
 
 def test_names_increase_though_the_clock_goes_back(tmp_path: Path) -> None:
-    (tmp_path / "last").write_text("29991231T235959999Z-tap")
+    (tmp_path / "last").write_text("29991231T235959999")
     spool = Spool(tmp_path, "tap")
     names = [spool.new().name for _ in range(3)]
     assert names == sorted(set(names))
-    assert names[0] > "29991231T235959999Z-tap"
+    assert names[0] > "29991231T235959999"
+    spool.note(40_000_000_000_000)  # of a request that was received later
+    assert spool.new().name == "32370719T230640001Z-tap"
+
+
+def test_objects_of_two_taps_are_in_the_order_of_the_log_though_its_leader_moved_and_came_back(
+    tmp_path: Path,
+) -> None:
+    """The first broker leads, then the second, then the first again, within one journal of each."""
+    start = 40_000_000_000_000
+    root = FileStore(str(tmp_path / "root"))
+    taps = {name: Spool(tmp_path / name, name) for name in ("a", "b")}
+    for spool in taps.values():
+        spool.folder.mkdir()
+    journals = {name: spool.new() for name, spool in taps.items()}
+    led_by = ["b", "b", "a", "b", "b"]
+    for number, name in enumerate(led_by):
+        request(journals[name], number, [("orders", 0, batch(number))], at=start + 10 * number)
+        journals[name].answer(number, [answer("orders", 0, offset=number)])
+    for journal in journals.values():
+        journal.seal()
+        write_objects(journal.path, root, OnRefused.ASIDE)
+    found = {key: data for key, data in objects(tmp_path / "root").items() if key.endswith(".batches")}
+    assert b"".join(data for _, data in sorted(found.items())) == b"".join(map(batch, range(5)))
+    assert [key.rpartition("-")[2] for key in sorted(found)] == ["b.batches", "a.batches", "b.batches"]
 
 
 def test_a_spool_has_one_tap(tmp_path: Path) -> None:
