@@ -26,9 +26,9 @@ from spark_jobs.pipeline.report.metrics import METRICS_KEY
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
-from spark_jobs.sample.files import sample_files, write_sample
+from spark_jobs.sample.files import CONFIG, sample_files, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from tests.cluster.rig import BACKFILL, Cluster, running_cluster
+from tests.cluster.rig import BACKFILL, INCOMPLETE, Cluster, running_cluster
 from tests.in_process import InProcess
 
 pytestmark = pytest.mark.cluster
@@ -62,7 +62,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     directory = tmp_path_factory.mktemp("plain")
     write_sample(directory)
     (directory / LATE).unlink()
-    settings = load_settings(directory / "onceover.yaml")
+    config = directory / CONFIG
+    config.write_text(config.read_text() + INCOMPLETE)
+    settings = load_settings(config)
     for run_date in RUN_DATES:
         run_plainly(settings, run_date, until=Step.PUBLISH, spark=InProcess(), progress=quiet())
     return settings

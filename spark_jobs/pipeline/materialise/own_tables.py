@@ -215,11 +215,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountTask:
-    """Some partitions for one worker; `number` names its files."""
+    """Some partitions for one worker; `name` names its files."""
 
     number: int
     accounts: tuple[Account, ...]
     context: TaskContext
+
+    @property
+    def name(self) -> str:
+        """A task that runs again has other files: an attempt of the first round may still be writing."""
+        is_corrected = any(account.unreadable for account in self.accounts)
+        return f"{self.number:05d}-corrected" if is_corrected else f"{self.number:05d}"
 
 
 def account_for_partitions(task: AccountTask) -> dict[str, tuple[TableFile, ...]]:
@@ -227,7 +233,7 @@ def account_for_partitions(task: AccountTask) -> dict[str, tuple[TableFile, ...]
     with ExitStack() as stack:
         files = {
             table: stack.enter_context(
-                TableFiles(task.context, _namer(table, task.number), OWN_TABLES[table].schema)
+                TableFiles(task.context, _namer(table, task.name), OWN_TABLES[table].schema)
             )
             for table in TABLES
         }
@@ -236,8 +242,8 @@ def account_for_partitions(task: AccountTask) -> dict[str, tuple[TableFile, ...]
         return {table: output.finish() for table, output in files.items()}
 
 
-def _namer(table: str, number: int) -> Callable[[int], str]:
-    return lambda part: f"{table}/{number:05d}-{part:03d}.parquet"
+def _namer(table: str, task: str) -> Callable[[int], str]:
+    return lambda part: f"{table}/{task}-{part:03d}.parquet"
 
 
 def _add(context: TaskContext, account: Account, files: dict[str, TableFiles]) -> None:

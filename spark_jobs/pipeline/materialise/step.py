@@ -265,6 +265,7 @@ def run(context: RunContext) -> StepResult:
         ),
         counts=counts_of(surveyed, written) | counts_of_replays(context),
         messages=tuple(messages_of(written)),
+        obsolete=tuple(replaced_files(context, accounted.result(), own)),
     )
 
 
@@ -352,6 +353,13 @@ def correct(
         for task, each in zip(again, context.run_tasks(account_for_partitions, again), strict=True)
     }
     return list(files.values())
+
+
+def replaced_files(context: RunContext, first: Sequence[OwnFiles], own: OwnFiles) -> Iterator[str]:
+    """Keys of files of tasks that ran again."""
+    listed = {file.output.path for files in own.values() for file in files}
+    written = (file.output.path for each in first for files in each.values() for file in files)
+    yield from (context.folder.key(Step.MATERIALISE, path) for path in written if path not in listed)
 
 
 def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnFiles:
