@@ -24,6 +24,8 @@ SECTIONS = (
     "floor",
     "onceover",
     "whole_runs",
+    "standalone",
+    "large",
     "verdicts",
     "growth",
     "knobs",

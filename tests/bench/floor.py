@@ -152,10 +152,11 @@ def _rows(headers: HeaderColumns) -> BatchRows:
 
 def measure(space: Workspace) -> Sequence[Row]:
     """Every codec."""
-    return [space.best(partial(_row, space, codec)) for codec in space.volume.codecs]
+    return [space.best(partial(floor_row, space, codec)) for codec in space.volume.codecs]
 
 
-def _row(space: Workspace, codec: Codec) -> Row:
+def floor_row(space: Workspace, codec: Codec) -> Row:
+    """The records of the run in one codec."""
     capture = space.capture(codec)
     with tempfile.TemporaryDirectory(dir=space.home) as output:
         found = run_floor(capture, Path(output))

@@ -24,6 +24,8 @@ class Axis:
     config: str
     write: Callable[[Workspace, Path, int], Path]
     """(space, folder, how much) → the source's root."""
+    is_largest_only: bool = False
+    """Whether it is measured only at the last factor, beside an axis whose name begins its own."""
 
 
 def measure(space: Workspace) -> Sequence[Row]:
@@ -39,6 +41,8 @@ def measure_axis(space: Workspace, axis: Axis) -> list[Row]:
     largest = space.volume.factors[-1]
     most = max(int(axis.most * space.volume.growth), axis.least * largest)
     amounts = [most * factor // largest for factor in space.volume.factors]
+    if axis.is_largest_only:
+        return [space.best(partial(_run, space, axis, most), space.volume.slow_times)]
     _run(space, axis, amounts[0])
     times = max(space.volume.times - 1, 1)
     return [
@@ -48,7 +52,7 @@ def measure_axis(space: Workspace, axis: Axis) -> list[Row]:
 
 
 def _run(space: Workspace, axis: Axis, amount: int) -> Row:
-    source = axis.write(space, space.home / "growth" / axis.name / str(amount), amount)
+    source = axis.write(space, space.home / "growth" / axis.name.replace(", ", "-") / str(amount), amount)
     found = run_measured(
         source, space.spark, until=axis.until, config=axis.config, scratch=space.home / "lakes"
     )
@@ -80,6 +84,12 @@ def _transactions(_: Workspace, folder: Path, amount: int) -> Path:
     return folder
 
 
+def _skewed_transactions(_: Workspace, folder: Path, amount: int) -> Path:
+    heavy = amount // 3
+    write_transactions(folder, Transactions(transactions=amount - heavy, batches=10, heavy=heavy))
+    return folder
+
+
 def _partitions(_: Workspace, folder: Path, amount: int) -> Path:
     write_run(folder, Run(batches=10 * amount, partitions=amount, producers=5, objects_per_partition=1))
     return folder
@@ -94,7 +104,7 @@ def _files(_: Workspace, folder: Path, amount: int) -> Path:
 
 AXES = (
     Axis(name="records", most=10_000_000, least=10_000, until=Step.PUBLISH, config=CAPTURE, write=_records),
-    Axis(name="batches", most=48_000_000, least=1600, until=Step.ADMIT, config=CAPTURE, write=_batches),
+    Axis(name="batches", most=50_000_000, least=1600, until=Step.ADMIT, config=CAPTURE, write=_batches),
     Axis(name="producers", most=1_000_000, least=200, until=Step.ADMIT, config=CAPTURE, write=_producers),
     Axis(
         name="transactions",
@@ -103,6 +113,15 @@ AXES = (
         until=Step.RESOLVE,
         config=BROKER_LOG,
         write=_transactions,
+    ),
+    Axis(
+        name="transactions, a third by one producer",
+        most=1_000_000,
+        least=1000,
+        until=Step.RESOLVE,
+        config=BROKER_LOG,
+        write=_skewed_transactions,
+        is_largest_only=True,
     ),
     Axis(name="partitions", most=2000, least=8, until=Step.PUBLISH, config=CAPTURE, write=_partitions),
     Axis(name="files", most=20_000, least=16, until=Step.PUBLISH, config=CAPTURE, write=_files),

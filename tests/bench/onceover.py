@@ -1,4 +1,4 @@
-"""Onceover itself: `index` to `publish` in a session that is up, start-up apart."""
+"""Onceover itself: `stage` to `publish` in a session that is up, start-up apart."""
 
 import time
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def capture_run(space: Workspace, codec: Codec) -> Row:
     capture, log = space.capture(codec), accepted_log_place(space, codec)
     keep = None if log.exists() else log
     found = run_measured(capture, space.spark, config=CAPTURE, scratch=space.home / "lakes", keep_log=keep)
-    row = _row("onceover", codec, found, objects_of(capture))
+    row = run_row("onceover", codec, found, objects_of(capture))
     log.with_name(COMMITTED).write_text(str(row.records))
     return row
 
@@ -47,7 +47,7 @@ def broker_log_run(space: Workspace, codec: Codec) -> Row:
     """From a copy of a broker's log directory: no duplicates any more, and no log to write."""
     log = accepted_log(space, codec)
     found = run_measured(log, space.spark, config=BROKER_LOG, scratch=space.home / "lakes")
-    return _row("onceover, broker-log", codec, found, sorted(log.glob("*/*.log")))
+    return run_row("onceover, broker-log", codec, found, sorted(log.glob("*/*.log")))
 
 
 def accepted_log(space: Workspace, codec: Codec) -> Path:
@@ -67,7 +67,8 @@ def accepted_log_place(space: Workspace, codec: Codec) -> Path:
     return space.capture(codec).parent / "log"
 
 
-def _row(title: str, codec: Codec, found: RunMeasured, files: Sequence[Path]) -> Row:
+def run_row(title: str, codec: Codec, found: RunMeasured, files: Sequence[Path]) -> Row:
+    """A run as a row of results."""
     return Row(
         title=title,
         data=codec.name.lower(),

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.one_run CAPTURE SLOTS TIMES`: a run in a session of so many slots."""
+"""`python -m tests.bench.one_run CAPTURE MASTER TIMES`: a run in a session of its own at that master."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,8 @@ from spark_jobs.execution.spark import Spark
 from tests.bench.runs import run_measured
 
 
-def main(capture: Path, slots: int, times: int) -> None:
-    spark = Spark(f"local[{slots}]", {"spark.driver.memory": "2g"})
+def main(capture: Path, master: str, times: int) -> None:
+    spark = Spark(master, {"spark.driver.memory": "2g"})
     scratch = capture.parent / "lakes"
     runs = [run_measured(capture, spark, scratch=scratch) for _ in range(times + 1)]
     spark.stop()
@@ -16,4 +16,4 @@ def main(capture: Path, slots: int, times: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -40,7 +40,7 @@ sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMeasured:
-    """One run from `index` to its end; `whole_seconds` has `stage`, too.
+    """One run from the start of `stage` to its end.
 
     `read_bytes` are all that driver and workers have read or mapped, `stage` included. `moved_bytes` are what
     workers have written for others to read: all that they wrote but the files of tables and of the accepted
@@ -48,7 +48,6 @@ class RunMeasured:
     """
 
     seconds: float
-    whole_seconds: float
     cpu_seconds: float
     steps: dict[str, float]
     counts: dict[str, dict[str, int]]
@@ -65,7 +64,6 @@ class RunMeasured:
             **{f"{step} s": seconds for step, seconds in self.steps.items()},
             "read bytes": self.read_bytes,
             "moved bytes": self.moved_bytes,
-            "whole s": self.whole_seconds,
             "worker MB": self.worker_megabytes,
             "driver MB": self.driver_megabytes,
             "JVM MB": self.jvm_megabytes,
@@ -106,8 +104,7 @@ def measured_run(
     if keep_log is not None:
         _keep_log(open_lake(settings), keep_log)
     return RunMeasured(
-        seconds=ended - _began(line, Step.INDEX),
-        whole_seconds=ended - _began(line, Step.STAGE),
+        seconds=ended - _began(line, Step.STAGE),
         cpu_seconds=watched.cpu_seconds(),
         steps={str(step.step): seconds_of(step) for step in line.steps},
         counts={str(step.step): step.counts for step in line.steps},

@@ -9,12 +9,12 @@ import pytest
 
 from spark_jobs.execution.spark import Spark
 from spark_jobs.kafka.formats.record_batch import Codec
-from tests.bench import growth, knobs, onceover, readers, whole_runs
+from tests.bench import growth, knobs, large, onceover, readers, whole_runs
 from tests.bench.__main__ import SECTIONS, parse, volume_of
 from tests.bench.floor import run_floor
 from tests.bench.live_broker import consumer_row
 from tests.bench.mix_data import objects_of
-from tests.bench.page import blocks, fill, headline
+from tests.bench.page import blocks, fill, headline, whole_cells
 from tests.bench.plots import write_plots
 from tests.bench.workspace import TINY, Results, Row, Workspace, save, saved
 from tests.in_process import InProcess
@@ -54,9 +54,15 @@ def test_whole_runs_give_the_same_records_with_and_without_markers_on_files_and_
     log = rows.pop("files, broker-log")
     assert {row.records for row in rows.values() if not row.note} == {published.records}
     assert log.records + again.records == published.records
-    assert all(row.numbers["whole s"] > row.numbers["index s"] for row in rows.values() if not row.note)
+    assert all(row.seconds > row.numbers["index s"] for row in rows.values() if not row.note)
     on_s3 = [row for title, row in rows.items() if "S3" in title and not row.note]
     assert all("network bytes" in row.numbers for row in on_s3)
+
+
+def test_a_large_run_is_measured_and_its_data_removed(space: Workspace, published: Row) -> None:
+    floor, run = large.measure(space)
+    assert 0 < run.records == floor.records < published.records
+    assert list((space.home / "mix").glob(f"*-{space.volume.large_records}-*")) == []
 
 
 def test_others_come_to_the_same_records(space: Workspace, published: Row, spark: Spark) -> None:
@@ -136,7 +142,8 @@ def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None
     for section, rows in {"floor": [floor], "onceover": [run], "growth": runs}.items():
         save(tmp_path, section, rows)
     kept = saved(tmp_path)
-    assert [line.ratio for line in headline(kept)][:2] == [1.0, 1.25]
+    assert [cells[4:7] for cells in whole_cells(kept)] == [("1.00", "", ""), ("1.25", "at most 1.5", "met")]
+    assert "tap" not in blocks(kept)
     assert "| files | 40 | 5.0 | 1.25 |" in blocks(kept)["growth"]
     assert (
         fill("a\n<!-- when -->\nold\n<!-- /when -->b", {"when": "new"})

@@ -175,7 +175,7 @@ def _row(title: str, space: Workspace, found: RunMeasured, files: Sequence[Path]
     return Row(
         title=title,
         data=space.volume.compared.name.lower(),
-        seconds=found.whole_seconds,
+        seconds=found.seconds,
         cpu_seconds=found.cpu_seconds,
         records=found.counts["materialise"]["records"],
         bytes=sum(path.stat().st_size for path in files),

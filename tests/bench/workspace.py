@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".cache" / "bench"
 CONSUMER_TITLE = "Kafka ConsumerPerformance"
 FETCH_TITLE = "Onceover, kind: cluster, fetch to segments"
+LOCAL_TITLE, STANDALONE_TITLE = "whole run, local[2]", "whole run, standalone, 2 workers"
 OURS = "Onceover s"
 """Among the numbers of a rival: how long our own run took in turn with it."""
 
@@ -34,6 +35,8 @@ class Volume:
     factors: tuple[int, ...] = (1, 4, 16)
     growth: float = 1.0
     """Share of the volumes at which growth is measured."""
+    large_records: int = 100_000_000
+    """Of the one large run."""
     files: tuple[int, ...] = (1_000, 10_000, 100_000)
     """Of one commit."""
 
@@ -44,8 +47,16 @@ class Volume:
 
 
 FULL = Volume()
-QUICK = Volume(records=400_000, times=1, growth=0.02, files=(100, 1000))
-TINY = Volume(records=24_000, codecs=(Codec.LZ4,), times=1, factors=(1,), growth=0.00001, files=(3,))
+QUICK = Volume(records=400_000, large_records=800_000, times=1, growth=0.02, files=(100, 1000))
+TINY = Volume(
+    records=24_000,
+    large_records=12_000,
+    codecs=(Codec.LZ4,),
+    times=1,
+    factors=(1,),
+    growth=0.00001,
+    files=(3,),
+)
 """Of a test."""
 
 
