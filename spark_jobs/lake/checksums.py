@@ -3,7 +3,11 @@
 import hashlib
 from typing import Protocol
 
+from spark_jobs.kafka.formats.header_digest import HeaderDigest
+
 SHA256, MD5, CRC64NVME = "sha256", "md5", "crc64nvme"
+HEADERS = "headers"
+"""Of the headers of batches, which have the checksums of their batches (`kafka.formats.header_digest`)."""
 
 
 class Hasher(Protocol):
@@ -21,6 +25,8 @@ class Hasher(Protocol):
 
 def new_hasher(algorithm: str) -> Hasher:
     """A digest of no bytes yet."""
+    if algorithm == HEADERS:
+        return HeaderDigest()
     if algorithm == CRC64NVME:
         from spark_jobs.kernels.crc import Crc64Nvme  # noqa: PLC0415 - numba, and hardly ever needed
 

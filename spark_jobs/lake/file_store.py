@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 
+from spark_jobs.kafka.formats.header_digest import header_digest
+from spark_jobs.lake.checksums import HEADERS, labelled
 from spark_jobs.lake.errors import (
     ObjectChanged,
     ObjectMissing,
@@ -180,6 +182,16 @@ class FileStore:
 
     def checksum(self, key: str, *, version: str = "") -> str:  # noqa: ARG002 - a file system keeps none
         return ""
+
+    def headers_checksum(self, key: str, *, version: str = "") -> str:
+        """A digest of the headers of batches in a large file; empty if it is small, or its batches are."""
+        with translated(self.url_of(key)), self._opened(key, version) as file:
+            size = os.fstat(file).st_size
+            if size < LARGE_BYTES:
+                return ""
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+            found = header_digest(lambda start, length: os.pread(file, length, start), size)
+            return labelled(HEADERS, found) if found else ""
 
     def read(self, key: str) -> bytes:
         with translated(self.url_of(key)), self._opened(key, "") as file:

@@ -3,7 +3,8 @@
 The digest covers what decides the outcome: path, order and content of every object, and what was set aside.
 It leaves out where the bytes are stored and when they were written, so the same copied objects have the same
 digest from a file system and from S3. A referenced object is identified by the checksum that its store keeps,
-or by its SHA-256 where the store keeps none.
+or by its SHA-256 where the store keeps none. A large captured file that is referenced is identified by the
+headers of its batches, and for its own run by its version, too: a repaired file is another run's input.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.lake.checksums import HEADERS, algorithm_of
 from spark_jobs.lake.errors import BrokenRun, sealed, understood, unsealed
 from spark_jobs.lake.layout import object_key, step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -28,6 +30,7 @@ from spark_jobs.lake.stores import open_store
 FORMAT = 2
 NO_PARTITION = -1
 NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
+_ALL_BUT_VERSION = NOT_IN_DIGEST[1:]
 LEFT_OUT_IF_EMPTY = (
     "checksum",
     "topic_id",
@@ -63,6 +66,10 @@ class ObjectRole(StrEnum):
     """When the files of its directory were copied (`sources.broker_files`): it has no topic."""
     ANSWERS = "answers"
     """What a broker answered to the batches of the capture object beside it: it has no topic."""
+
+
+def _is_by_headers(checksum: str) -> bool:
+    return algorithm_of(checksum) == HEADERS
 
 
 _ROLES: dict[str, ObjectRole] = {role.value: role for role in ObjectRole}
@@ -136,6 +143,11 @@ class ManifestEntry:
     def name(self) -> str:
         """The object's own name, the last part of its path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_by_headers(self) -> bool:
+        """Whether it is identified by headers: another version of it may have other damaged bytes."""
+        return _is_by_headers(self.checksum)
 
     @property
     def content(self) -> str:
@@ -259,7 +271,8 @@ class Manifest:
         """SHA-256 of the decisive part of every line, in hexadecimal."""
         total = hashlib.sha256()
         for line in _lines(self):
-            decisive = {key: value for key, value in line.items() if key not in NOT_IN_DIGEST}
+            left_out = _ALL_BUT_VERSION if _is_by_headers(line.get("checksum", "")) else NOT_IN_DIGEST
+            decisive = {key: value for key, value in line.items() if key not in left_out}
             total.update(canonical_json(decisive) + b"\n")
         return total.hexdigest()
 

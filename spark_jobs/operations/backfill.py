@@ -20,7 +20,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
 from spark_jobs.lake.chain import Chain, read_chain
-from spark_jobs.lake.checksums import algorithm_of, labelled, new_hasher
+from spark_jobs.lake.checksums import HEADERS, algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.iceberg.holdings import check_catalog
 from spark_jobs.lake.identity import open_at_home
@@ -159,7 +159,7 @@ def _digest(settings: Settings, placed: Placed, known: Known) -> str:
     digest = known.digests.get((*where, placed.stat.version))
     if digest is not None:
         return digest
-    if placed.stat.size not in known.sizes.get(where, ()):
+    if placed.stat.size not in known.sizes.get(where, ()) or known.algorithms[where] == HEADERS:
         return f"unread {placed.stat.version}"
     return known.digests.setdefault(
         (*where, placed.stat.version), _read(settings, placed, known.algorithms[where])

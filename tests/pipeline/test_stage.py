@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.flow import Step
+from spark_jobs.kafka.formats.batch_builder import build_batch
+from spark_jobs.kafka.formats.records import Record
 from spark_jobs.lake.chain import read_chain, take_back
 from spark_jobs.lake.errors import ObjectChanged, OutOfTurn
+from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.manifest import ObjectRole, StagedObjects, read_run_manifest
 from spark_jobs.lake.run_folder import EMPTY_STATE
 from spark_jobs.pipeline.stage.step import fixed_inputs, open_run
@@ -19,6 +22,7 @@ from spark_jobs.sources.listing import Drift
 from tests.pipeline.runs import BROKER_LOG, CAPTURE, UNDATED, Place, day, paths, place_at
 
 SEGMENT = "00000000000000000000.log"
+LARGE = build_batch(records=[Record(value=bytes(2**16))], base_timestamp=0) * 20
 
 
 @pytest.fixture
@@ -147,6 +151,44 @@ def test_immutable_objects_are_referenced_and_a_later_change_is_noticed(tmp_path
     file.write_bytes(b"other")
     with pytest.raises(ObjectChanged):
         staged.read(entry)
+
+
+def test_a_large_captured_file_is_identified_by_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_at(tmp_path, CAPTURE + "    immutable: true\n")
+    monkeypatch.setattr(FileStore, "chunks", None)  # nothing is read whole
+    file = place.arrive("dt=2024-05-01/orders-0/a", LARGE)
+    (entry,) = place.finish(1).entries
+    assert (entry.sha256, entry.checksum.partition(":")[0]) == ("", "headers")
+    file.unlink()
+    place.arrive("dt=2024-05-01/orders-0/a", LARGE)  # moved or restored: another inode, another time
+    assert place.finish(2).entries == ()
+
+
+def test_a_repaired_file_is_taken_by_a_backfill_and_by_no_later_run(tmp_path: Path) -> None:
+    place = place_at(tmp_path, CAPTURE + "    immutable: true\n")
+    damaged = bytearray(LARGE)
+    damaged[-1] ^= 1
+    place.arrive("dt=2024-05-01/orders-0/a", bytes(damaged))
+    before = place.finish(1)
+    place.arrive("dt=2024-05-01/orders-0/a", LARGE)
+    assert place.finish(2).entries == ()
+    again = place.stage(1, backfill=True)
+    assert again.entries[0].checksum == before.entries[0].checksum
+    assert again.digest != before.digest
+
+
+def test_what_an_earlier_version_knows_by_its_sha256_is_not_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_at(tmp_path, CAPTURE + "    immutable: true\n")
+    file = place.arrive("dt=2024-05-01/orders-0/a", LARGE)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileStore, "headers_checksum", FileStore.checksum)
+        assert place.finish(1).entries[0].sha256
+    file.touch()
+    assert place.finish(2).entries == ()
 
 
 def test_copied_or_referenced_a_run_has_the_same_digest(tmp_path: Path) -> None:

@@ -227,7 +227,8 @@ def _decisive(manifest: Manifest) -> tuple[object, ...]:
 
 def _object(entry: ManifestEntry) -> ManifestEntry:
     """What makes an object another one; its topic id follows from the bytes of `partition.metadata`."""
-    return replace(entry, order=0, version="", referenced=False, seen=False, topic_id="", copied_at=0)
+    version = entry.version if entry.is_by_headers else ""
+    return replace(entry, order=0, version=version, referenced=False, seen=False, topic_id="", copied_at=0)
 
 
 def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list[ManifestEntry]]:

@@ -2,8 +2,9 @@
 and keeps a copy.
 
 A copy is named by its SHA-256, which is computed while it is copied. Objects of an immutable source are not
-copied. They are not read either if their store keeps a checksum of them. The journal `Notes` lists what was
-read, so that an interrupted run does not read it again.
+copied. They are not read either if their store keeps a checksum of them; of a large captured file the headers
+of its batches are read, which have their checksums. The journal `Notes` lists what was read, so that an
+interrupted run does not read it again.
 """
 
 import json
@@ -28,9 +29,9 @@ from spark_jobs.lake.errors import (
     UnsafeKey,
     understood,
 )
-from spark_jobs.lake.file_store import translated
+from spark_jobs.lake.file_store import FileStore, translated
 from spark_jobs.lake.layout import object_key, staging_key
-from spark_jobs.lake.manifest import SetAside, StageProblem
+from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 from spark_jobs.progress import Advance
 from spark_jobs.sources.registry import reader_of
@@ -256,7 +257,10 @@ def _own_faults() -> Iterator[None]:
 
 
 def _kept_checksum(placed: Placed, origin: Content) -> str:
+    """The store's checksum; of a captured file, which has none, that of its batches' headers."""
     with _own_faults():
+        if placed.role is ObjectRole.CAPTURE and isinstance(origin, FileStore):
+            return origin.headers_checksum(placed.path, version=placed.stat.version)
         return origin.checksum(placed.path, version=placed.stat.version)
 
 
