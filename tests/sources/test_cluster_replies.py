@@ -1,5 +1,6 @@
 """What is taken of a Fetch reply: whole batches in order, and nothing that a broker would not send."""
 
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.records import Record
+from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.sources.cluster import segments
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut
 from spark_jobs.sources.cluster.segments import Taken, UntrustedReply, open_writer, take_batches
 
@@ -94,29 +97,59 @@ def test_a_hole_at_the_end_of_the_cut_has_to_be_confirmed_too() -> None:
     assert take(batch(14), 12, end=14, confirmed_hole=12).next_offset == 14
 
 
-def test_a_segment_has_offsets_of_31_bits_only(tmp_path: Path) -> None:
-    far = 10 + 2**31
+def lake_at(directory: Path) -> ObjectStore:
     source = {"name": "live", "kind": "cluster", "bootstrap": "127.0.0.1:1"}
-    lake = open_lake(Settings.model_validate({"lake": str(tmp_path / "lake"), "sources": [source]}))
-    cut = PartitionCut(
+    return open_lake(Settings.model_validate({"lake": str(directory / "lake"), "sources": [source]}))
+
+
+def cut_until(end: int) -> PartitionCut:
+    return PartitionCut(
         topic="orders",
         partition=0,
         topic_id="",
         start=10,
-        end=far + 100,
+        end=end,
         log_start_offset=0,
         last_stable_offset=0,
         leader_epoch=3,
         is_compacted=True,
     )
+
+
+def write(lake: ObjectStore, cut: PartitionCut, *replies: bytes) -> dict[str, bytes]:
+    """The segments of a fetch with these replies."""
     with open_writer(lake, "live", date(2026, 3, 1), cut) as writer:
-        writer.write(take(batch(10) + batch(12) + batch(far), end=cut.end, dense=False))
-        writer.write(take(batch(far + 2), far + 2, end=cut.end, dense=False))
+        for reply in replies:
+            writer.write(take(reply, writer.position, end=cut.end, dense=False))
         found = writer.finish()
-    assert found.segments == (f"{10:020d}.log", f"{far:020d}.log")
-    assert found.next_offset == far + 4
-    stored = [lake.read(f"sources/live/2026-03-01/orders-0/{name}") for name in found.segments]
-    assert stored == [batch(10) + batch(12), batch(far) + batch(far + 2)]
+    assert found.next_offset == cut.end
+    return {name: lake.read(f"sources/live/2026-03-01/orders-0/{name}") for name in found.segments}
+
+
+def test_a_segment_has_offsets_of_31_bits_only(tmp_path: Path) -> None:
+    far = 10 + 2**31
+    found = write(lake_at(tmp_path), cut_until(far + 4), batch(10) + batch(12) + batch(far), batch(far + 2))
+    assert found == {
+        f"{10:020d}.log": batch(10) + batch(12),
+        f"{far:020d}.log": batch(far) + batch(far + 2),
+    }
+
+
+def test_segments_do_not_depend_on_how_replies_divide_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [batch(10 + 2 * number, epoch=3) for number in range(12)]
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 3 * len(batches[0]) + 5)
+    found = [
+        write(lake_at(tmp_path / str(size)), cut_until(34), *map(b"".join, batched(batches, size)))
+        for size in (1, 2, 3, 5, 12)
+    ]
+    assert [len(data) for data in found[0].values()] == [3 * len(batches[0])] * 4
+    assert all(each == found[0] for each in found)
+
+
+def batched(batches: list[bytes], size: int) -> Iterator[list[bytes]]:
+    yield from (batches[start : start + size] for start in range(0, len(batches), size))
 
 
 def test_holes_of_a_compacted_topic_are_no_news() -> None:

@@ -114,6 +114,8 @@ class Cluster(BrokerLog):
         plan = read_plan(lake, self.source.name, day)
         assert plan is not None
         done = self._fetch(plan, lake, tasks)
+        for key in unlisted_segments(lake, self.source.name, plan, done):
+            lake.delete(key)
         for name, data in files_of(plan, done):
             lake.put(source_key(self.source.name, day, name), data)
         lake.put(source_key(self.source.name, day, CUT), cut_bytes(plan, done))
@@ -159,6 +161,17 @@ class Cluster(BrokerLog):
             if entry.source == self.source.name and entry.name == CUT:
                 facts = read_cut(staged.read(entry), source=f"{entry.source}/{entry.path}")
                 yield from remarks_of(self.source.name, facts)
+
+
+def unlisted_segments(lake: ObjectStore, source: str, plan: Plan, done: Fetched) -> list[str]:
+    """Keys of segments that an attempt wrote, and that the result of the fetch does not have."""
+    listed = {
+        source_key(source, plan.day, f"{each.topic}-{each.partition}", name)
+        for each in done.values()
+        for name in each.segments
+    }
+    found = (each.key for each in lake.list(source_key(source, plan.day)))
+    return [key for key in found if key.endswith(".log") and key not in listed]
 
 
 def _later_cut(source: str, day: date, later: date) -> str:

@@ -1,7 +1,7 @@
 """Checks what a Fetch reply holds, and writes it as segments in Kafka's own format.
 
 A segment gets its name once it is complete; then `fetched.json` lists it. A fetch that was killed continues
-behind the segments that are listed.
+behind the segments that are listed. Segments that are not listed are removed when the cut is complete.
 """
 
 import secrets
@@ -66,20 +66,19 @@ class Taken:
     def last_epoch(self) -> int:
         return int(self.rows.partition_leader_epoch[-1]) if self.rows.rows else UNKNOWN
 
-    def parts(self) -> Iterator["Taken"]:
-        """The batches in parts that one segment can hold."""
-        base, last, begin = self.rows.base_offset, _last_offsets(self.rows), 0
-        while begin < self.rows.rows and last[-1] - base[begin] > MOST_RELATIVE_OFFSET:
-            stop = int(np.searchsorted(last, base[begin] + MOST_RELATIVE_OFFSET, side="right"))
-            yield self._part(begin, stop, int(last[stop - 1]) + 1)
-            begin = stop
-        yield self._part(begin, self.rows.rows, self.next_offset) if begin else self
+    def fitting(self, base: int, size: int) -> int:
+        """How many batches fit behind `size` bytes into a segment that begins at offset `base`."""
+        fits = (size + np.cumsum(self.rows.size, dtype=np.int64) <= SEGMENT_BYTES) & (
+            _last_offsets(self.rows) - base <= MOST_RELATIVE_OFFSET
+        )
+        return self.rows.rows if fits.all() else int(np.argmin(fits))
 
-    def _part(self, begin: int, stop: int, next_offset: int) -> "Taken":
-        rows = self.rows.part(begin, stop)
-        start = int(rows.position[0] - self.rows.position[0])
-        finish = start + int(rows.size.sum())
-        return Taken(data=self.data[start:finish], rows=rows, next_offset=next_offset, hole=self.hole)
+    def split(self, count: int) -> tuple["Taken", "Taken"]:
+        """The first `count` batches, and the others."""
+        at = int(self.rows.size[:count].sum())
+        behind = int(_last_offsets(self.rows)[count - 1]) + 1 if count < self.rows.rows else self.next_offset
+        first = replace(self, data=self.data[:at], rows=self.rows.part(0, count), next_offset=behind)
+        return first, replace(self, data=self.data[at:], rows=self.rows.part(count, self.rows.rows))
 
 
 def _last_offsets(rows: HeaderColumns) -> Int64s:
@@ -230,31 +229,35 @@ class SegmentWriter:
         )
 
     def _resume(self) -> PartitionFetched:
-        """What an earlier attempt has completed; segments that it did not list are removed."""
-        key, fetched = self._key(FETCHED), self._nothing()
-        if self._lake.stat(key) is not None:
-            fetched = read_fetched(self._lake.read(key), source=self._lake.url_of(key))
-        for found in tuple(self._lake.list(source_key(self._source, self._day, self._cut.name))):
-            name = found.key.rpartition("/")[2]
-            if name.endswith(".log") and name not in fetched.segments:
-                self._lake.delete(found.key)
-        return fetched
+        """What an earlier attempt has completed."""
+        key = self._key(FETCHED)
+        if self._lake.stat(key) is None:
+            return self._nothing()
+        return read_fetched(self._lake.read(key), source=self._lake.url_of(key))
 
     def write(self, taken: Taken) -> None:
-        """Appends whole batches; a full segment is closed first."""
-        for part in taken.parts():
-            self._write(part)
+        """Appends whole batches; a full segment is closed first.
 
-    def _write(self, taken: Taken) -> None:
-        is_far = taken.next_offset - 1 - self._base > MOST_RELATIVE_OFFSET
-        if self._file is not None and (is_far or self._size + len(taken.data) > SEGMENT_BYTES):
-            self.close_segment()
-        if taken.rows.rows:
-            file = self._open(taken.first_offset)
-            with translated(str(self._path)):
-                file.write(taken.data)
-            self._size += len(taken.data)
-            self._follow(taken.rows)
+        Where a segment ends depends on its batches, not on replies: attempts that write at the same time, or
+        late, write the same segments.
+        """
+        while taken.rows.rows:
+            is_open = self._file is not None
+            base, size = (self._base, self._size) if is_open else (taken.first_offset, 0)
+            count = taken.fitting(base, size)
+            if is_open and not count:
+                self.close_segment()
+                continue
+            first, taken = taken.split(max(count, 1))
+            self._append(first)
+        self.position = taken.next_offset
+
+    def _append(self, taken: Taken) -> None:
+        file = self._open(taken.first_offset)
+        with translated(str(self._path)):
+            file.write(taken.data)
+        self._size += len(taken.data)
+        self._follow(taken.rows)
         self.position = taken.next_offset
 
     def skip_to(self, offset: int) -> None:
