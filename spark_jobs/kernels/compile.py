@@ -61,11 +61,11 @@ def _refuse(dispatcher: Any, *_: object) -> NoReturn:
 
 
 _Helper = type("_Helper", (CPUDispatcher,), {"__call__": _refuse})
-"""A call without the wrapper for Python would end the process, so it is refused."""
+"""A call without the wrapper for Python would end the process (numba issue 2541), so it is refused."""
 
 
 def _uncallable(dispatcher: Any) -> Any:
-    dispatcher.__class__ = _Helper
+    dispatcher.__class__ = _Helper  # `njit` has no parameter for the class that it creates
     return dispatcher
 
 
