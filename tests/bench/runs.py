@@ -144,8 +144,9 @@ def _looked_at(line: LedgerLine) -> int:
 
 def shuffled_bytes(spark: Spark) -> int:
     """What Spark has shuffled so far; 0 where tasks run without it."""
-    if "session" not in vars(spark):
+    if "_engine" not in vars(spark):
         return 0
+    # Without Spark's UI nothing else has the bytes of all executors.
     context: Any = vars(spark.session.sparkContext)["_jsc"]
     executors = context.sc().statusStore().executorList(False)
     return sum(int(executors.apply(place).totalShuffleWrite()) for place in range(executors.size()))
