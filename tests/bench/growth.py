@@ -34,19 +34,17 @@ def measure(space: Workspace) -> Sequence[Row]:
 
 
 def measure_axis(space: Workspace, axis: Axis) -> list[Row]:
-    """A row per run; the first is run once more before, for whatever comes up only once.
+    """A row per run; the first is run once more, for whatever comes up only once.
 
-    The largest runs take minutes and run once, which can only make growth look worse than it is.
+    The others run once, which can only make growth look worse than it is.
     """
     largest = space.volume.factors[-1]
     most = max(int(axis.most * space.volume.growth), axis.least * largest)
     amounts = [most * factor // largest for factor in space.volume.factors]
     if axis.is_largest_only:
         return [space.best(partial(_run, space, axis, most), space.volume.slow_times)]
-    _run(space, axis, amounts[0])
-    times = max(space.volume.times - 1, 1)
     return [
-        space.best(partial(_run, space, axis, amount), space.volume.slow_times if amount == most else times)
+        space.best(partial(_run, space, axis, amount), space.volume.slow_times + (amount == amounts[0]))
         for amount in amounts
     ]
 

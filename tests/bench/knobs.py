@@ -20,7 +20,7 @@ LIMITS = {
 def measure(space: Workspace) -> Sequence[Row]:
     """The codec is a knob too; `onceover` has measured that."""
     capture = space.capture(space.volume.compared)
-    times = max(space.volume.times - 1, 1)
+    times = space.volume.slow_times
     limits = [(name, value) for name, values in LIMITS.items() for value in values]
     return [
         *(space.best(partial(_cores, capture, slots), 1) for slots in range(1, (os.cpu_count() or 1) + 1)),

@@ -32,11 +32,15 @@ NEXT_DAY = DAY + timedelta(days=1)
 def measure(space: Workspace) -> Sequence[Row]:
     """A capture with and without markers, a broker's log and its next copy, and captures on S3."""
     return [
-        space.best(partial(on_files, space, is_marked=True)),
-        space.best(partial(on_files, space, is_marked=False)),
+        space.best(partial(on_files, space, is_marked=True), _times(space)),
+        space.best(partial(on_files, space, is_marked=False), _times(space)),
         *grown_log(space),
         *on_s3(space),
     ]
+
+
+def _times(space: Workspace) -> int:
+    return max(space.volume.times - 1, 1)
 
 
 def capture_of(space: Workspace, *, is_marked: bool) -> Path:
@@ -93,7 +97,10 @@ def on_s3(space: Workspace) -> Sequence[Row]:
             running_s3_server(space.home / "s3" / os.urandom(4).hex(), space.s3_keys) as server,
             _credentials(server),
         ):
-            rows = [space.best(partial(_on_s3, space, server, is_marked=each)) for each in (True, False)]
+            rows = [
+                space.best(partial(_on_s3, space, server, is_marked=each), _times(space))
+                for each in (True, False)
+            ]
     except pytest.skip.Exception as reason:
         return [Row(title="whole run, S3", note=str(reason))]
     finally:

@@ -37,7 +37,7 @@ class Volume:
     """Share of the volumes at which growth is measured."""
     large_records: int = 100_000_000
     """Of the one large run."""
-    files: tuple[int, ...] = (1_000, 10_000, 100_000)
+    files: tuple[int, ...] = (1_000, 10_000, 30_000)
     """Of one commit."""
 
     @property
