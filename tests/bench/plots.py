@@ -56,7 +56,7 @@ def growth_chart(rows: Sequence[Row]) -> str:
     """Time by amount, both by those of the smallest run; the dotted line is linear."""
     lines = {
         title: [row for row in rows if row.title == title]
-        for title in dict.fromkeys(row.title for row in rows)
+        for title in dict.fromkeys(row.title for row in rows if "," not in row.title)
     }
     title = "Time as one thing grows (1 = the smallest run)"
     parts = [_text(MARGIN, 24, title, weight="bold"), _line([(1, 1), (16, 16)], MUTED, dotted=True)]
