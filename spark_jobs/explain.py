@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import OnceoverError
-from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, NO_SEQUENCE, TRANSACTIONAL_FLAG
-from spark_jobs.kafka.producers.sequence import increment_sequence
-from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG
+from spark_jobs.kafka.producers.verdict import Verdict, batch_name
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.index_rows import chosen
@@ -105,7 +104,6 @@ def _batches_file(lake: ObjectStore, partition: TopicPartition, run_id: str) -> 
 
 
 GIVEN = "the coordinator's log"
-CONTROL_NAMES = {0: "abort marker", 1: "commit marker"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,24 +117,7 @@ class Answer:
     @property
     def what(self) -> str:
         """The batch as its header describes it."""
-        row = self.row
-        if row["problem"] is not None:
-            return f"{row['size']} bytes"
-        if row["attributes"] & CONTROL_FLAG:
-            name = CONTROL_NAMES.get(row["control_type"], "control batch")
-            return f"{name} of producer {row['producer_id']}, epoch {row['producer_epoch']}"
-        kind = "transactional batch" if row["attributes"] & TRANSACTIONAL_FLAG else "batch"
-        if row["producer_id"] < 0:
-            return f"{kind} without producer"
-        return f"{kind} of producer {row['producer_id']}, epoch {row['producer_epoch']}, {self._sequences}"
-
-    @property
-    def _sequences(self) -> str:
-        first = self.row["base_sequence"]
-        if first == NO_SEQUENCE:
-            return "no sequence"
-        last = increment_sequence(first, self.row["last_offset_delta"])
-        return f"sequence {first}" if first == last else f"sequences {first} to {last}"
+        return f"{self.row['size']} bytes" if self.row["problem"] is not None else batch_name(self.row)
 
     @property
     def sentence(self) -> str:

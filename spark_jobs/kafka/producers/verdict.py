@@ -1,15 +1,18 @@
 """The verdicts on a batch, each defined once for everything that shows it, and decisions as values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from spark_jobs.kafka.errors import KafkaError
-from spark_jobs.kafka.formats.control_record import EndTransactionMarker
+from spark_jobs.kafka.formats.control_record import ControlType, EndTransactionMarker
 from spark_jobs.kafka.formats.record_batch import (
+    CONTROL_FLAG,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     RecordBatchHeader,
 )
 from spark_jobs.kafka.producers.producer_state import (
@@ -429,3 +432,24 @@ def _expected_sequence(info: ProducerAppendInfo, header: RecordBatchHeader) -> i
     if header.producer_epoch > current:
         return 0
     return increment_sequence(info.last_sequence_of(current), 1)
+
+
+CONTROL_NAMES = {int(ControlType.ABORT): "abort marker", int(ControlType.COMMIT): "commit marker"}
+
+
+def batch_name(row: Mapping[str, Any]) -> str:
+    """A batch as sentences name it, from fields of its header: kind, producer, epoch and sequences."""
+    producer = f"producer {row['producer_id']}, epoch {row['producer_epoch']}"
+    if row["attributes"] & CONTROL_FLAG:
+        return f"{CONTROL_NAMES.get(row['control_type'], 'control batch')} of {producer}"
+    kind = "transactional batch" if row["attributes"] & TRANSACTIONAL_FLAG else "batch"
+    if row["producer_id"] < 0:
+        return f"{kind} without producer"
+    return f"{kind} of {producer}, {_sequences(row['base_sequence'], row['last_offset_delta'])}"
+
+
+def _sequences(first: int, last_offset_delta: int) -> str:
+    if first == NO_SEQUENCE:
+        return "no sequence"
+    last = increment_sequence(first, last_offset_delta)
+    return f"sequence {first}" if first == last else f"sequences {first} to {last}"
