@@ -6,12 +6,14 @@ The broker starts on the log that Onceover accepted from the same capture. Where
 be had, a row says so.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.registry import reader_of
 from tests.bench.onceover import accepted_log, committed_records
+from tests.bench.spark_kafka import PARQUET, SESSION, found
 from tests.bench.workspace import CONSUMER_TITLE, FETCH_TITLE, ROOT, Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
@@ -51,7 +54,7 @@ def measure(space: Workspace) -> Sequence[Row]:
             consumed = space.best(lambda: consume(broker, Path(folder), data, records))
             return [
                 consumed,
-                space.best(lambda: spark_rows(broker, Path(folder), data), space.volume.slow_times),
+                space.best(lambda: spark_rows(broker, Path(folder), data)[0], space.volume.slow_times),
                 space.best(lambda: fetch(broker, Path(folder), data, records, space.spark)),
             ]
         finally:
@@ -103,19 +106,34 @@ def spark_jars() -> list[Path]:
     return [path for name in NEEDED for path in SPARK_JARS.glob(f"{name}*.jar")]
 
 
-def spark_rows(broker: Broker, folder: Path, data: str) -> Row:
-    """A process of its own: the jars must be there when its JVM starts."""
+def spark_rows(broker: Broker, folder: Path, data: str, works: Sequence[str] = (PARQUET,)) -> list[Row]:
+    """What Spark does with its Kafka source: a row per work, with the work in its title if there are more."""
+    row = Row(title=SPARK_TITLE, data=data)
     try:
         jars = ",".join(map(str, spark_jars()))
     except JudgeUnavailableError as problem:
-        return Row(title=SPARK_TITLE, note=str(problem))
-    output = folder / "spark-kafka"
+        return [Row(title=SPARK_TITLE, note=str(problem))]
+    return spark_works("kafka", broker.address, folder, works, row=row, jars=jars)
+
+
+def spark_works(
+    source: str, place: str, folder: Path, works: Sequence[str], *, row: Row, jars: str = ""
+) -> list[Row]:
+    """The works in a process of its own, whose session has `jars`; the shortest of those that are repeated.
+
+    All of them read the same records, so the rows of those that do not count have the number of the others.
+    """
+    output = folder / "spark-output"
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "tests.bench.spark_kafka", broker.address, jars, str(output)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.bench.spark_kafka", source, place, str(output), *works]
+    env = {**os.environ, "SPARK_KAFKA_JARS": jars}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        return Row(
-            title=SPARK_TITLE, data=data, note=f"it failed: {done.stderr.strip().splitlines()[-1][:200]}"
-        )
-    cpu_seconds, seconds, records = map(float, done.stdout.split()[-3:])
-    return Row(title=SPARK_TITLE, data=data, seconds=seconds, cpu_seconds=cpu_seconds, records=int(records))
+        return [replace(row, note=f"it failed: {done.stderr.strip().splitlines()[-1][:200]}")]
+    rows = [replace(row, title=f"{row.title}, {each.pop('work')}", **each) for each in found(done.stdout)]
+    (records,) = {each.records for each in rows if each.records}
+    best = {each.title: each for each in sorted(rows, key=lambda each: -each.seconds)}
+    ordered = dict.fromkeys(f"{row.title}, {work}" for work in (SESSION, *works))
+    if len(works) == 1:
+        return [replace(best[f"{row.title}, {works[0]}"], title=row.title)]
+    return [replace(best[title], records=records) for title in ordered]

@@ -4,9 +4,6 @@ All read the records that a read_committed consumer gets. ConsumerPerformance an
 them from a live broker that was started on the same log.
 """
 
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,10 +21,11 @@ from spark_jobs.reading.query import open_log
 from spark_jobs.reading.read_log import plan_pieces, read_log
 from spark_jobs.reading.records import DECODED_BYTES
 from spark_jobs.reading.stored_log import find_partitions
-from tests.bench.live_broker import SEGMENT_BYTES, consume, spark_rows
+from tests.bench.live_broker import SEGMENT_BYTES, consume, spark_rows, spark_works
 from tests.bench.measure import own_cpu_seconds
 from tests.bench.onceover import accepted_log, committed_records
-from tests.bench.workspace import ROOT, Row, Workspace
+from tests.bench.spark_kafka import WORKS
+from tests.bench.workspace import Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, kafka_jars
 
@@ -42,7 +40,7 @@ def measure(space: Workspace) -> Sequence[Row]:
     ours = [
         space.best(lambda: decoding_row(space, log)),
         space.best(lambda: read_log_row(space, log)),
-        space.best(lambda: source_row(space, log), space.volume.slow_times),
+        *source_rows(space, log),
         space.best(lambda: query_row(space, log)),
         space.best(lambda: parquet_row(space, log)),
     ]
@@ -79,16 +77,11 @@ def read_log_row(space: Workspace, log: Path) -> Row:
     return _timed(space, READ_LOG, log, lambda: sum(batch.num_rows for batch in read_log(log)))
 
 
-def source_row(space: Workspace, log: Path) -> Row:
-    """The data source into Parquet, in a session of its own, as Spark's Kafka source is measured."""
+def source_rows(space: Workspace, log: Path) -> list[Row]:
+    """What Spark does with `kafka-log`, in a session of its own, as Spark's Kafka source is measured."""
+    row = Row(title=SOURCE, data=space.volume.compared.name.lower())
     with tempfile.TemporaryDirectory(dir=space.home) as folder:
-        output = Path(folder, "kafka-log")
-        command = [sys.executable, "-m", "tests.bench.spark_kafka", "--log", str(log), str(output)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        shutil.rmtree(output)
-    cpu_seconds, seconds, records = map(float, done.stdout.split()[-3:])
-    data = space.volume.compared.name.lower()
-    return Row(title=SOURCE, data=data, seconds=seconds, cpu_seconds=cpu_seconds, records=int(records))
+        return spark_works("kafka-log", str(log), Path(folder), WORKS, row=row)
 
 
 def query_row(space: Workspace, log: Path) -> Row:
@@ -129,7 +122,7 @@ def rivals(space: Workspace, log: Path) -> list[Row]:
             records = committed_records(space, space.volume.compared)
             return [
                 space.best(lambda: consume(broker, Path(folder), data, records)),
-                space.best(lambda: spark_rows(broker, Path(folder), data), space.volume.slow_times),
+                *spark_rows(broker, Path(folder), data, WORKS),
             ]
         finally:
             broker.stop()

@@ -1,32 +1,57 @@
-"""`python -m tests.bench.spark_kafka ADDRESS JARS OUTPUT`: Spark's Kafka source into Parquet.
+"""`python -m tests.bench.spark_kafka SOURCE PLACE FOLDER WORK…`: works of Spark on a source, in one session.
 
-With `--log DIRECTORY OUTPUT` the data source `kafka-log` instead.
+SOURCE is `kafka` (Spark's Kafka source, PLACE the address of a broker, its jars in SPARK_KAFKA_JARS) or
+`kafka-log` (PLACE a log directory). Both give the seven columns that Spark's Kafka source has. The session is
+a plain user's: nothing of Onceover's own settings is in it.
 
-Prints CPU seconds, seconds, without the start of the session, and how many records were written.
+Prints one JSON object per work: CPU seconds, seconds, and how many records were read.
 """
 
+import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from spark_jobs.execution.classic import prepare_environment
 from spark_jobs.reading.spark_source import register
 from tests.bench.measure import children_cpu_seconds, own_cpu_seconds
 
+SESSION, FIRST, READING, COUNT, PARQUET = "session", "first query", "reading", "count by key", "Parquet"
+WORKS = (FIRST, READING, READING, READING, COUNT, PARQUET)
+"""What `tests.bench.readers` measures, in this order."""
+COLUMNS = "key,value,topic,partition,offset,timestamp,timestamp_type"
 
-def main(address: str, jars: str, output: Path) -> None:
-    session = _session({} if address == "--log" else {"spark.jars": jars})
-    before, began = _cpu_seconds(), time.perf_counter()
-    rows = _log(session, jars) if address == "--log" else _topic(session, address)
-    rows.write.option("compression", "zstd").parquet(str(output))
-    seconds, cpu_seconds = time.perf_counter() - began, _cpu_seconds() - before
-    records = sum(pq.read_metadata(path).num_rows for path in output.glob("*.parquet"))
+
+def main(source: str, place: str, folder: Path, *works: str) -> None:
+    began, before = time.perf_counter(), _cpu_seconds()
+    session = _session(os.environ.get("SPARK_KAFKA_JARS", ""))
+    rows = {"kafka": _topic, "kafka-log": _log}[source]
+    _print(SESSION, 0, began, before)
+    for work in works:
+        began, before = time.perf_counter(), _cpu_seconds()
+        records = _WORK[work](rows(session, place), folder)
+        _print(work, records, began, before)
     session.stop()
-    print(cpu_seconds, seconds, records)
+
+
+def _print(work: str, records: int, began: float, before: float) -> None:
+    seconds, cpu_seconds = time.perf_counter() - began, _cpu_seconds() - before
+    print(
+        json.dumps({"work": work, "seconds": seconds, "cpu_seconds": cpu_seconds, "records": records}),
+        flush=True,
+    )
+
+
+def found(printed: str) -> Iterator[dict[str, Any]]:
+    """What `main` printed."""
+    return (json.loads(line) for line in printed.splitlines() if line.startswith('{"work"'))
 
 
 def _cpu_seconds() -> float:
@@ -34,20 +59,21 @@ def _cpu_seconds() -> float:
     return own_cpu_seconds() + children_cpu_seconds()
 
 
-def _session(conf: dict[str, str]) -> SparkSession:
+def _session(jars: str) -> SparkSession:
     prepare_environment(os.environ)
+    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     builder = SparkSession.builder.master(f"local[{os.cpu_count()}]")
-    for name, value in {"spark.ui.enabled": "false", "spark.driver.memory": "2g", **conf}.items():
+    for name, value in {**conf, **({"spark.jars": jars} if jars else {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.range(10).count()
+    register(session)
     return session
 
 
 def _log(session: SparkSession, path: str) -> DataFrame:
-    register(session)
-    return session.read.format("kafka-log").load(path)
+    return session.read.format("kafka-log").option("columns", COLUMNS).load(path)
 
 
 def _topic(session: SparkSession, address: str) -> DataFrame:
@@ -60,5 +86,29 @@ def _topic(session: SparkSession, address: str) -> DataFrame:
     return session.read.format("kafka").options(**options).load()
 
 
+def _read(rows: DataFrame, _: Path) -> int:
+    """Every row is made, none is kept; how many there were is not known."""
+    rows.write.format("noop").mode("overwrite").save()
+    return 0
+
+
+def _count(rows: DataFrame, _: Path) -> int:
+    (found,) = rows.groupBy("key").count().agg(sf.sum("count")).collect()
+    return int(found[0])
+
+
+def _write(rows: DataFrame, folder: Path) -> int:
+    rows.write.mode("overwrite").option("compression", "zstd").parquet(str(folder))
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+_WORK: dict[str, Callable[[DataFrame, Path], int]] = {
+    FIRST: _read,
+    READING: _read,
+    COUNT: _count,
+    PARQUET: _write,
+}
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])
