@@ -150,10 +150,10 @@ def _explain_log(path: str, asked: Asked) -> None:
 def _log_answers(files: "PartitionFiles", asked: Asked) -> Iterator["LogAnswer"]:
     """The answers on a partition; bytes of it that are no batch are named beside them."""
     from spark_jobs.reading.explain_log import explain_partition
-    from spark_jobs.reading.partition_scan import scan_partition
+    from spark_jobs.reading.partition_scan import is_plain, scan_partition
     from spark_jobs.reading.remarks import segment_remarks
 
-    scanned = scan_partition(files)
+    scanned = scan_partition(files, plainly=is_plain([files], records=False))
     for segment in scanned.segments:
         for remark in segment_remarks(segment):
             typer.echo(f"{remark.level}: {printable(segment.file.url)}: {remark.text}", err=True)

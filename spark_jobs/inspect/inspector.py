@@ -39,7 +39,7 @@ from spark_jobs.inspect.record_lines import (
     record_lines,
 )
 from spark_jobs.inspect.row_lines import all_fields, as_json, as_text, format_rows, heading, reading_fields
-from spark_jobs.inspect.segments import FAST_FROM, Segment, is_compiled_for, is_fast_for, read_segment
+from spark_jobs.inspect.segments import Segment, is_compiled_for, is_fast_for, read_segment
 from spark_jobs.inspect.target import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.kafka.formats import consumer_offsets
@@ -50,6 +50,7 @@ from spark_jobs.kafka.formats.transaction_state import TransactionState
 from spark_jobs.kernels.line_widths import OFFSET_WIDTH, TIMESTAMP_WIDTH
 from spark_jobs.reading.errors import NotKafka
 from spark_jobs.reading.isolation import Isolation
+from spark_jobs.reading.plain import FAST_FROM
 from spark_jobs.reading.remarks import Level, Remark, error, plural
 from spark_jobs.reading.visibility import Outcome, decide
 

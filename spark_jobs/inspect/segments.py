@@ -4,142 +4,25 @@ Small files go through the plain scan, which needs nothing compiled; big ones th
 broker's recovery, the scan continues behind a batch with a wrong checksum, so that all batches are shown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_jobs.kafka.errors import BadCrc, CorruptData
-from spark_jobs.kafka.formats.control_record import read_first_control_type, read_marker
-from spark_jobs.kafka.formats.legacy import LegacyHeader, check_legacy_crc
-from spark_jobs.kafka.formats.record_batch import RecordBatchHeader, check_crc
-from spark_jobs.kafka.log.segment import ScannedBatch, scan
+from spark_jobs.kafka.errors import CorruptData
+from spark_jobs.kafka.log.segment import scan
 from spark_jobs.kernels.cache import are_compiled
-from spark_jobs.kernels.columns import (
-    NO_CONTROL_TYPE,
-    NO_COORDINATOR_EPOCH,
-    UNREADABLE_CONTROL_TYPE,
-    HeaderColumns,
-    allocate,
-    concatenate,
-)
+from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
+from spark_jobs.reading import plain
 from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.plain import FAST_FROM, scan_plainly
 
-FAST_FROM = 2 * 1024 * 1024
-"""Bytes from which the compiled scan is worth its loading time of about a second."""
-COMPILED_FROM, RECORDS_COMPILED_FROM = 256 * 1024 * 1024, 16 * 1024 * 1024
-"""The same where kernels have to be compiled first: from here on plain reading takes about as long as that.
-
-The plain scan takes 10 µs per batch, the plain reader 13 µs per record.
-"""
-_KERNELS, _RECORD_KERNELS = ("scan._scan", "scan._walk"), ("record_lines.write_lines",)
 _WINDOW = 8 * 1024 * 1024
 """Bytes that one thread scans at a time."""
 Buffer = bytes | mmap
 Advance = Callable[[int], None]
-
-
-def scan_plainly(data: bytes | mmap, *, source: str) -> tuple[HeaderColumns, CorruptData | None]:
-    """Headers of all whole batches, and what stopped the scan before the end."""
-    batches: list[ScannedBatch] = []
-    problem = None
-    try:
-        batches.extend(scan(data, source=source, check_crc=False))
-    except CorruptData as error:
-        problem = error
-    with memoryview(data) as view:
-        rows = [_row(view, batch) for batch in batches]
-    return _to_columns(rows), problem
-
-
-def _to_columns(rows: Sequence[tuple[int, ...]]) -> HeaderColumns:
-    columns = allocate(len(rows))
-    for column, values in zip(_arrays(columns), zip(*rows, strict=True), strict=bool(rows)):
-        column[:] = values
-    return columns
-
-
-def _arrays(columns: HeaderColumns) -> Iterable[npt.NDArray[Any]]:
-    return columns
-
-
-def _row(view: memoryview, batch: ScannedBatch) -> tuple[int, ...]:
-    """One row in the order of `HeaderColumns`."""
-    if isinstance(batch.header, LegacyHeader):
-        return _legacy_row(view, batch.position, batch.header)
-    return _batch_row(view, batch.position, batch.header)
-
-
-def _batch_row(view: memoryview, position: int, header: RecordBatchHeader) -> tuple[int, ...]:
-    control_type, coordinator_epoch = _control_of(view[position : position + header.size], header)
-    return (
-        position,
-        header.size,
-        header.base_offset,
-        header.partition_leader_epoch,
-        header.magic,
-        header.crc,
-        _is_right(check_crc, view, position, header),
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-        control_type,
-        coordinator_epoch,
-    )
-
-
-def _legacy_row(view: memoryview, position: int, header: LegacyHeader) -> tuple[int, ...]:
-    crc_ok = _is_right(check_legacy_crc, view, position, header)
-    return (
-        position,
-        header.size,
-        header.offset,
-        header.partition_leader_epoch,
-        header.magic,
-        header.crc,
-        crc_ok,
-        header.attributes,
-        0,  # last offset delta: known only after decompression
-        header.timestamp,
-        header.timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        -1,  # record count: likewise
-        NO_CONTROL_TYPE,
-        NO_COORDINATOR_EPOCH,
-    )
-
-
-def _is_right(check: Callable[..., None], view: memoryview, position: int, header: object) -> bool:
-    try:
-        check(view, position, header, source="")
-    except BadCrc:
-        return False
-    return True
-
-
-def _control_of(batch: memoryview, header: RecordBatchHeader) -> tuple[int, int]:
-    """Control type and coordinator epoch, as the kernel's columns have them."""
-    if not header.is_control:
-        return NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
-    try:
-        control_type, marker = read_first_control_type(batch), read_marker(batch)
-    except CorruptData:
-        return UNREADABLE_CONTROL_TYPE, NO_COORDINATOR_EPOCH
-    return (
-        NO_CONTROL_TYPE if control_type is None else int(control_type),
-        NO_COORDINATOR_EPOCH if marker is None else marker.coordinator_epoch,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +56,16 @@ class Segment:
 
 def is_fast_for(size: int, *, records: bool) -> bool:
     """Whether kernels are worth the time to load or compile them for so many bytes."""
-    compiled_from = RECORDS_COMPILED_FROM if records else COMPILED_FROM
-    return size >= FAST_FROM and (size >= compiled_from or is_compiled_for(records=records))
+    return plain.is_fast_for(size, records=records, kernels=_kernels(records))
 
 
 def is_compiled_for(*, records: bool) -> bool:
     """Whether the kernels that show batches, or records, have been compiled on this machine."""
-    return are_compiled(*_KERNELS, *(_RECORD_KERNELS if records else ()))
+    return are_compiled(*_kernels(records))
+
+
+def _kernels(records: bool) -> tuple[str, ...]:
+    return (*plain.SCAN_KERNELS, *(("record_lines.write_lines",) if records else ()))
 
 
 def open_segment(path: Path) -> Buffer:

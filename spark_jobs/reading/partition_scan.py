@@ -1,5 +1,6 @@
 """A stored partition scanned as one log: its segments in order, and which batches a consumer gets."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ from spark_jobs.kafka.formats.log_files import OWN_TOPICS, LogFileKind, parse_fi
 from spark_jobs.kafka.log.log_directory import settle_names
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.plain import READ_KERNELS, SCAN_KERNELS, is_fast_for
 from spark_jobs.reading.segment_scan import ScannedSegment, scan_segment
 from spark_jobs.reading.stored_log import PartitionFiles, StoredFile, is_log
 from spark_jobs.reading.uploads import not_covered
@@ -30,6 +32,8 @@ class ScannedPartition:
     visibility: Visibility
     covered: tuple[ScannedSegment, ...] = ()
     """Uploads to tiered storage whose offsets are all in others."""
+    plainly: bool = False
+    """Scanned, and to be read, without compiled code."""
 
     @property
     def name(self) -> str:
@@ -51,9 +55,13 @@ class ScannedPartition:
         return [segment.batches.rows - part.first_row for segment, part in pairs]
 
 
-def scan_partition(files: PartitionFiles) -> ScannedPartition:
-    """Scans all segments, several at a time."""
-    scanned = tuple(in_order(lambda log: scan_segment(log[1].opened(), log[0]), _segments(files)))
+def scan_partition(files: PartitionFiles, *, plainly: bool = False) -> ScannedPartition:
+    """Scans all segments, several at a time; `plainly` without compiled code."""
+
+    def scan(log: tuple[int, StoredFile]) -> ScannedSegment:
+        return scan_segment(log[1].opened(), log[0], plainly=plainly)
+
+    scanned = tuple(in_order(scan, _segments(files, plainly=plainly)))
     segments, covered = not_covered(scanned) if files.is_tier else (scanned, ())
     bases = [segment.base_offset for segment in segments]
     served = served_parts(bases, [segment.batches for segment in segments])
@@ -71,22 +79,29 @@ def scan_partition(files: PartitionFiles) -> ScannedPartition:
         batches=batches,
         visibility=visibility,
         covered=covered,
+        plainly=plainly,
     )
 
 
-def _segments(files: PartitionFiles) -> list[tuple[int, StoredFile]]:
+def _segments(files: PartitionFiles, *, plainly: bool) -> list[tuple[int, StoredFile]]:
     """The segments by base offset, as a broker that starts has them (facts §6.1), or all uploads."""
     if files.is_tier:
         return sorted(
             ((int(name[:OFFSET_DIGITS]), file) for name, file in files.files.items()),
             key=lambda pair: (pair[0], pair[1].key),
         )
-    settled = settle_names(files.files, lambda name, offset: _next_offset(files.files[name], offset))
+
+    def next_offset(name: str, base_offset: int) -> int:
+        batches = scan_segment(files.files[name], plainly=plainly).batches
+        return int(last_offsets(batches)[-1]) + 1 if batches.rows else base_offset
+
+    settled = settle_names(files.files, next_offset)
     named = ((parse_file_name(name), files.files[before]) for name, before in settled.items() if is_log(name))
     found = [(file.offset, stored) for file, stored in named if file and file.kind is LogFileKind.LOG]
     return sorted(found, key=lambda pair: pair[0])
 
 
-def _next_offset(file: StoredFile, base_offset: int) -> int:
-    batches = scan_segment(file).batches
-    return int(last_offsets(batches)[-1]) + 1 if batches.rows else base_offset
+def is_plain(chosen: Iterable[PartitionFiles], *, records: bool) -> bool:
+    """Whether so few bytes are read sooner without compiled code."""
+    size = sum(files.log_bytes for files in chosen)
+    return not is_fast_for(size, records=records, kernels=READ_KERNELS if records else SCAN_KERNELS)

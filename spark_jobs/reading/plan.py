@@ -126,7 +126,8 @@ class Piece:
     """Batches of one file that are read together: those in `start` to `end` that `chosen` has a bit for.
 
     `rows` and `checksum` identify the batches that were planned, so that a file that was replaced in between
-    is noticed. Records below `first_offset` are not served from this segment.
+    is noticed. Records below `first_offset` are not served from this segment. With
+    `plainly` it is read without compiled code.
     """
 
     topic: str | None
@@ -138,6 +139,7 @@ class Piece:
     checksum: int
     chosen: bytes | None
     first_offset: int
+    plainly: bool = False
 
     @property
     def size(self) -> int:
@@ -204,6 +206,7 @@ def _pieces(
             checksum=checksum_of(span),
             chosen=None if mask.all() else np.packbits(mask).tobytes(),
             first_offset=first_offset,
+            plainly=scanned.plainly,
         )
 
 

@@ -7,8 +7,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from spark_jobs.reading.in_order import in_order
-from spark_jobs.reading.partition_scan import scan_partition
+from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.plan import Piece, Wanted, plan_partition
+from spark_jobs.reading.records import read_piece, record_schema
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 
 OffsetRange = tuple[int | None, int | None]
@@ -43,20 +44,18 @@ def read_log(
     """
     wanted = Wanted.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
     chosen = choose(find_partitions(path, encryption_keys), topics, partitions)
-    from spark_jobs.reading.records import record_schema  # noqa: PLC0415 — loads numba
-
     return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))
 
 
 def record_batches(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """The records of the partitions, one partition after the other."""
-    from spark_jobs.reading.records import read_piece  # noqa: PLC0415 — loads numba
-
     for batches in in_order(lambda piece: read_piece(piece, wanted), plan_pieces(chosen, wanted)):
         yield from batches
 
 
 def plan_pieces(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[Piece]:
     """The pieces of all partitions; a partition is scanned when the first of its pieces is requested."""
-    for files in chosen:
-        yield from plan_partition(scan_partition(files), wanted)
+    partitions = tuple(chosen)
+    plainly = is_plain(partitions, records=True)
+    for files in partitions:
+        yield from plan_partition(scan_partition(files, plainly=plainly), wanted)

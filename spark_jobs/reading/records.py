@@ -2,31 +2,34 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kafka.formats.legacy import read_legacy_records
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2, NO_TIMESTAMP
-from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kernels.columns import HeaderColumns
-from spark_jobs.kernels.decode import decode_batches
-from spark_jobs.kernels.record_buffers import FoundRecords
-from spark_jobs.kernels.scan import scan_headers
 from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
 from spark_jobs.reading.contracts import LOG_RECORDS
-from spark_jobs.reading.legacy_records import legacy_found
+from spark_jobs.reading.plain import PlainRecords, read_plainly, scan_plainly
 from spark_jobs.reading.plan import Piece, Wanted, checksum_of
 from spark_jobs.reading.record_columns import Timestamps, repeated
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 
+if TYPE_CHECKING:
+    from spark_jobs.kernels.record_buffers import FoundRecords
+
 DECODED_BYTES = 12 * 2**20
 """Bytes of decompressed records that are decoded at once, give or take a half."""
-_TYPE_NAMES = pa.array(TIMESTAMP_TYPES, pa.string())
+
+
+@cache
+def _type_names() -> "pa.Array[Any]":
+    """Made at the first use: with its first array Arrow imports pandas, where it is installed."""
+    return pa.array(TIMESTAMP_TYPES, pa.string())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,7 @@ class DecodedRecords:
 
     piece: Piece
     headers: HeaderColumns
-    found: FoundRecords
+    found: "FoundRecords | PlainRecords"
 
     def of_batch(self, values: npt.NDArray[Any]) -> "pa.Array[Any]":
         """For each record the value of its batch."""
@@ -50,7 +53,7 @@ class DecodedRecords:
         kinds = timestamp_types(self.headers)
         if kinds.size and (kinds == kinds[0]).all():
             return self.constant(TIMESTAMP_TYPES[kinds[0]], pa.string())
-        return _TYPE_NAMES.take(self.of_batch(kinds))
+        return _type_names().take(self.of_batch(kinds))
 
     @cached_property
     def timestamps(self) -> "dict[str, pa.Array[Any]]":
@@ -92,7 +95,7 @@ def read_piece(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
 
 
 def _headers(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
-    headers = scan_headers(data, stop_at_bad_crc=False).columns
+    headers = _scan(data, piece)
     is_planned = headers.rows == piece.rows and checksum_of(headers) == piece.checksum
     chosen = headers.pick(piece.mask) if is_planned else headers
     if not is_planned or not chosen.crc_ok.all():
@@ -103,27 +106,26 @@ def _headers(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
     return chosen
 
 
+def _scan(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
+    if piece.plainly:
+        return scan_plainly(data, source=piece.file.url)[0]
+    from spark_jobs.kernels.scan import scan_headers  # noqa: PLC0415 — loads numba
+
+    return scan_headers(data, stop_at_bad_crc=False).columns
+
+
 def _decode(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> Iterator[DecodedRecords]:
-    if headers.magic[0] < MAGIC_V2:
-        yield DecodedRecords(piece=piece, headers=headers, found=_decode_legacy(data, piece, headers))
+    source, origin = piece.file.url, piece.start
+    if piece.plainly or headers.magic[0] < MAGIC_V2:
+        found = read_plainly(data, headers, source=source, origin=origin)
+        yield DecodedRecords(piece=piece, headers=headers, found=found)
         return
-    for decoded in decode_batches(
-        data, headers, budget=DECODED_BYTES, source=piece.file.url, origin=piece.start
-    ):
+    from spark_jobs.kernels.decode import decode_batches  # noqa: PLC0415 — loads numba
+
+    for decoded in decode_batches(data, headers, budget=DECODED_BYTES, source=source, origin=origin):
         for problem in decoded.problems:
             raise problem.error
         yield DecodedRecords(piece=piece, headers=headers, found=decoded.found)
-
-
-def _decode_legacy(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> FoundRecords:
-    found: list[tuple[int, LogRecord]] = []
-    for batch, (position, size) in enumerate(
-        zip(headers.position.tolist(), headers.size.tolist(), strict=True)
-    ):
-        message = memoryview(data)[position : position + size]
-        records = read_legacy_records(message, source=piece.file.url, position=piece.start + position)
-        found += [(batch, record) for record in records]
-    return legacy_found(found)
 
 
 def _as_batch(records: DecodedRecords, wanted: Wanted, schema: pa.Schema) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.reading.contracts import HEADER_TABLES
 from spark_jobs.reading.header_tables import TABLE_OF
-from spark_jobs.reading.partition_scan import scan_partition
+from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 
 
@@ -49,8 +49,10 @@ def scan_log(
 def scan_tables(chosen: Iterable[PartitionFiles], names: Iterable[str]) -> dict[str, pa.Table]:
     """The tables of these names; one partition's headers are in memory at a time."""
     parts: dict[str, list[pa.Table]] = {name: [HEADER_TABLES[name].empty()] for name in names}
-    for files in chosen:
-        scanned = scan_partition(files)
+    partitions = tuple(chosen)
+    plainly = is_plain(partitions, records=False)
+    for files in partitions:
+        scanned = scan_partition(files, plainly=plainly)
         for name, tables in parts.items():
             tables.append(TABLE_OF[name](scanned))
     return {name: pa.concat_tables(tables) for name, tables in parts.items()}

@@ -10,6 +10,7 @@ import numpy as np
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, LOG_OVERHEAD
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
+from spark_jobs.reading.plain import scan_plainly
 from spark_jobs.reading.stored_log import StoredFile
 
 if TYPE_CHECKING:
@@ -45,12 +46,20 @@ class ScannedSegment:
         return int(self.batches.position[bad[0]]) if bad.size else self.scanned_bytes
 
 
-def scan_segment(file: StoredFile, base_offset: int = 0) -> ScannedSegment:
+def scan_segment(file: StoredFile, base_offset: int = 0, *, plainly: bool = False) -> ScannedSegment:
     """All headers with their checksums checked; a wrong checksum does not end the scan."""
     parts, problem = [allocate(0)], None
-    for columns, problem in _windows(file):  # noqa: B007 — the last one counts
+    for columns, problem in _whole(file) if plainly else _windows(file):  # noqa: B007 — the last one counts
         parts.append(columns)
     return ScannedSegment(file=file, base_offset=base_offset, batches=concatenate(parts), problem=problem)
+
+
+def _whole(file: StoredFile) -> Iterator[tuple[HeaderColumns, CorruptData | None]]:
+    """The headers without compiled code; of a copy, for an error keeps the bytes that it was found in."""
+    if file.size:
+        with file.viewed(0, file.size) as data:
+            copy = bytes(data)
+        yield scan_plainly(copy, source=file.url)
 
 
 def _windows(file: StoredFile) -> Iterator[tuple[HeaderColumns, CorruptData | None]]:

@@ -31,9 +31,10 @@ from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
 from spark_jobs.reading.errors import UnknownOption
 from spark_jobs.reading.header_tables import TABLE_OF
 from spark_jobs.reading.isolation import Isolation
-from spark_jobs.reading.partition_scan import scan_partition
+from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of
 from spark_jobs.reading.read_log import plan_pieces
+from spark_jobs.reading.records import read_piece
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 from spark_jobs.tables.contract import Contract
 
@@ -198,11 +199,14 @@ class _Reader(DataSourceReader):
         chosen = choose(found, self._chosen.topics, self._chosen.partitions)
         return tuple(files for files in chosen if self._filters.keeps(files))
 
-    def _as_spark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in the types that Spark expects, which differ in nullability alone."""
-        expected = to_arrow_schema(self._schema, timezone="UTC")
-        columns = [batch.column(field.name).cast(field.type) for field in expected]
-        return pa.RecordBatch.from_arrays(columns, schema=expected)
+    def _expected(self) -> pa.Schema:
+        return to_arrow_schema(self._schema, timezone="UTC")
+
+
+def _as_spark(batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types that Spark expects, which differ in nullability alone."""
+    columns = [batch.column(field.name).cast(field.type) for field in expected]
+    return pa.RecordBatch.from_arrays(columns, schema=expected)
 
 
 class RecordReader(_Reader):
@@ -220,11 +224,11 @@ class RecordReader(_Reader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a range; runs in a task."""
-        from spark_jobs.reading.records import read_piece  # noqa: PLC0415 — loads numba
-
         assert isinstance(partition, PieceRange)
+        wanted, expected = self._wanted(), self._expected()
         for piece in partition.pieces:
-            yield from map(self._as_spark, read_piece(piece, self._wanted()))
+            for batch in read_piece(piece, wanted):
+                yield _as_spark(batch, expected)
 
     def _wanted(self) -> Wanted:
         return Wanted(
@@ -245,9 +249,11 @@ class HeaderReader(_Reader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; runs in a task."""
         if isinstance(partition, LogPartition):
-            table = TABLE_OF[self._chosen.table](scan_partition(partition.files))
+            plainly = is_plain([partition.files], records=False)
+            table = TABLE_OF[self._chosen.table](scan_partition(partition.files, plainly=plainly))
+            expected = self._expected()
             for batch in table.select(list(self._chosen.columns)).to_batches():
-                yield self._as_spark(batch)
+                yield _as_spark(batch, expected)
 
 
 def grouped(pieces: Sequence[Piece], most_bytes: int | None) -> Iterator[list[Piece]]:

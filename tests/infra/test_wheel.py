@@ -145,6 +145,22 @@ def test_inspect_needs_no_extra(core: Path, outside: dict[str, Any], options: tu
     assert shown == _done([sys.executable, "-m", "spark_jobs", "inspect", *partitions, *options], cwd=ROOT)
 
 
+READ = """
+import sys, onceover
+print(onceover.read_log(sys.argv[1]).read_all().num_rows, "numba" in sys.modules)
+"""
+
+
+def test_reading_and_explaining_a_small_log_needs_no_extra_and_no_compiler(
+    core: Path, outside: dict[str, Any]
+) -> None:
+    records = (RECORDING.parent / "truth.jsonl").read_text().splitlines()
+    assert _done([core, "-c", READ, RECORDING], **outside) == f"{len(records)} False\n"
+    [partition, *_] = sorted(RECORDING.glob("orc-*"))
+    explained = _done([core.with_name("onceover"), "explain", partition, "--json"], **outside)
+    assert "visible to all consumers" in explained
+
+
 CALL_ALL = """
 import json, sys
 from typer.testing import CliRunner

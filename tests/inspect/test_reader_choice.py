@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.inspect import segments
 from spark_jobs.inspect.inspector import inspect_paths
 from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.printers import JsonPrinter
-from spark_jobs.inspect.segments import COMPILED_FROM, RECORDS_COMPILED_FROM, is_fast_for
+from spark_jobs.inspect.segments import is_fast_for
+from spark_jobs.reading import plain
+from spark_jobs.reading.plain import COMPILED_FROM, RECORDS_COMPILED_FROM
 from tests.pipeline.batches import batch
 
 LOADED = (
@@ -84,5 +85,5 @@ def test_what_is_read_sooner_than_compiled_is_read_plainly(tmp_path: Path, optio
 def test_kernels_are_compiled_for_much_to_read(
     monkeypatch: pytest.MonkeyPatch, size: int, *, records: bool, is_fast: bool
 ) -> None:
-    monkeypatch.setattr(segments, "are_compiled", lambda *_: False)
+    monkeypatch.setattr(plain, "are_compiled", lambda *_: False)
     assert is_fast_for(size, records=records) is is_fast

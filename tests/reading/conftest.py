@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.reading import partition_scan
 from spark_jobs.reading.errors import TornTail
 from spark_jobs.reading.read_log import read_log
 from tests.sample.log_directory import write_sample
@@ -26,6 +27,12 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("reading") / "sample"
     write_sample(directory)
     return directory
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def either_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads without compiled code, and with it, whatever the size of the log."""
+    monkeypatch.setattr(partition_scan, "is_fast_for", lambda *_, **__: request.param == "compiled")
 
 
 def read(path: Path | str, **options: Any) -> pa.Table:

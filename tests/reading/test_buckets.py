@@ -1,13 +1,17 @@
 """A log in a bucket reads like the same log in a directory, and a bucket that fails in the middle raises."""
 
+from collections.abc import Callable
+
 import pytest
 
 from spark_jobs.lake.errors import ObjectChanged, StorageError, StoreUnavailable
 from spark_jobs.lake.s3_store import S3Store
 from spark_jobs.reading import segment_scan
 from spark_jobs.reading.errors import NotKafka
+from spark_jobs.reading.query import QueryFailed, open_log, read_rows
 from spark_jobs.reading.read_log import read_log
 from spark_jobs.reading.scan_log import scan_log
+from spark_jobs.reading.spark_source import KafkaLog
 from tests.faulty_s3 import Spoiled, faulty_s3
 from tests.reading.conftest import RECORDINGS, read
 from tests.s3_server import S3Server
@@ -28,6 +32,7 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return store.url
 
 
+@pytest.mark.usefixtures("either_reader")
 def test_records_are_those_of_the_directory(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 1000)  # batches are larger than some windows
 
@@ -57,8 +62,32 @@ def test_a_bucket_that_does_not_exist_is_an_error(bucket: str) -> None:
         read("s3://no-such-bucket/data")
 
 
+def _read_log(url: str) -> object:
+    return read_log(url).read_all()
+
+
+def _query(url: str) -> object:
+    return list(read_rows(open_log(url), "SELECT value FROM records")[1])
+
+
+def _kafka_log(url: str) -> object:
+    source = KafkaLog({"path": url})
+    reader = source.reader(source.schema())
+    return [list(reader.read(partition)) for partition in reader.partitions()]
+
+
+@pytest.mark.usefixtures("either_reader")
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [(_read_log, StoreUnavailable), (_kafka_log, StoreUnavailable), (_query, QueryFailed)],
+    ids=["read_log", "kafka-log", "query"],
+)
 def test_a_bucket_that_fails_in_the_middle_raises(
-    bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    bucket: str,
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    work: Callable[[str], object],
+    error: type[Exception],
 ) -> None:
     segments: list[str] = []
 
@@ -71,9 +100,8 @@ def test_a_bucket_that_fails_in_the_middle_raises(
     with faulty_s3(s3_server.endpoint_url) as faulty:
         faulty.spoil(fault)
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint_url)
-        reader = read_log(bucket)
-        with pytest.raises(StoreUnavailable):
-            reader.read_all()
+        with pytest.raises(error):
+            work(bucket)
     assert len(segments) > 12
 
 

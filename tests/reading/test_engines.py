@@ -1,11 +1,14 @@
 """Other engines get the same records: DuckDB, pandas and Polars through Arrow, Spark by its data source."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 import onceover
 from spark_jobs.execution.spark import Spark
@@ -26,32 +29,33 @@ def test_duckdb_reads_a_reader_by_its_name() -> None:
     }
 
 
-def test_duckdb_gets_every_record() -> None:
-    reader = onceover.read_log(RECORDING / "data")
-    found = duckdb.sql("FROM reader")
-
+def _by_duckdb(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:
     assert reader is not None
+    found = duckdb.sql("FROM reader")
     assert found is not None
-    assert as_truth(found.to_arrow_table().to_pylist()) == TRUTH
+    rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+    return rows
 
 
-def test_pandas_gets_every_record() -> None:
-    found = onceover.read_log(RECORDING / "data").read_pandas()
-
-    assert as_truth(found.to_dict("records")) == TRUTH
-
-
-def test_polars_gets_every_record() -> None:
-    polars = pytest.importorskip("polars", reason="Polars is not installed")
-    found = polars.DataFrame(onceover.read_log(RECORDING / "data"))
-
-    assert as_truth(found.to_dicts()) == TRUTH
+def _by_polars(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pytest.importorskip("polars").DataFrame(reader).to_dicts()
+    return rows
 
 
-def test_any_consumer_of_arrows_stream_protocol_gets_every_record() -> None:
-    found = pa.RecordBatchReader.from_stream(onceover.read_log(RECORDING / "data")).read_all()
+ENGINES: dict[str, Callable[[pa.RecordBatchReader], list[dict[str, Any]]]] = {
+    "DuckDB": _by_duckdb,
+    "pandas": lambda reader: reader.read_pandas().to_dict("records"),
+    "Polars": _by_polars,
+    "any stream": lambda reader: pa.RecordBatchReader.from_stream(reader).read_all().to_pylist(),
+}
 
-    assert as_truth(found.to_pylist()) == TRUTH
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_gets_every_record_of_a_recording_and_of_the_sample(engine: str, sample: Path) -> None:
+    assert as_truth(ENGINES[engine](onceover.read_log(RECORDING / "data"))) == TRUTH
+    with pytest.warns(onceover.TornTail):
+        rows = ENGINES[engine](onceover.read_log(sample))
+    assert as_truth(rows) == as_truth(read(sample).to_pylist())
 
 
 def test_spark_gets_the_records_of_a_consumer(spark: Spark, sample: Path) -> None:
@@ -83,8 +87,6 @@ def chosen(path: Path, **options: str) -> Chosen:
 
 
 def ranges(path: Path, **options: str) -> list[tuple[Piece, ...]]:
-    from pyspark.sql.types import StructType
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", onceover.TornTail)
         reader = RecordReader(chosen(path, **options), StructType())
@@ -103,7 +105,7 @@ def test_partitions_have_about_equal_bytes(sample: Path) -> None:
 
 
 def test_a_read_without_records_has_a_partition_without_pieces(sample: Path) -> None:
-    reader = RecordReader(chosen(sample, topics="orders", partitions="1"), None)  # type: ignore[arg-type]
+    reader = RecordReader(chosen(sample, topics="orders", partitions="1"), StructType())
     reader._filters.offsets = reader._filters.offsets.narrowed(first=100)
 
     [partition] = reader.partitions()

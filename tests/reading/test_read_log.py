@@ -21,6 +21,7 @@ from tests.sample.partition_writer import MIDNIGHT, PartitionWriter
 
 TRUTH = {Isolation.READ_COMMITTED: "truth.jsonl", Isolation.READ_UNCOMMITTED: "truth_uncommitted.jsonl"}
 SEGMENT = "00000000000000000000.log"
+pytestmark = pytest.mark.usefixtures("either_reader")
 
 
 def by_partition(path: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
