@@ -78,6 +78,7 @@ ONLY_FOR = {
     "max_partition_fetch_bytes": (SourceKind.CLUSTER, "other kinds read objects, not brokers"),
     "layout": (SourceKind.TIERED, "other objects have one layout"),
     "encryption_keys": (SourceKind.TIERED, "other objects are not encrypted by their writer"),
+    "key_prefix": (SourceKind.TIERED, "other objects are in directories of their own"),
 }
 """Settings of one kind of source, and why no other kind has them."""
 IN_THE_LAKE = ("root", "dates", "lookback_days", "immutable")
@@ -182,7 +183,8 @@ class Source(Frozen):
     instead of copied. With `markers`, control batches in a capture are the coordinator's. With `seed`, this
     broker's log of a captured partition is its past: on its first run the capture continues where that log
     ends, with the producers that it knew. `layout` says which plugin wrote to tiered storage;
-    `encryption_keys` are references to RSA private keys by the id in its manifests.
+    `encryption_keys` are references to RSA private keys by the id in its manifests, and `key_prefix` is what
+    its directories have before the name of a topic.
 
     A cluster has no root of its own: `stage` fetches from the brokers at `bootstrap` into the lake, at most
     `max_bytes_per_second` in all tasks together, and `max_partition_fetch_bytes` at a time.
@@ -206,6 +208,7 @@ class Source(Frozen):
     encryption_keys: dict[str, Annotated[str, AfterValidator(check_key_reference)]] = Field(
         default_factory=dict
     )
+    key_prefix: str = ""
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -251,6 +254,10 @@ class Source(Frozen):
             raise refuse("no 'immutable' where layout is aiven: its chunks are decoded into the lake")
         if self.encryption_keys and self.layout is not TierLayout.AIVEN:
             raise refuse("'encryption_keys' only where layout is aiven: the others do not encrypt")
+        if self.key_prefix and self.layout is not TierLayout.AIVEN:
+            raise refuse("'key_prefix' only where layout is aiven: the others have none")
+        if "/" in self.key_prefix:
+            raise refuse("'key_prefix' without a slash: what is before the last one belongs to 'root'")
 
 
 def _matches(topic: str, patterns: tuple[str, ...]) -> bool:

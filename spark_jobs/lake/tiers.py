@@ -4,7 +4,8 @@ An upload is a closed segment with what a broker uploads beside it. It counts wh
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from spark_jobs.kafka.errors import CorruptIndex
@@ -23,7 +24,8 @@ from spark_jobs.kafka.formats.tier_files import (
     parse_pinterest,
 )
 from spark_jobs.kafka.log.segment import next_offset
-from spark_jobs.lake.errors import ObjectMissing, StorageError
+from spark_jobs.lake.aiven import AivenObjects
+from spark_jobs.lake.errors import ObjectDamaged, ObjectMissing, StorageError
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 
 
@@ -121,12 +123,29 @@ def tier_partitions(store: ObjectStore, listed: Sequence[ObjectStat]) -> list[Ti
     layout = recognise(f"{above}/{stat.key}" for stat in listed)
     if layout is None:
         return []
+    uploads = [each for each in uploads_of(layout, listed, above=above) if isinstance(each, Upload)]
     found: dict[tuple[str, int], list[Upload]] = {}
-    for each in uploads_of(layout, listed, above=above):
-        if isinstance(each, Upload):
-            found.setdefault((each.file.topic, each.file.partition), []).append(each)
+    for each in without_key_prefix(store, layout, uploads):
+        found.setdefault((each.file.topic, each.file.partition), []).append(each)
     _check_one_log(store, [each for same in found.values() for each in same])
     return [_partition(store, layout, same) for _, same in sorted(found.items())]
+
+
+def without_key_prefix(store: ObjectStore, layout: TierLayout, uploads: Sequence[Upload]) -> list[Upload]:
+    """The uploads with the names of their topics: Aiven's plugin puts its `key.prefix` before the topic."""
+    prefix = _key_prefix(store, uploads) if layout is TierLayout.AIVEN else ""
+    return [
+        replace(each, file=replace(each.file, topic=each.file.topic.removeprefix(prefix))) for each in uploads
+    ]
+
+
+def _key_prefix(store: ObjectStore, uploads: Iterable[Upload]) -> str:
+    """What directories have before the topic, by the first manifest that can be read."""
+    for each in uploads:
+        with suppress(ObjectDamaged, ObjectMissing):
+            topic = AivenObjects(store, {}).manifest(each.stem).topic
+            return each.file.topic.removesuffix(topic) if each.file.topic.endswith(topic) else ""
+    return ""
 
 
 def _partition(store: ObjectStore, layout: TierLayout, uploads: Sequence[Upload]) -> TierPartition:

@@ -33,7 +33,14 @@ from spark_jobs.lake.aiven import AivenObjects, stem_of
 from spark_jobs.lake.errors import ObjectChanged, ObjectDamaged
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
-from spark_jobs.lake.tiers import LAYOUTS, TierPartition, Upload, layout_of, tier_partitions
+from spark_jobs.lake.tiers import (
+    LAYOUTS,
+    TierPartition,
+    Upload,
+    layout_of,
+    tier_partitions,
+    without_key_prefix,
+)
 from spark_jobs.reading.errors import NotKafka, UnknownOption
 
 BUCKET = "s3://"
@@ -237,7 +244,8 @@ def _segment(store: ObjectStore, key: str, directory: str, keys: Keys) -> Partit
     if layout is not None:
         file = LAYOUTS[layout].parse(url.split("/"))
         assert file is not None
-        upload = Upload(stem=stem_of(key), file=file, objects={LOG: stat})
+        named_upload = Upload(stem=stem_of(key), file=file, objects={LOG: stat})
+        (upload,) = without_key_prefix(store, layout, [named_upload])
         stored = _uploaded(store, layout, upload, keys)
         return replace(_of_tier(url, upload, {key: stored}), is_segment=True)
     name = key if is_log(key) else segment_file_name(0, LogFileKind.LOG)

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.kafka.formats.aiven_manifest import SegmentManifest
 from spark_jobs.kafka.formats.tier_files import (
     INDEXES,
     LEADER_EPOCHS,
@@ -23,7 +24,6 @@ from spark_jobs.kafka.formats.tier_files import (
     TierFile,
     TierLayout,
     foreign_layout,
-    parse_aiven,
 )
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.lake.aiven import INDEX_PARTS, AivenObjects, index_path, stem_of
@@ -98,10 +98,12 @@ class Tiered(SourceReader):
         for each in uploads:
             if not lacking[each.stem]:
                 yield from self._of_upload(each, is_newest=each.stem == newest)
-            elif LOG in each.objects:
+            else:
                 without = ", ".join(lacking[each.stem])
-                problem = f"{INCOMPLETE} without {without}: it is under way, or was given up"
-                yield replace(each.objects[LOG], problem=problem)
+                problem = (
+                    f"{INCOMPLETE} without {without}: it is under way, was given up, or is being deleted"
+                )
+                yield replace(each.objects.get(LOG) or next(iter(each.objects.values())), problem=problem)
 
     def _of_upload(self, upload: Upload, *, is_newest: bool) -> Iterator[ObjectStat]:
         objects = dict(upload.objects)
@@ -115,7 +117,7 @@ class Tiered(SourceReader):
 
     def place(self, stat: ObjectStat) -> Placed | StageProblem | None:
         if stat.problem.startswith(INCOMPLETE):
-            file = LAYOUTS[self._layout].parse(stat.key.split("/"))
+            file = self._parse(stat.key)
             is_wanted = file is not None and self.source.topics.takes(file.topic)
             return self.set_aside(stat, SetAside.INCOMPLETE, stat.problem) if is_wanted else None
         return super().place(stat)
@@ -140,10 +142,12 @@ class Tiered(SourceReader):
     def _parse(self, path: str) -> TierFile | None:
         """The object at `path`, which for an index of Aiven's is below the object that holds all indexes."""
         whole, slash, part = path.partition(f".{INDEXES}/")
-        if self._layout is TierLayout.AIVEN and slash:
-            file = parse_aiven(f"{whole}.{INDEXES}".split("/"))
-            return None if file is None else replace(file, part=part)
-        return LAYOUTS[self._layout].parse(path.split("/"))
+        is_index = self._layout is TierLayout.AIVEN and slash
+        file = LAYOUTS[self._layout].parse((f"{whole}.{INDEXES}" if is_index else path).split("/"))
+        if file is None or not file.topic.startswith(self.source.key_prefix):
+            return None
+        topic = file.topic.removeprefix(self.source.key_prefix)
+        return replace(file, topic=topic, part=part if is_index else file.part)
 
     def why_unrecognised(self, examples: Sequence[str]) -> str:
         if foreign := foreign_layout(examples):
@@ -151,7 +155,7 @@ class Tiered(SourceReader):
         found = recognise(examples)
         if found is not None and found is not self._layout:
             return f"they have the layout {found}, not {self._layout}; see layout"
-        return f"none has a name of the layout {self._layout}; see layout and root"
+        return f"none has a name of the layout {self._layout}; see layout, root and key_prefix"
 
     # What only the bytes tell: where each segment ends.
 
@@ -194,11 +198,21 @@ class Tiered(SourceReader):
         named = None if file is None else (file.topic, file.partition, file.topic_id, file.start_offset)
         written = (manifest.topic, manifest.partition, manifest.topic_id, manifest.start_offset)
         if named != written:
+            self._check_prefix(stem, manifest)
             why = f"its manifest is of another segment: {printable(str(written))} instead of {named}"
             return Unfit(reason=SetAside.DAMAGED, why=why)
         paths = (f"{stem}.{LOG}", *(index_path(stem, part) for part in INDEX_PARTS))
         sizes = {path: objects.size_of(path, manifest) for path in paths}
         return Segment(end=manifest.end_offset + 1, sizes=sizes)
+
+    def _check_prefix(self, stem: str, manifest: SegmentManifest) -> None:
+        """Stops if names and manifests differ because of the plugin's `key.prefix`: all uploads would."""
+        directory, name = stem.split("/")[-3], f"{manifest.topic}-{manifest.topic_id}"
+        if directory.endswith(name) and (prefix := directory.removesuffix(name)) != self.source.key_prefix:
+            raise StorageError(
+                f"source {self.source.name}: {printable(stem)} is an upload of the topic {manifest.topic}: "
+                f"the plugin's key.prefix ends with {prefix!r}; set key_prefix: {prefix!r} for the source"
+            )
 
 
 def stem_of_part(path: str) -> str:

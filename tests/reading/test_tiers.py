@@ -41,7 +41,9 @@ LAYOUTS: dict[str, Write] = {
     "pinterest": write_pinterest,
     "aiven": Aiven().write,
     "aiven, zstd": Aiven(is_compressed=True).write,
-    "aiven, zstd and aes": Aiven(is_compressed=True, public_key=KEY.public_key()).write,
+    "aiven, zstd and aes": Aiven(
+        is_compressed=True, public_key=KEY.public_key(), key_prefix="some/where-"
+    ).write,
 }
 KEYS = {"key-1": "env:TIER_KEY"}
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -19,8 +20,9 @@ from spark_jobs.config.sources import Source
 from spark_jobs.extras import ExtraMissing
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
+from spark_jobs.kafka.formats.record_batch import crc32c, read_header
 from spark_jobs.kafka.formats.snapshot import read_snapshot
-from spark_jobs.lake.errors import KeyUnfit, TopicRecreated
+from spark_jobs.lake.errors import KeyUnfit, StorageError, TopicRecreated
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.manifest import Manifest, ObjectRole, SetAside, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat
@@ -28,6 +30,7 @@ from spark_jobs.lake.run_folder import MESSAGES
 from spark_jobs.lake.stores import open_lake, open_store
 from spark_jobs.run import RunOutcome
 from spark_jobs.sources.registry import reader_of
+from spark_jobs.sources.tiered import Tiered
 from tests.broker.invariants import differing_tables
 from tests.broker.runs import CONFIG, Lake
 from tests.s3_server import S3Server
@@ -155,6 +158,7 @@ AIVEN = {
     "zstd": Aiven(is_compressed=True),
     "aes": Aiven(public_key=KEY.public_key()),
     "zstd and aes": Aiven(is_compressed=True, public_key=KEY.public_key()),
+    "prefix": Aiven(is_compressed=True, key_prefix="some/where-"),
 }
 
 
@@ -164,11 +168,19 @@ def test_objects_of_aivens_plugin_are_decoded(
 ) -> None:
     monkeypatch.setenv("TIER_KEY", KEY.export_key().decode())
     cut(recording("oracle_A"), tmp_path, everywhere(recording("oracle_A"), WHOLE), AIVEN[name].write)
-    lake = joined(tmp_path, "aiven", ", encryption_keys: {key-1: 'env:TIER_KEY'}")
+    more = ", key_prefix: where-" if AIVEN[name].key_prefix else ""
+    lake = joined(tmp_path, "aiven", f", encryption_keys: {{key-1: 'env:TIER_KEY'}}{more}")
     outcome = lake.run(DAY)
     expect_same(whole("oracle_A"), lake)
     roles = {entry.role for entry in manifest(lake, outcome).entries if entry.source == "past"}
     assert roles == {ObjectRole.LOG, ObjectRole.SNAPSHOT, ObjectRole.LEADER_EPOCHS, ObjectRole.TXN_INDEX}
+
+
+def test_a_key_prefix_that_is_not_configured_stops_the_run(tmp_path: Path) -> None:
+    AIVEN["prefix"].write(tmp_path / "tier", uploads_of(first_partition())[0])
+    lake = lake_at(tmp_path, "name: past, kind: tiered, layout: aiven, root: tier")
+    with pytest.raises(StorageError, match="set key_prefix: 'where-'"):
+        lake.run(DAY)
 
 
 @pytest.mark.parametrize("more", ["", ", immutable: true"])
@@ -257,26 +269,98 @@ def test_uploads_of_leaders_with_other_segment_borders_collapse(
     assert messages(lake, outcome) == []
 
 
+@pytest.mark.parametrize(
+    ("layout", "part"),
+    [
+        ("local", "snapshot"),
+        ("local", "log"),
+        ("aiven", "rsm-manifest"),
+        ("aiven", "indexes"),
+        ("aiven", "log"),
+    ],
+)
 def test_an_incomplete_upload_is_set_aside_until_it_is_whole(
-    tmp_path: Path, whole: Callable[[str], Rows]
+    layout: str, part: str, tmp_path: Path, whole: Callable[[str], Rows]
 ) -> None:
-    data = recording("oracle_A")
-    cut(data, tmp_path, everywhere(data, WHOLE))
+    data, write = recording("oracle_A"), write_local if layout == "local" else Aiven().write
+    cut(data, tmp_path, everywhere(data, WHOLE), write)
     upload = uploads_of(first_partition())[-1]
-    snapshot = write_local(tmp_path / "tier", upload).with_suffix(".snapshot")
-    snapshot.unlink()
-    lake = joined(tmp_path)
+    missing = write(tmp_path / "tier", upload).with_suffix(f".{part}")
+    content = missing.read_bytes()
+    missing.unlink()
+    lake = joined(tmp_path, layout)
     outcome = lake.run(DAY)
     (problem,) = manifest(lake, outcome).problems
     assert problem.reason is SetAside.INCOMPLETE
-    assert "without snapshot" in problem.detail
+    assert f"without {part}:" in problem.detail
     assert any(
         f"orc-1: offsets {upload.start} to {upload.end - 1} are in no copy" in each
         for each in messages(lake, outcome)
     )
-    snapshot.write_bytes(upload.snapshot)
+    missing.write_bytes(content)
     lake.run(DAY + timedelta(days=1))
     expect_same(whole("oracle_A"), lake)
+
+
+@pytest.mark.parametrize("layout", ["local", "aiven"])
+@pytest.mark.parametrize("step", ["describe", "content"])
+def test_an_upload_that_is_deleted_during_the_run_is_set_aside(
+    layout: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before `stage` reads where it ends, and before it is copied."""
+    data, write = recording("oracle_A"), write_local if layout == "local" else Aiven().write
+    cut(data, tmp_path, everywhere(data, WHOLE), write)
+    upload = uploads_of(first_partition())[-1]
+    log, real = write(tmp_path / "tier", upload), getattr(Tiered, step)
+
+    def deleting(*arguments: Any) -> Any:
+        log.unlink(missing_ok=True)
+        return real(*arguments)
+
+    monkeypatch.setattr(Tiered, step, deleting)
+    lake = joined(tmp_path, layout)
+    outcome = lake.run(DAY)
+    (problem,) = manifest(lake, outcome).problems
+    assert problem.reason is SetAside.VANISHED
+    (message,) = messages(lake, outcome)
+    assert f"orc-1: offsets {upload.start} to {upload.end - 1} are in no copy" in message
+
+
+def test_leader_epochs_decide_between_uploads_that_differ(tmp_path: Path) -> None:
+    """A leader that was cut off uploads what its successor has overwritten."""
+    before = uploads_of(first_partition())
+    data = elected(tmp_path / "data", before[1].start)
+    cut(data, tmp_path, everywhere(data, WHOLE))
+    for upload in before[1:]:
+        write_local(tmp_path / "tier", replace(upload, log=with_other_timestamp(upload.log)), attempt=1)
+    lake = joined(tmp_path)
+    lake.run(DAY)
+    alone = lake_at(tmp_path / "alone", f"name: broker, kind: broker-log, root: '{data}'")
+    alone.run(DAY)
+    expect_same(alone.full_records(), lake)
+
+
+def elected(data: Path, start: int) -> Path:
+    """The first partition, with a new leader whose epoch begins at `start`."""
+    directory = Path(shutil.copytree(first_partition(), data / first_partition().name))
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n1 {start}\n")
+    for path in directory.glob("*.log"):
+        if int(path.stem) >= start:
+            log, position = bytearray(path.read_bytes()), 0
+            while position < len(log):
+                log[position + 12 : position + 16] = (1).to_bytes(4, "big")
+                position += read_header(memoryview(log), position).size
+            path.write_bytes(log)
+    return data
+
+
+def with_other_timestamp(log: bytes) -> bytes:
+    """The segment with another timestamp in its first batch."""
+    header = read_header(log)
+    batch = bytearray(log[: header.size])
+    batch[27:35] = (header.base_timestamp - 1000).to_bytes(8, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return bytes(batch) + log[header.size :]
 
 
 def test_a_snapshot_has_the_offset_where_its_segment_ends(tmp_path: Path) -> None:
@@ -304,15 +388,14 @@ def test_another_topic_id_is_another_log(tmp_path: Path) -> None:
 # The second witness.
 
 
-def test_a_transaction_index_that_differs_from_the_markers_is_reported(tmp_path: Path) -> None:
-    data = recording("restarts_tv2")
-    cut(data, tmp_path, everywhere(data, WHOLE))
+@pytest.mark.parametrize("layout", ["local", "aiven"])
+def test_a_transaction_index_that_differs_from_the_markers_is_reported(layout: str, tmp_path: Path) -> None:
+    data, write = recording("restarts_tv2"), write_local if layout == "local" else Aiven().write
+    cut(data, tmp_path, everywhere(data, WHOLE), write)
     directory = next(each for each in partitions_of(data) if uploads_of(each))
-    upload = uploads_of(directory)[0]
     invented = AbortedTxn(producer_id=4711, first_offset=0, last_offset=2, last_stable_offset=3)
-    log = write_local(tmp_path / "tier", upload)
-    log.with_suffix(".txnindex").write_bytes(write_txn_index([invented]))
-    lake = joined(tmp_path)
+    write(tmp_path / "tier", replace(uploads_of(directory)[0], txn_index=write_txn_index([invented])))
+    lake = joined(tmp_path, layout)
     found = messages(lake, lake.run(DAY))
     assert any(
         "producer 4711 from offset 0 to its marker at 2; the markers do not show it" in each for each in found
@@ -425,6 +508,8 @@ def test_other_objects_are_named(layout: str, path: str, sentence: str) -> None:
             {"layout": "aiven", "encryption_keys": {"a": "-----BEGIN PRIVATE KEY-----"}},
             "never the key itself",
         ),
+        ({"layout": "local", "key_prefix": "a"}, "only where layout is aiven"),
+        ({"layout": "aiven", "key_prefix": "a/b"}, "belongs to 'root'"),
         ({"layout": "local", "seed": True}, "'seed' only where kind is broker-log"),
         ({"kind": "broker-log", "layout": "local"}, "'layout' only where kind is tiered"),
     ],

@@ -135,10 +135,11 @@ def write_pinterest(tier: Path, upload: Upload) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aiven:
-    """How Aiven's plugin is configured; `public_key` encrypts data keys."""
+    """How Aiven's plugin is configured; `public_key` encrypts data keys. `key_prefix` is before every key."""
 
     is_compressed: bool = False
     key_id: str = "key-1"
+    key_prefix: str = ""
     public_key: Any = None
     chunk_bytes: int = CHUNK_BYTES
     data_key: bytes = field(default=bytes(range(32)))
@@ -146,7 +147,7 @@ class Aiven:
 
     def write(self, tier: Path, upload: Upload, *, attempt: int = 0) -> Path:
         """The three objects of an upload; returns the path of `.log`."""
-        folder = tier / f"{upload.topic}-{upload.topic_id}" / str(upload.partition)
+        folder = tier / f"{self.key_prefix}{upload.topic}-{upload.topic_id}" / str(upload.partition)
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{upload.start:020d}-{upload.segment_id(attempt)}"
         whole = range(0, len(upload.log), self.chunk_bytes)
