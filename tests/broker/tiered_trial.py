@@ -1,15 +1,19 @@
-"""A broker with LocalTieredStorage, killed in the middle: tier and tail are what its consumers read.
+"""A broker with tiered storage, killed in the middle: tier and tail are what its consumers read.
 
 Each topic is a workload of its own seed: transactions that span tiny segments, some aborted, beside an
-idempotent producer. Local retention deletes what is uploaded, so that a consumer reads through the tier.
+idempotent producer. Local retention deletes what is uploaded, so that a consumer reads through the tier. The
+tail is a copy of the log directory, or is fetched from the broker. With `AIVEN_JARS`, a folder that has the
+jars of Aiven's plugin (core, commons, storage core and filesystem) and what they need, that plugin uploads.
 """
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,10 +38,14 @@ from tests.broker.promises import expect_none
 from tests.broker.runs import CONFIG, Lake, today
 from tests.broker.truth import admin, read_truth, wait_for_leaders
 from tests.broker.wire import Connection
+from tests.sources.tiers import private_key
 
 TOPICS, PARTITIONS = 10, 2
 SEGMENT_BYTES = 4096
 TIER = "kafka-tiered-storage"
+AIVEN_JARS = "AIVEN_JARS"
+KEY_ID, KEY_FILE, KEY_PREFIX = "key-1", "private.pem", "in/all-"
+LIVE = "live"
 STEPS = 60
 CALL_SECONDS = 30.0
 UPLOAD_SECONDS = 60
@@ -50,16 +58,70 @@ TIERED_TOPIC = {
 Rows = list[dict[str, Any]]
 
 
-def settings_of_tier(folder: Path) -> dict[str, str]:
-    """A broker's settings: uploads to `folder`, and looks for more to do every second."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """What uploads segments: the broker's settings and jars, and the source that reads `tier`."""
+
+    manager: str
+    settings: dict[str, str]
+    jars: Path
+    tier: Path
+    source: str
+
+
+def local_plugin(folder: Path) -> Plugin:
+    """LocalTieredStorage, which is Kafka's own reference."""
+    return Plugin(
+        manager="org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        settings={"dir": str(folder), "delete.on.close": "false"},
+        jars=tiered_jars(),
+        tier=folder / TIER,
+        source="layout: local",
+    )
+
+
+def aiven_plugin(folder: Path, jars: Path, random: Random) -> Plugin:
+    """Aiven's plugin with its storage in a directory; the seed decides compression, encryption and chunks."""
+    folder.mkdir(parents=True)
+    storage = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage"
+    settings = {
+        "storage.backend.class": storage,
+        "storage.root": str(folder),
+        "key.prefix": KEY_PREFIX,
+        "chunk.size": str(random.choice([700, 1024, 2**22])),
+        "compression.enabled": random.choice(["true", "false"]),
+        "encryption.enabled": random.choice(["true", "false"]),
+        "fetch.chunk.cache.class": "io.aiven.kafka.tieredstorage.fetch.cache.MemoryChunkCache",
+        "fetch.chunk.cache.size": str(2**26),
+    }
+    key = private_key()
+    (folder.parent / KEY_FILE).write_bytes(key.export_key(pkcs=8))
+    (folder.parent / "public.pem").write_bytes(key.public_key().export_key())
+    if settings["encryption.enabled"] == "true":
+        pair = f"encryption.key.pairs.{KEY_ID}"
+        settings |= {
+            "encryption.key.pair.id": KEY_ID,
+            "encryption.key.pairs": KEY_ID,
+            f"{pair}.public.key.file": str(folder.parent / "public.pem"),
+            f"{pair}.private.key.file": str(folder.parent / KEY_FILE),
+        }
+    keys = f"encryption_keys: {{{KEY_ID}: 'file:{folder.parent / KEY_FILE}'}}"
+    return Plugin(
+        manager="io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        settings=settings,
+        jars=jars,
+        tier=folder,
+        source=f"layout: aiven, key_prefix: {KEY_PREFIX.rpartition('/')[2]}, {keys}",
+    )
+
+
+def settings_of_tier(plugin: Plugin) -> dict[str, str]:
+    """A broker's settings: uploads by the plugin, and looks for more to do every second."""
     return {
         "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": (
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-        ),
+        "remote.log.storage.manager.class.name": plugin.manager,
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "rsm.config.dir": str(folder),
-        "rsm.config.delete.on.close": "false",
+        **{f"rsm.config.{name}": value for name, value in plugin.settings.items()},
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
         "remote.log.manager.task.interval.ms": "500",
@@ -127,20 +189,37 @@ class Workload:
 
 @dataclass
 class TieredLife:
-    """One broker; `early` and `late` are copies of its tail with the tier as it was right after."""
+    """One broker; `early` and `late` are copies of its tail with the tier as it was right after.
+
+    `fetching` is a lake that fetches the tail at the same moments.
+    """
 
     place: Path
     seed: int
     topics: int
     broker: Broker = field(init=False)
+    plugin: Plugin = field(init=False)
 
     def __post_init__(self) -> None:
         folder = (self.place / "broker").resolve()
-        self.broker = Broker(folder, settings_of_tier(folder / "tier"), more_jars=(tiered_jars(),))
+        jars = os.environ.get(AIVEN_JARS)
+        self.plugin = (
+            aiven_plugin(folder / "tier", Path(jars), Random(self.seed))
+            if jars
+            else local_plugin(folder / "tier")
+        )
+        self.broker = Broker(folder, settings_of_tier(self.plugin), more_jars=(self.plugin.jars,))
 
-    @property
-    def tier(self) -> Path:
-        return self.broker.folder / "tier" / TIER
+    @cached_property
+    def fetching(self) -> Lake:
+        """A lake whose sources are the tier and the broker itself."""
+        live = f"name: {LIVE}, kind: cluster, bootstrap: '{self.broker.address}'"
+        return _lake(self.place / "lake-fetching", self.plugin, self.plugin.tier, live)
+
+    def copied(self, name: str, logs: Path) -> Lake:
+        """A lake whose sources are copies of the tier and of the tail."""
+        tail = f"name: tail, kind: broker-log, root: '{logs / 'tail'}'"
+        return _lake(self.place / name, self.plugin, logs / "tier", tail)
 
     def live(self) -> Rows:
         """Runs everything; returns what a read_committed consumer got at the end."""
@@ -152,6 +231,7 @@ class TieredLife:
         self._work(work)
         self._await_local_retention(names)
         self._copy("early")
+        self.fetching.run(today() - timedelta(days=1))
         self._kill_in_the_middle(work)
         self._work(work)
         connection = Connection(self.broker.port)
@@ -160,6 +240,7 @@ class TieredLife:
         self._await_local_retention(names)
         truth = read_truth(self.broker.address, dict.fromkeys(names, (PARTITIONS, "CreateTime")))
         self._copy("late")
+        self.fetching.run(today())
         return truth
 
     def _create(self, names: list[str]) -> None:
@@ -211,7 +292,7 @@ class TieredLife:
     def _copy(self, name: str) -> None:
         """The tail first: what local retention deletes meanwhile is in the tier by then."""
         copy_live(self.broker.data, self.place / name / "tail")
-        shutil.copytree(self.tier, self.place / name / "tier", ignore_dangling_symlinks=True)
+        shutil.copytree(self.plugin.tier, self.place / name / "tier", ignore_dangling_symlinks=True)
 
 
 def tiered_trial(place: Path, seed: int, *, topics: int = TOPICS) -> dict[str, int]:
@@ -222,31 +303,39 @@ def tiered_trial(place: Path, seed: int, *, topics: int = TOPICS) -> dict[str, i
             truth = life.live()
     finally:
         life.broker.kill()
-    once = _lake(place / "lake-once", place / "late")
+    expect_none(differing_records(truth, life.fetching.records()), "tier and broker hold what a consumer got")
+    expect_none(_fetched_from_tier(life), "what only the tier has is not fetched")
+    once = life.copied("lake-once", place / "late")
     outcome = once.run(today())
     expect_none(differing_records(truth, once.records()), "tier and tail hold what a consumer got")
     expect_none(_warnings(once, outcome), "transaction indexes agree with markers, and nothing is missing")
     source = place / "source"
-    twice = _lake(place / "lake-twice", source)
+    twice = life.copied("lake-twice", source)
     for days_ago, name in ((1, "early"), (0, "late")):
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(place / name, source)
         outcome = twice.run(today() - timedelta(days=days_ago))
         expect_none(_warnings(twice, outcome), f"nothing is missing in {name}")
     expect_none(differing_records(truth, twice.records()), "two runs hold what a consumer got")
-    uploads = len(list((place / "late" / "tier").glob("*/*.log")))
-    aborted = len(list((place / "late" / "tier").glob("*/*.txnindex")))
+    uploads = len(list((place / "late" / "tier").rglob("*.log")))
+    aborted = len(list((place / "late" / "tier").rglob("*.txnindex")))
     return {"seeds": topics, "records": len(truth), "uploads": uploads, "indexes of aborted": aborted}
 
 
-def _lake(place: Path, logs: Path) -> Lake:
+def _fetched_from_tier(life: TieredLife) -> Iterator[str]:
+    """Segments of the first cut that begin where the log does: local retention had deleted that by then."""
+    cuts = sorted((life.fetching.place / "lake" / "sources" / LIVE).iterdir())
+    yield from (str(path) for path in cuts[0].glob(f"t*/{0:020d}.log"))
+
+
+def _lake(place: Path, plugin: Plugin, tier: Path, tail: str) -> Lake:
     place.mkdir(parents=True)
     (place / CONFIG).write_text(
         f"""
 lake: lake
 sources:
-  - {{name: past, kind: tiered, layout: local, root: '{logs / "tier"}'}}
-  - {{name: tail, kind: broker-log, root: '{logs / "tail"}', topics: {{exclude: [__remote_log_metadata]}}}}
+  - {{name: past, kind: tiered, {plugin.source}, root: '{tier}'}}
+  - {{{tail}, topics: {{exclude: [__remote_log_metadata]}}}}
 kafka: {{transaction_state_partitions: {INTERNAL_PARTITIONS}}}
 """
     )

@@ -86,6 +86,20 @@ def test_the_last_chunk_is_smaller() -> None:
     ]
 
 
+def test_chunk_sizes_that_the_plugin_wrote() -> None:
+    """Seen at a broker with the plugin 1.0.0: four sizes in a zstd frame that is not compressed."""
+    index = {
+        "type": "variable",
+        "originalChunkSize": 1024,
+        "originalFileSize": 3985,
+        "transformedChunks": "KLUv/SAQgQAAAAAABAAAA8IBHAAqAAADkg==",
+    }
+    metadata = GOLDEN["remoteLogSegmentMetadata"] | {"txnIdxEmpty": True}
+    found = read_segment_manifest(changed(chunkIndex=index, remoteLogSegmentMetadata=metadata))
+    assert [each.size for each in found.chunks] == [990, 962, 1004, 914]
+    assert [each.original_size for each in found.chunks] == [1024, 1024, 1024, 913]
+
+
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -28,7 +28,7 @@ from spark_jobs.sources.cluster.errors import ClusterDenied, LogDiverged, OtherC
 from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
 from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.planning import check_epochs, make_plan
-from spark_jobs.sources.cluster.wire import EARLIEST, Ask
+from spark_jobs.sources.cluster.wire import EARLIEST, Ask, ListOffsetsRequest_v8
 from tests.sources.test_cluster_cuts import cut_of
 from tests.sources.test_cluster_replies import batch
 
@@ -46,6 +46,7 @@ class Scripted(Brokers):
         self.partitions, self.errors = 1, dict[str, int]()
         self.config_errors: list[int] = []
         self.before: Callable[[Any], int] = lambda _: 0
+        self.local = min(log)
 
     @property
     def end(self) -> int:
@@ -88,6 +89,10 @@ class Scripted(Brokers):
         if isinstance(request, OffsetRequest):
             return self._listed(request, code)
         assert isinstance(request, Ask)
+        if request.choices[0][0] is ListOffsetsRequest_v8:
+            at = request.choices[0][1]()[2][0][1][0][2]
+            offset = min(self.log) if at == EARLIEST else self.local
+            return _about(topic="orders", error_code=code, offset=offset, leader_epoch=self.log[offset])
         epoch = request.choices[0][1]()[1][0][1][0][2]
         found, end = self.epochs.end_offset_for(epoch, self.end)
         return _about(topic="orders", error_code=code, leader_epoch=found, end_offset=end)
@@ -320,6 +325,19 @@ def test_cleanup_policy_may_be_a_setting(cluster: Scripted) -> None:
     found = run_async(make_plan(cluster, DAY, {}, lambda _: True))
     assert [cut.is_compacted for cut in found.partitions] == [True]
     assert "cleanup.policy" not in " ".join(found.notes)
+
+
+def test_a_new_partition_begins_where_local_segments_do_if_another_source_reads_the_tier(
+    cluster: Scripted,
+) -> None:
+    cluster.log, cluster.local = {0: 5, 2: 5, 4: 7, 6: 7}, 4
+    (cut,) = run_async(make_plan(cluster, DAY, {}, lambda _: False, lambda _: True)).partitions
+    assert (cut.start, cut.log_start_offset, cut.epochs) == (4, 0, ((5, 0),))
+    (cut,) = run_async(make_plan(cluster, DAY, {}, lambda _: False, lambda _: False)).partitions
+    assert (cut.start, cut.epochs) == (0, ())
+    known = {TopicPartition("orders", 0): Known(topic_id=OLD, next_offset=2, epochs=((5, 0),))}
+    (cut,) = run_async(make_plan(cluster, DAY, known, lambda _: False, lambda _: True)).partitions
+    assert (cut.start, cut.epochs) == (2, ((5, 0),))
 
 
 def test_another_cluster_is_refused(cluster: Scripted, lake: ObjectStore) -> None:

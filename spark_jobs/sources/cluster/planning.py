@@ -7,6 +7,7 @@ is in the coordinator's log, too, and a schema that a record names is in `_schem
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import ClassVar, TypeVar
@@ -73,19 +74,39 @@ async def retried(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """What the leader of a partition reports."""
+    """What the leader of a partition reports; `local` only of partitions that begin there."""
 
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
+    local: "LocalStart | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalStart:
+    """Where the broker's own segments begin, and the leader epoch at the start of the whole log."""
+
+    offset: int
+    first_epoch: tuple[int, int]
+
+
+def nowhere(topic: str) -> bool:
+    """No topic is in tiered storage that another source reads."""
+    del topic
+    return False
 
 
 async def make_plan(
-    brokers: Brokers, day: date, known: KnownPartitions, is_compacted: Callable[[str], bool]
+    brokers: Brokers,
+    day: date,
+    known: KnownPartitions,
+    is_compacted: Callable[[str], bool],
+    in_tier: Callable[[str], bool] = nowhere,
 ) -> Plan:
     """The cut of `day`, which continues what is `known`; nothing is fetched yet.
 
-    `is_compacted` tells which topics the settings call so.
+    `is_compacted` tells which topics the settings call so. What brokers have uploaded of topics `in_tier` is
+    another source's: a new partition is fetched from where the broker's own segments begin.
     """
     cluster = await retried(brokers, "metadata", brokers.metadata)
     takes = brokers.source.topics.takes
@@ -101,7 +122,7 @@ async def make_plan(
     notes, compacted = [*notes, *unread], given | found_compacted
     times, cuts = [_now()], list[PartitionCut]()
     for names in (data, later):
-        described, offsets = await _offsets(brokers, names, known)
+        described, offsets = await _offsets(brokers, names, known, in_tier)
         cuts += (
             _cut(described[at.topic], at, found, known, is_compacted=at.topic in compacted)
             for at, found in sorted(offsets.items())
@@ -134,6 +155,9 @@ def _cut(
 ) -> PartitionCut:
     before = _same_log(known.get(partition), topic)
     start = found.log_start_offset if before is None else max(before.next_offset, found.log_start_offset)
+    epochs: Epochs = () if before is None else before.epochs
+    if before is None and found.local is not None:
+        start, epochs = found.local.offset, (found.local.first_epoch,)
     return PartitionCut(
         topic=partition.topic,
         partition=partition.partition,
@@ -145,7 +169,7 @@ def _cut(
         leader_epoch=topic.leaders[partition.partition].epoch,
         expected=UNKNOWN if before is None else before.next_offset,
         is_compacted=is_compacted,
-        epochs=() if before is None else before.epochs,
+        epochs=epochs,
     )
 
 
@@ -170,7 +194,11 @@ def _notes(
     gone = sorted(before - set(topics))
     if gone:
         yield f"topics of earlier runs are not in the cluster, or not readable: {_some(gone)}"
-    moved = [cut.name for cut in cuts if cut.epochs and cut.leader_epoch > cut.epochs[-1][0]]
+    moved = [
+        cut.name
+        for cut in cuts
+        if cut.expected != UNKNOWN and cut.epochs and cut.leader_epoch > cut.epochs[-1][0]
+    ]
     if moved:
         yield f"leaders changed since the last run: {_some(moved)}"
 
@@ -282,13 +310,15 @@ def _may_not(brokers: Brokers, topic: str) -> str:
 
 
 async def _offsets(
-    brokers: Brokers, topics: list[str], known: KnownPartitions
+    brokers: Brokers, topics: list[str], known: KnownPartitions, in_tier: Callable[[str], bool]
 ) -> tuple[Topics, dict[TopicPartition, Offsets]]:
     """Of all partitions, asked of their leaders, high watermarks last; and the topics as they are then."""
     if not topics:
         return {}, {}
 
     async def ask(leaders: Leaders) -> dict[TopicPartition, Offsets]:
+        new = {at: each for at, each in leaders.items() if at not in known and in_tier(at.topic)}
+        local = await _local_starts(brokers, new)
         starts = await _listed(brokers, leaders, wire.EARLIEST)
         stable = await _listed(brokers, leaders, wire.LATEST, isolation=wire.READ_COMMITTED)
         ends = await _listed(brokers, leaders, wire.LATEST)
@@ -297,6 +327,7 @@ async def _offsets(
                 log_start_offset=starts[partition],
                 last_stable_offset=stable[partition],
                 high_watermark=ends[partition],
+                local=local.get(partition),
             )
             for partition in leaders
         }
@@ -344,6 +375,33 @@ async def _listed(
                 _check_code(brokers, topic["topic"], each["error_code"])
                 found[TopicPartition(topic["topic"], each["partition"])] = each["offset"]
     if found.keys() != leaders.keys():
+        raise TryAgain("a leader left out partitions that it was asked for")
+    return found
+
+
+async def _local_starts(brokers: Brokers, leaders: Leaders) -> dict[TopicPartition, LocalStart]:
+    """Of partitions whose first segments are in tiered storage only; none of brokers that do not know it."""
+    found: dict[TopicPartition, LocalStart] = {}
+    for node, asked in _by_leader(leaders).items():
+        with suppress(VersionMissing):
+            firsts = await _starts_at(brokers, node, asked, wire.EARLIEST)
+            locals_ = await _starts_at(brokers, node, asked, wire.EARLIEST_LOCAL)
+            for at, (epoch, start) in firsts.items():
+                if epoch >= 0 and locals_[at][1] > start:
+                    found[at] = LocalStart(offset=locals_[at][1], first_epoch=(epoch, start))
+    return found
+
+
+async def _starts_at(
+    brokers: Brokers, node: int, asked: list[TopicPartition], at: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Leader epochs and offsets by partition; `TryAgain` for one without an answer."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for topic in (await brokers.ask(node, wire.list_starts(at, _by_topic(asked))))["topics"]:
+        for each in topic["partitions"]:
+            _check_code(brokers, topic["topic"], each["error_code"])
+            found[TopicPartition(topic["topic"], each["partition"])] = (each["leader_epoch"], each["offset"])
+    if found.keys() != set(asked):
         raise TryAgain("a leader left out partitions that it was asked for")
     return found
 

@@ -1,7 +1,7 @@
 """`kind: cluster` as a source: fetches a cut into the lake, and lists it like a copy of a broker's log."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -92,20 +92,26 @@ class Cluster(BrokerLog):
         if newest is not None and newest > day:
             raise OutOfTurn(_later_cut(self.source.name, day, newest))
         known = {} if newest is None else known_partitions(lake, self.source.name, newest)
-        plan = self._plan(day, known, lambda topic: _is_compacted(topic, settings))
+        plan = self._plan(day, known, settings)
         if newest is not None:
             check_cluster(self.source, cluster_of(lake, self.source.name, newest), plan.cluster_id)
         lake.put(source_key(self.source.name, day, PLAN), plan_bytes(plan))
         self._complete(day, lake, tasks)
 
-    def _plan(self, day: date, known: KnownPartitions, is_compacted: Callable[[str], bool]) -> Plan:
+    def _plan(self, day: date, known: KnownPartitions, settings: Settings | None) -> Plan:
         require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
         from spark_jobs.sources.cluster.brokers import Brokers  # noqa: PLC0415 - aiokafka is an extra
         from spark_jobs.sources.cluster.planning import make_plan  # noqa: PLC0415
 
         async def plan() -> Plan:
             async with Brokers(self.source) as brokers:
-                return await make_plan(brokers, day, known, is_compacted)
+                return await make_plan(
+                    brokers,
+                    day,
+                    known,
+                    lambda topic: _is_compacted(topic, settings),
+                    lambda topic: _is_in_tier(topic, settings),
+                )
 
         return run_async(plan())
 
@@ -185,6 +191,13 @@ def _later_cut(source: str, day: date, later: date) -> str:
 
 def _is_compacted(topic: str, settings: Settings | None) -> bool:
     return settings is not None and settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
+
+
+def _is_in_tier(topic: str, settings: Settings | None) -> bool:
+    """Whether another source reads what brokers have uploaded of the topic to tiered storage."""
+    return settings is not None and any(
+        source.layout is not None and source.topics.takes(topic) for source in settings.sources
+    )
 
 
 def share_of(bytes_per_second: int | None, parallel: int) -> int:

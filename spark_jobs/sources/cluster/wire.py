@@ -1,7 +1,7 @@
 """Requests in the versions that clusters of Kafka 1.0 to 4.x speak, by aiokafka's types.
 
-aiokafka has Fetch up to v11 and ListOffsets. Metadata with leader epochs (v7) and topic ids (v10), and
-OffsetForLeaderEpoch are defined here.
+aiokafka has Fetch up to v11 and ListOffsets. Metadata with leader epochs (v7) and topic ids (v10),
+OffsetForLeaderEpoch, and ListOffsets that knows tiered storage (v8) are defined here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
     CompactString,
+    Int8,
     Int16,
     Int32,
     Int64,
@@ -30,9 +31,9 @@ from aiokafka.protocol.types import (
 from spark_jobs.sources.cluster.errors import VersionMissing
 
 Versions = Mapping[int, tuple[int, int]]
-METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23
+LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH = 2, 3, 23
 CONSUMER, READ_UNCOMMITTED, READ_COMMITTED = -1, 0, 1
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 TOPIC = 2
 NO_UUID = bytes(16)
 
@@ -203,6 +204,65 @@ class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
     SCHEMA = Schema(("replica_id", Int32), ("topics", _ASKED_EPOCHS))
 
 
+class ListOffsetsResponse_v8(Response):  # noqa: N801
+    """Offsets with the leader epochs that they are in."""
+
+    API_KEY = LIST_OFFSETS
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", _COMPACT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("timestamp", Int64),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ListOffsetsRequest_v8(RequestStruct):  # noqa: N801
+    """From this version on, `EARLIEST_LOCAL` is known."""
+
+    API_KEY = LIST_OFFSETS
+    API_VERSION = 8
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = ListOffsetsResponse_v8
+    SCHEMA = Schema(
+        ("replica_id", Int32),
+        ("isolation_level", Int8),
+        (
+            "topics",
+            CompactArray(
+                ("topic", _COMPACT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("current_leader_epoch", Int32),
+                        ("timestamp", Int64),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request in several versions, newest first: the connection sends the newest that its broker knows."""
@@ -266,6 +326,14 @@ def list_offsets(at: int, asked: Mapping[str, Sequence[int]], *, isolation: int)
     """The log start, the high watermark or the last stable offset of partitions by topic."""
     topics = [(topic, [(partition, at) for partition in each]) for topic, each in asked.items()]
     return OffsetRequest(CONSUMER, isolation, topics)
+
+
+def list_starts(at: int, asked: Mapping[str, Sequence[int]]) -> Ask:
+    """The start of a log, or of what the broker itself has of it, with the leader epoch there."""
+    topics: list[tuple[str, list[tuple[int, int, int, dict[int, bytes]]], dict[int, bytes]]] = [
+        (topic, [(number, -1, at, {}) for number in each], {}) for topic, each in asked.items()
+    ]
+    return Ask(((ListOffsetsRequest_v8, lambda: (CONSUMER, READ_UNCOMMITTED, topics, {})),))
 
 
 def fetch(topic: str, partition: int, offset: int, *, max_bytes: int, wait_ms: int) -> FetchRequest:
