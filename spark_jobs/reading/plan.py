@@ -126,7 +126,8 @@ class Piece:
     """Batches of one file that are read together: those in `start` to `end` that `chosen` has a bit for.
 
     `rows` and `checksum` identify the batches that were planned, so that a file that was replaced in between
-    is noticed. Records below `first_offset` are not served from this segment. With
+    is noticed. Records below `first_offset` are not served from this segment; `offsets` are
+    those of the batches. With
     `plainly` it is read without compiled code.
     """
 
@@ -139,6 +140,7 @@ class Piece:
     checksum: int
     chosen: bytes | None
     first_offset: int
+    offsets: Span
     plainly: bool = False
 
     @property
@@ -206,8 +208,14 @@ def _pieces(
             checksum=checksum_of(span),
             chosen=None if mask.all() else np.packbits(mask).tobytes(),
             first_offset=first_offset,
+            offsets=Span(first=_first_of(span), end=int(last_offsets(span).max()) + 1),
             plainly=scanned.plainly,
         )
+
+
+def _first_of(span: HeaderColumns) -> int | None:
+    """The first offset of the batches; unknown in magic 0 and 1, where a wrapper tells only its last."""
+    return int(span.base_offset.min()) if (span.magic >= MAGIC_V2).all() else None
 
 
 def _parts(batches: HeaderColumns, rows: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:

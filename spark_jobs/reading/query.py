@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
-from spark_jobs.reading.plan import Wanted, isolation_of
+from spark_jobs.reading.plan import Piece, Wanted, isolation_of
 from spark_jobs.reading.read_log import record_batches
 from spark_jobs.reading.records import record_schema
 from spark_jobs.reading.scan_log import scan_tables
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 _PLAIN = pa.timestamp("us")
 _ROWS_AT_A_TIME = 100_000
-Read = Callable[[tuple[str, ...]], pa.RecordBatchReader]
+_FORMAT, _LOCAL = ds.IpcFileFormat(), LocalFileSystem()
+Read = Callable[[tuple[str, ...], Any], pa.RecordBatchReader]
+"""The rows of the named columns; those that a filter certainly refuses may be left out."""
 
 
 class QueryFailed(OnceoverError):
@@ -40,7 +43,7 @@ class LogDataset(ds.Dataset):
     """
 
     def __init__(self, schema: pa.Schema, read: Read) -> None:
-        """`read` gives the rows of the named columns. Arrow's own constructor refuses to be called."""
+        """Arrow's own constructor refuses to be called."""
         self._columns, self._read = in_utc(schema), read
 
     @property
@@ -59,7 +62,7 @@ class LogDataset(ds.Dataset):
         used = set(chosen) | (set() if filter is None else set(re.findall(r"\w+", str(filter))))
         names = tuple(name for name in self._columns.names if name in used) or (self._columns.names[2],)
         schema = pa.schema([self._columns.field(name) for name in names])
-        batches = (batch.cast(schema) for batch in self._read(names))
+        batches = (batch.cast(schema) for batch in self._read(names, filter))
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=chosen, filter=filter, **options)
 
@@ -83,9 +86,10 @@ def open_log(
 
     chosen, level = choose(find_partitions(path, encryption_keys), topics, None), isolation_of(isolation)
 
-    def records(columns: tuple[str, ...]) -> pa.RecordBatchReader:
+    def records(columns: tuple[str, ...], filter: Any) -> pa.RecordBatchReader:  # noqa: A002 — Arrow's name
         wanted = Wanted(isolation=level, columns=columns)
-        return pa.RecordBatchReader.from_batches(record_schema(columns), record_batches(chosen, wanted))
+        batches = record_batches(chosen, wanted, lambda piece: may_match(piece, filter))
+        return pa.RecordBatchReader.from_batches(record_schema(columns), batches)
 
     connection = duckdb.connect()
     connection.register(LOG_RECORDS.name, LogDataset(LOG_RECORDS.schema, records))
@@ -94,8 +98,23 @@ def open_log(
     return connection
 
 
+def may_match(piece: Piece, filter: Any) -> bool:  # noqa: A002 — Arrow's name
+    """Whether records of the piece can pass the filter, by its topic, partition and offsets.
+
+    Arrow decides, as it does for files of a partitioned dataset; no file is opened.
+    """
+    known = ds.field("offset") < piece.offsets.end
+    if piece.offsets.first is not None:
+        known &= ds.field("offset") >= piece.offsets.first
+    for name, value in (("topic", piece.topic), ("partition", piece.partition)):
+        known &= ds.field(name).is_null() if value is None else ds.field(name) == value
+    fragment = _FORMAT.make_fragment(piece.file.key, filesystem=_LOCAL, partition_expression=known)
+    pieces = ds.FileSystemDataset([fragment], in_utc(LOG_RECORDS.schema), _FORMAT, filesystem=_LOCAL)
+    return filter is None or any(pieces.get_fragments(filter))
+
+
 def _headers(chosen: tuple[PartitionFiles, ...], name: str) -> Read:
-    return lambda columns: scan_tables(chosen, [name])[name].select(list(columns)).to_reader()
+    return lambda columns, _: scan_tables(chosen, [name])[name].select(list(columns)).to_reader()
 
 
 def read_rows(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:

@@ -1,7 +1,7 @@
 """`onceover.read_log`: the records of a Kafka log as a stream of Arrow record batches."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 import pyarrow as pa
@@ -47,9 +47,12 @@ def read_log(
     return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))
 
 
-def record_batches(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The records of the partitions, one partition after the other."""
-    for batches in in_order(lambda piece: read_piece(piece, wanted), plan_pieces(chosen, wanted)):
+def record_batches(
+    chosen: Iterable[PartitionFiles], wanted: Wanted, keep: Callable[[Piece], bool] = lambda _: True
+) -> Iterator[pa.RecordBatch]:
+    """The records of the partitions, one partition after the other; those of the pieces to `keep`."""
+    pieces = filter(keep, plan_pieces(chosen, wanted))
+    for batches in in_order(lambda piece: read_piece(piece, wanted), pieces):
         yield from batches
 
 

@@ -29,12 +29,12 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
 from spark_jobs.reading.errors import UnknownOption
-from spark_jobs.reading.header_tables import TABLE_OF
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of
 from spark_jobs.reading.read_log import plan_pieces
 from spark_jobs.reading.records import read_piece
+from spark_jobs.reading.scan_log import TABLE_OF
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 from spark_jobs.tables.contract import Contract
 

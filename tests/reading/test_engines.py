@@ -12,7 +12,10 @@ from pyspark.sql.types import StructType
 
 import onceover
 from spark_jobs.execution.spark import Spark
+from spark_jobs.reading import read_log
 from spark_jobs.reading.plan import Piece, Wanted
+from spark_jobs.reading.query import open_log
+from spark_jobs.reading.records import read_piece
 from spark_jobs.reading.spark_source import Chosen, RecordReader, grouped
 from tests.reading.conftest import as_truth, read
 from tests.reading.spark_reads import RECORDING, TRUTH, check_session
@@ -56,6 +59,40 @@ def test_an_engine_gets_every_record_of_a_recording_and_of_the_sample(engine: st
     with pytest.warns(onceover.TornTail):
         rows = ENGINES[engine](onceover.read_log(sample))
     assert as_truth(rows) == as_truth(read(sample).to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("condition", "pieces"),
+    [
+        ("true", 3),
+        ("topic = 'orders'", 2),
+        ("topic IN ('orders', 'none') AND partition = 1", 1),
+        ("topic = 'payments' OR \"offset\" > 1000", 1),
+        ("topic IS NULL", 0),
+        ("\"offset\" BETWEEN 4 AND 5 AND topic LIKE 'ord%'", 2),
+        ('"offset" > 100', 0),
+        ("octet_length(value) = 7 AND partition <> 0", 1),
+    ],
+)
+def test_sql_reads_the_pieces_that_can_match_and_gets_the_same_rows(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, condition: str, pieces: int
+) -> None:
+    read_pieces: list[Piece] = []
+
+    def read_one(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
+        read_pieces.append(piece)
+        return read_piece(piece, wanted)
+
+    monkeypatch.setattr(read_log, "read_piece", read_one)
+    sql = f'SELECT topic, partition, "offset", value FROM records WHERE {condition} ORDER BY ALL'
+    log, everything = open_log(sample), duckdb.connect()
+    everything.register("records", read(sample))
+    read_pieces.clear()
+    with pytest.warns(onceover.TornTail):
+        found = log.sql(sql).fetchall()
+
+    assert found == everything.sql(sql).fetchall()
+    assert len(read_pieces) == pieces
 
 
 def test_spark_gets_the_records_of_a_consumer(spark: Spark, sample: Path) -> None:
@@ -113,7 +150,5 @@ def test_a_read_without_records_has_a_partition_without_pieces(sample: Path) -> 
 
 
 def test_all_partitions_together_have_the_records_of_read_log(sample: Path) -> None:
-    from spark_jobs.reading.records import read_piece
-
     batches = [batch for group in ranges(sample) for piece in group for batch in read_piece(piece, Wanted())]
     assert pa.Table.from_batches(batches).equals(read(sample))
