@@ -1,4 +1,4 @@
-"""Stands between a client and a real S3 server, and spoils chosen answers: errors, delays, torn bodies."""
+"""Sits between a client and a real S3 server, and spoils chosen answers: errors, delays, torn bodies."""
 
 import http.client
 import re
@@ -99,7 +99,7 @@ class FaultyS3:
         self._faults = faults
 
     def redirect(self, upstream: str) -> None:
-        """Stands before another server from now on."""
+        """Forwards to another server from now on."""
         self._upstream[0] = urlsplit(upstream).netloc
 
     def spoil(self, fault: Fault) -> None:

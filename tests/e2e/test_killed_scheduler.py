@@ -28,7 +28,7 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run as run_plainly
 from spark_jobs.sample.files import CONFIG, write_sample
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, AirflowLake, running_airflow, until
-from tests.faults.lake_contents import Standing, differences, standing
+from tests.faults.lake_contents import LakeContents, differences, lake_contents
 from tests.faults.processes import below, called_with, kill
 from tests.in_process import InProcess
 
@@ -99,9 +99,9 @@ def undisturbed(disturbed: AirflowLake) -> Settings:
     return settings
 
 
-def _standing(settings: Settings) -> Standing:
+def _contents(settings: Settings) -> LakeContents:
     """Tables name their files by where the lake is."""
-    found = standing(settings)
+    found = lake_contents(settings)
     return {name: text.replace(f"{settings.lake}/", "") for name, text in found.items()}
 
 
@@ -116,7 +116,7 @@ def test_both_runs_end_well_and_every_task_with_them(disturbed: AirflowLake) -> 
 
 
 def test_runs_and_tables_are_those_of_undisturbed_runs(disturbed: AirflowLake, undisturbed: Settings) -> None:
-    assert differences(_standing(undisturbed), _standing(disturbed.settings)) == []
+    assert differences(_contents(undisturbed), _contents(disturbed.settings)) == []
 
 
 def test_no_worker_of_a_killed_scheduler_outlives_the_end_of_airflow(disturbed: AirflowLake) -> None:

@@ -44,7 +44,7 @@ def _late_object(airflow_lake: AirflowLake) -> Path:
 
 
 def _answer(airflow_lake: AirflowLake, run_id: str, answer: str) -> dict[str, Any]:
-    """Somebody reads what is asked, and answers; what was asked."""
+    """Answers the approval of a backfill through the REST API; returns what was asked."""
     until(lambda: _parked(airflow_lake, run_id))
     path = f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/approve/-1/hitlDetails"
     asked: dict[str, Any] = airflow_lake.api.get(path)

@@ -9,7 +9,7 @@ from spark_jobs.flow import STEPS
 from spark_jobs.lake.ledger import list_runs
 from spark_jobs.lake.stores import open_lake
 from tests.e2e.airflow_runs import NIGHTLY, AirflowLake
-from tests.faults.lake_contents import differences, standing
+from tests.faults.lake_contents import differences, lake_contents
 
 pytestmark = pytest.mark.xdist_group("airflow")  # one process has all of these, and Airflow starts once
 
@@ -55,7 +55,7 @@ def test_a_task_cleared_alone_runs_alone_though_a_later_run_is_final(
 ) -> None:
     run_id = airflow_lake.dag_runs[0]
     lake, attempts, tries = (
-        standing(airflow_lake.settings),
+        lake_contents(airflow_lake.settings),
         _attempts(airflow_lake),
         _tries(airflow_lake, run_id),
     )
@@ -63,7 +63,7 @@ def test_a_task_cleared_alone_runs_alone_though_a_later_run_is_final(
     _clear(airflow_lake, run_id, task, downstream=False)
 
     assert _ran(airflow_lake, run_id, tries) == _instances(task)
-    assert differences(lake, standing(airflow_lake.settings)) == []
+    assert differences(lake, lake_contents(airflow_lake.settings)) == []
     assert _attempts(airflow_lake) == attempts
 
 
@@ -73,7 +73,7 @@ def test_a_task_cleared_with_all_after_it_leaves_everything_as_it_was(
 ) -> None:
     run_id = airflow_lake.dag_runs[-1]
     lake, attempts, tries = (
-        standing(airflow_lake.settings),
+        lake_contents(airflow_lake.settings),
         _attempts(airflow_lake),
         _tries(airflow_lake, run_id),
     )
@@ -81,15 +81,15 @@ def test_a_task_cleared_with_all_after_it_leaves_everything_as_it_was(
     _clear(airflow_lake, run_id, task, downstream=True)
 
     assert _ran(airflow_lake, run_id, tries) == _instances(*TASKS[TASKS.index(task) :])
-    assert differences(lake, standing(airflow_lake.settings)) == []
+    assert differences(lake, lake_contents(airflow_lake.settings)) == []
     assert _attempts(airflow_lake) == attempts
 
 
 def test_one_source_of_several_can_be_cleared_by_itself(airflow_lake: AirflowLake) -> None:
     run_id = airflow_lake.dag_runs[-1]
-    lake, tries = standing(airflow_lake.settings), _tries(airflow_lake, run_id)
+    lake, tries = lake_contents(airflow_lake.settings), _tries(airflow_lake, run_id)
 
     _clear(airflow_lake, run_id, ["fetch", 1], downstream=False)
 
     assert _ran(airflow_lake, run_id, tries) == {("fetch", 1)}
-    assert differences(lake, standing(airflow_lake.settings)) == []
+    assert differences(lake, lake_contents(airflow_lake.settings)) == []

@@ -14,7 +14,7 @@ from spark_jobs.pipeline.index.worker import IndexTask, index_bins
 HOURS = 36_000
 SECONDS_BETWEEN_LOOKS = 0.05
 SECONDS_OF_A_LATE_ATTEMPT = 300
-"""How long one that nobody calls is there: it is no process of Spark's, so nothing else ends it."""
+"""How long one lives without a call: it is no process of Spark's, so nothing else ends it."""
 ODD = "odd"
 """A topic whose batches no worker guesses."""
 ATTEMPTS = "attempts"

@@ -16,21 +16,21 @@ LEFT_OUT = ("lake.json", "locks/", "ledger/", "dashboard/", "metrics/", "catalog
 Tables are compared.
 """
 
-Standing = dict[str, str]
+LakeContents = dict[str, str]
 """By key the digest of the bytes; by table the files that it names, its tags and how often it changed."""
 
 
-def standing(settings: Settings) -> Standing:
+def lake_contents(settings: Settings) -> LakeContents:
     """Equal for two lakes at the same place if no reader can distinguishes them."""
     return {**_objects(Path(settings.lake)), **_tables(settings)}
 
 
-def differences(expected: Standing, found: Standing) -> list[str]:
+def differences(expected: LakeContents, found: LakeContents) -> list[str]:
     """The names under which they differ."""
     return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
 
 
-def _objects(lake: Path) -> Standing:
+def _objects(lake: Path) -> LakeContents:
     files = {str(path.relative_to(lake)): path for path in lake.rglob("*") if path.is_file()}
     return {
         key: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -39,7 +39,7 @@ def _objects(lake: Path) -> Standing:
     }
 
 
-def _tables(settings: Settings) -> Standing:
+def _tables(settings: Settings) -> LakeContents:
     with open_catalog(settings) as catalog:
         return {f"table {name}": _table(catalog.load_table(name)) for name in table_names(catalog, settings)}
 

@@ -30,7 +30,7 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from tests.faults.lake_contents import differences, standing
+from tests.faults.lake_contents import differences, lake_contents
 from tests.faults.moments import copy_of
 from tests.faults.writes import Writes, die, fill_up, watch
 from tests.in_process import InProcess
@@ -77,7 +77,7 @@ class Runs:
         ended = self._left(request) if request.fault == "left" else self._disturbed(request, said)
         reported = said.read_text()
         forked(lambda: attempt(self._settings, run), said)
-        different = differences(self._expected[request.run], standing(self._settings))
+        different = differences(self._expected[request.run], lake_contents(self._settings))
         return Answer(ended=ended, said=reported, again=said.read_text(), different=different)
 
     def _disturbed(self, request: Request, said: Path) -> int:
@@ -110,7 +110,7 @@ class Runs:
         WRITES.names = []
         _run(self._settings, RUN_DATES[number])
         self.changes.append(list(WRITES.names))
-        return standing(self._settings)
+        return lake_contents(self._settings)
 
     def _base(self, number: int) -> Path:
         return self._place / f"before-{number}"

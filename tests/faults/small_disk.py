@@ -14,7 +14,7 @@ from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
-from tests.faults.lake_contents import differences, standing
+from tests.faults.lake_contents import differences, lake_contents
 from tests.faults.run_server import FAILED, attempt, forked
 
 PLENTY_KIB, STEP_KIB = 65536, 768
@@ -43,7 +43,7 @@ def _run(*command: str) -> None:
 def _undisturbed(settings: Settings, disk: Disk) -> dict[str, str]:
     disk.mount(PLENTY_KIB)
     attempt(settings, RUN_DATES[0])
-    expected = standing(settings)
+    expected = lake_contents(settings)
     disk.unmount()
     return expected
 
@@ -61,7 +61,7 @@ def main(place: Path) -> None:
         size += STEP_KIB
         disk.resize(size)
     disk.resize(PLENTY_KIB)  # looking at tables needs space, too
-    different = differences(expected, standing(settings))
+    different = differences(expected, lake_contents(settings))
     disk.unmount()
     print(
         json.dumps({"reported": reported, "ended": ended, "last": said.read_text(), "different": different})
