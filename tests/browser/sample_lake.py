@@ -66,17 +66,22 @@ class Shown:
         return Path(self.settings.lake, DASHBOARD)
 
 
-def sample_lake(place: Path) -> Shown:
-    """Two runs that are published, and one that the audit stops."""
+def published_lake(place: Path) -> Shown:
+    """The sample's two runs, both published."""
     write_sample(place)
     settings = load_settings(place / CONFIG)
-    run_ids = [_run(settings, run_date) for run_date in RUN_DATES]
+    return Shown(settings=settings, run_ids=tuple(_run(settings, run_date) for run_date in RUN_DATES))
+
+
+def sample_lake(place: Path) -> Shown:
+    """Two runs that are published, and one that the audit stops."""
+    published = published_lake(place)
     _one_more_batch(place)
     strict = parse_settings((place / CONFIG).read_text() + STRICT_AUDIT, name=CONFIG, base=place)
     try:
         _run(strict, FAILED_RUN_DATE)
     except AuditFailed:
-        return Shown(settings=settings, run_ids=tuple(run_ids))
+        return published
     raise AssertionError("the third run passed its audit")
 
 
