@@ -138,18 +138,26 @@ class SaslMechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
+class TokenSigner(StrEnum):
+    """Who signs the token of OAUTHBEARER."""
+
+    AWS_MSK_IAM = "aws-msk-iam"
+
+
 class SecuritySettings(Frozen):
     """How to connect to the brokers; names and passwords come from the environment, never from here.
 
     `environment` is the prefix of the variables that hold them (`<prefix>_USERNAME`, `<prefix>_PASSWORD`,
     `<prefix>_TOKEN`, `<prefix>_TOKEN_COMMAND`); default: `ONCEOVER_<NAME OF THE SOURCE>`. `connection` is the
-    id of an Airflow connection that is defined in the environment, instead.
+    id of an Airflow connection that is defined in the environment, instead. With `signer` each
+    process signs a token of its own with its AWS credentials.
     """
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     mechanism: SaslMechanism | None = None
     environment: Name | None = None
     connection: Name | None = None
+    signer: TokenSigner | None = None
     ca_file: Location | None = None
     certificate_file: Location | None = None
     key_file: Location | None = None
@@ -170,8 +178,10 @@ class SecuritySettings(Frozen):
             raise refuse(
                 "'ca_file', 'certificate_file' and 'key_file' only where protocol is SSL or SASL_SSL"
             )
-        if self.environment and self.connection:
-            raise refuse("'environment' or 'connection', not both")
+        if sum(each is not None for each in (self.environment, self.connection, self.signer)) > 1:
+            raise refuse("only one of 'environment', 'connection' and 'signer'")
+        if self.signer is not None and self.mechanism is not SaslMechanism.OAUTHBEARER:
+            raise refuse("'signer' only where mechanism is OAUTHBEARER")
         return self
 
 
@@ -209,6 +219,11 @@ class Source(Frozen):
         default_factory=dict
     )
     key_prefix: str = ""
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether `stage` fetches its objects into the lake, which is the only place that has them."""
+        return self.kind is SourceKind.CLUSTER
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:

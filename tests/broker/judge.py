@@ -45,15 +45,19 @@ def tiered_jars() -> Path:
 
 
 def java_command(
-    main_class: str, *arguments: str, heap: str = "512m", more_jars: Sequence[Path] = ()
+    main_class: str,
+    *arguments: str,
+    heap: str = "512m",
+    more_jars: Sequence[Path] = (),
+    jars: Path | None = None,
 ) -> list[str]:
-    """A command line that runs one of Kafka's own classes."""
+    """A command line that runs one of Kafka's own classes, of another version with `jars`."""
     return [
         "java",
         f"-Xmx{heap}",
         "-XX:TieredStopAtLevel=1",
         "-cp",
-        ":".join(f"{folder}/*" for folder in (kafka_jars(), *more_jars)),
+        ":".join(f"{folder}/*" for folder in (jars or kafka_jars(), *more_jars)),
         main_class,
         *arguments,
     ]
@@ -107,6 +111,7 @@ class Broker:
     controller_port: int = field(default_factory=free_port)
     features: dict[str, int] = field(default_factory=dict)
     more_jars: tuple[Path, ...] = ()
+    jars: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -125,12 +130,13 @@ class Broker:
         arguments = ["format", "-t", "onceoverAAAAAAAAAAAAAA", "-c", str(self.folder / "server.properties")]
         for name, level in self.features.items():
             arguments += ["--feature", f"{name}={level}"]
-        subprocess.run(java_command("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
+        command = java_command("kafka.tools.StorageTool", *arguments, jars=self.jars)
+        subprocess.run(command, check=True, capture_output=True)
 
     def start(self) -> None:
         """Starts the broker and waits until it accepts connections."""
         properties = str(self.folder / "server.properties")
-        command = java_command("kafka.Kafka", properties, more_jars=self.more_jars)
+        command = java_command("kafka.Kafka", properties, more_jars=self.more_jars, jars=self.jars)
         with (self.folder / "broker.log").open("ab") as out:
             environment = os.environ | {"LOG_DIR": str(self.folder)}
             self.process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)

@@ -1,15 +1,19 @@
 """A live broker as a source: its bytes, its consumers' records, and what happens in it between runs."""
 
 import asyncio
+import base64
+import json
+import pickle
 import sys
+import time
 from collections.abc import Iterator
 from datetime import date
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -20,11 +24,12 @@ from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.log_files import CLEAN_SHUTDOWN_FILE
 from spark_jobs.lake.errors import TopicRecreated
 from spark_jobs.sources.cluster import fetching, planning, segments
+from spark_jobs.sources.cluster.cut import PartitionFetched
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged
+from spark_jobs.sources.cluster.reader import Cluster
 from tests.broker.admin import delete_records
-from tests.broker.beliefs import differing_records
-from tests.broker.clients.librdkafka import QUIET
-from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, from_offset, stored
+from tests.broker.certificates import Certificates
+from tests.broker.cluster_source import LIVE, cluster_lake, expect_same, fetched, from_offset, stored, work
 from tests.broker.judge import Broker, free_port
 from tests.broker.proxy import Proxy, lossy, lying
 from tests.broker.runs import Lake
@@ -38,32 +43,47 @@ PARTITIONS = 2
 SEGMENT_BYTES = 8192
 SECONDS = 60.0
 NUMBERS = count(1)
+SECRET = "pw-4711-xyz"
 
 
 class Live:
-    """The broker of this module, with a listener behind a proxy and one that asks for a name and password."""
+    """The broker of this module: listeners behind a proxy, with SASL, mutual TLS, and SASL over TLS."""
 
     def __init__(self, place: Path) -> None:
-        self.proxied, self.behind, self.sasl = free_port(), free_port(), free_port()
+        self.proxied, self.behind, self.sasl, self.tls, self.sasl_tls = (free_port() for _ in range(5))
         self.broker = Broker(place)
-        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=s3cret;"
+        self.certificates = Certificates(place)
+        plain = f"org.apache.kafka.common.security.plain.PlainLoginModule required user_ada={SECRET};"
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ours = f"PLAINTEXT://127.0.0.1:{self.broker.port}"
-        sasl = f"SASL://127.0.0.1:{self.sasl}"
+        oauth = (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+            'unsecuredLoginStringClaim_sub="broker";'
+        )
+        sasl = f"SASL://127.0.0.1:{self.sasl},TLS://127.0.0.1:{self.tls},SASLTLS://127.0.0.1:{self.sasl_tls}"
         controller = f"CONTROLLER://127.0.0.1:{self.broker.controller_port}"
         self.broker.overrides |= {
             "listeners": f"{ours},BEHIND://127.0.0.1:{self.behind},{sasl},{controller}",
             "advertised.listeners": f"{ours},BEHIND://127.0.0.1:{self.proxied},{sasl}",
             "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+                "PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+                "SASL:SASL_PLAINTEXT,TLS:SSL,SASLTLS:SASL_SSL"
             ),
             "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-            "listener.name.sasl.plain.sasl.jaas.config": plain,
-            "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            **self.certificates.broker_settings,
+            "listener.name.tls.ssl.client.auth": "required",
+            "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }
+        for name in ("sasl", "sasltls"):
+            self.broker.overrides |= {
+                f"listener.name.{name}.plain.sasl.jaas.config": plain,
+                f"listener.name.{name}.scram-sha-256.sasl.jaas.config": scram,
+                f"listener.name.{name}.scram-sha-512.sasl.jaas.config": scram,
+                f"listener.name.{name}.oauthbearer.sasl.jaas.config": oauth,
+            }
 
     @property
     def address(self) -> str:
@@ -79,18 +99,7 @@ class Live:
         self, topic: str, transactions: int = 6, *, partitions: int = PARTITIONS, codec: str = "zstd"
     ) -> None:
         """Transactions of which every third is aborted, in batches of a few records."""
-        settings = {"bootstrap.servers": self.address, "logger": QUIET, "compression.type": codec}
-        producer = Producer({**settings, "transactional.id": topic, "batch.num.messages": 7})
-        producer.init_transactions(SECONDS)
-        random = Random(transactions)
-        for number in range(transactions):
-            producer.begin_transaction()
-            for record in range(40):
-                value = b"%d.%d " % (number, record) + random.randbytes(60)
-                producer.produce(topic, partition=record % partitions, value=value)
-            producer.flush(SECONDS)  # an abort before anything was sent is refused by the broker
-            producer.abort_transaction(SECONDS) if number % 3 == 1 else producer.commit_transaction(SECONDS)
-        await_markers(self.address, topic, partitions)
+        work(self.address, topic, transactions, partitions=partitions, codec=codec)
 
     def lose_end(self, topic: str) -> None:
         """Restarts the broker with only the first segment of a partition, as if the rest was not flushed."""
@@ -104,13 +113,7 @@ class Live:
 
     def expect_same(self, lake: Lake, topic: str, partitions: int = PARTITIONS) -> None:
         """Segments are the broker's bytes, tables are what its consumer gets."""
-        for number in range(partitions):
-            log = stored(self.broker.data, f"{topic}-{number}")
-            assert log
-            assert fetched(lake, f"{topic}-{number}") == log
-        truth = read_truth(self.address, {topic: (partitions, "CreateTime")})
-        assert truth
-        assert list(differing_records(truth, lake.records())) == []
+        expect_same(lake, self.broker, topic, partitions)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +165,10 @@ def test_partitions_that_were_added_are_taken_and_named(live: Live, tmp_path: Pa
     assert f"partitions were added since the last run: {topic}-2" in lake.messages(outcome, Step.REBUILD)
 
 
-def test_offsets_that_were_deleted_before_a_run_are_listed_as_such(live: Live, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["before the cut", "between cut and fetch"])
+def test_offsets_that_were_deleted_before_they_were_fetched_are_listed_as_such(
+    live: Live, tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = live.topic()
     lake = cluster_lake(tmp_path, live.address, [topic])
     live.work(topic)
@@ -171,10 +177,22 @@ def test_offsets_that_were_deleted_before_a_run_are_listed_as_such(live: Live, t
     assert end
     live.work(topic)
     log = stored(live.broker.data, f"{topic}-0")
-    connection = Connection(live.broker.port)
-    start = delete_records(connection, (topic, 0), _next_offset(fetched(lake, f"{topic}-0")) + 30)
-    connection.close()
-    outcome = lake.run(SECOND)
+    deleted, complete = _next_offset(fetched(lake, f"{topic}-0")) + 30, Cluster._complete
+
+    def delete() -> None:
+        connection = Connection(live.broker.port)
+        assert delete_records(connection, (topic, 0), deleted) == deleted
+        connection.close()
+
+    def delete_and_complete(*arguments: Any) -> None:
+        delete()
+        complete(*arguments)
+
+    if moment == "before the cut":
+        delete()
+    else:
+        monkeypatch.setattr(Cluster, "_complete", delete_and_complete)
+    outcome, start = lake.run(SECOND), deleted
     expected = _next_offset(fetched_until(lake, topic, FIRST))
     rows = [row for row in lake.step_rows(outcome, Step.ADMIT, "gaps.parquet") if row["topic"] == topic]
     assert [row["status"] for row in rows] == ["deleted"]
@@ -276,37 +294,119 @@ def test_bytes_are_the_same_over_a_bad_connection(
     live.expect_same(lake, topic)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_principal_without_the_coordinators_topics_gets_what_markers_decide(
-    live: Live, tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = live.topic()
     live.work(topic)
     _allow(live, topic)
     monkeypatch.setenv("ONCEOVER_LIVE_USERNAME", "ada")
-    monkeypatch.setenv("ONCEOVER_LIVE_PASSWORD", "s3cret")
-    more = f", security: {{protocol: SASL_PLAINTEXT, mechanism: {mechanism}}}"
-    lake = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl}", [topic], more=more)
+    monkeypatch.setenv("ONCEOVER_LIVE_PASSWORD", SECRET)
+    more = f", security: {{protocol: SASL_SSL, mechanism: SCRAM-SHA-512, ca_file: {live.certificates.ca}}}"
+    lake = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl_tls}", [topic], more=more)
+    tasks = _pickled_tasks(monkeypatch)
     outcome = lake.run(FIRST)
     live.expect_same(lake, topic)
     assert "the principal may not read __transaction_state" in lake.messages(outcome, Step.REBUILD)
-    assert "s3cret" not in _all_text(tmp_path / "lake" / "sources")
+    assert tasks
+    assert SECRET.encode() not in b"".join(tasks)
+    assert SECRET not in _all_text(tmp_path)
     hidden = live.topic()
-    both = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl}", [topic, hidden], more=more)
+    both = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl_tls}", [topic, hidden], more=more)
     with pytest.raises(ClusterDenied, match=f"the principal may not read the topic {hidden}"):
         both.run(SECOND)
 
 
-def test_a_wrong_password_is_an_error_that_a_person_has_to_act_on(
-    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LOGINS = [
+    ("SASL_PLAINTEXT", "PLAIN"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ("SASL_SSL", "PLAIN"),
+    ("SASL_SSL", "SCRAM-SHA-256"),
+    ("SASL_SSL", "OAUTHBEARER"),
+    ("SSL", None),
+]
+
+
+@pytest.fixture(scope="module")
+def allowed(live: Live) -> str:
+    """A topic with records that the principal ada may read."""
+    topic = live.topic()
+    live.work(topic)
+    _allow(live, topic)
+    return topic
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_every_way_to_log_in_gets_the_same_bytes(
+    live: Live,
+    allowed: str,
+    tmp_path: Path,
+    login: tuple[str, str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    protocol, mechanism = login
+    (tmp_path / "token").write_text(_token("ada"))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_LIVE", f"kafka://ada:{SECRET}@ignored:9092")
+    monkeypatch.setenv("ONCEOVER_LIVE_TOKEN_COMMAND", f"cat '{tmp_path / 'token'}'")
+    ports = {"SASL_PLAINTEXT": live.sasl, "SASL_SSL": live.sasl_tls, "SSL": live.tls}
+    security = [f"protocol: {protocol}"]
+    if mechanism is not None:
+        security += [f"mechanism: {mechanism}"]
+        security += ["connection: kafka_live"] if mechanism != "OAUTHBEARER" else []
+    if protocol != "SASL_PLAINTEXT":
+        security += [f"ca_file: {live.certificates.ca}"]
+    if protocol == "SSL":
+        security += [f"certificate_file: {live.certificates.ada}", f"key_file: {live.certificates.ada}"]
+    more = f", security: {{{', '.join(security)}}}"
+    lake = cluster_lake(tmp_path, f"127.0.0.1:{ports[protocol]}", [allowed], more=more)
+    lake.run(FIRST, until=Step.STAGE)
+    for number in range(PARTITIONS):
+        assert fetched(lake, f"{allowed}-{number}") == stored(live.broker.data, f"{allowed}-{number}")
+
+
+@pytest.mark.parametrize(
+    ("host", "ca", "problem"),
+    [
+        ("127.0.0.1", "other", r"the certificate of 127\.0\.0\.1:\d+ is refused: .* Set security\.ca_file"),
+        ("localhost", "ca", r"refused: it is for another host: .*localhost.* Use a name that is in the cert"),
+    ],
+)
+def test_a_certificate_that_does_not_fit_is_named_with_what_to_do(
+    live: Live, tmp_path: Path, host: str, ca: str, problem: str
+) -> None:
+    files = live.certificates
+    keys = f"certificate_file: {files.ada}, key_file: {files.ada}"
+    more = f", security: {{protocol: SSL, ca_file: {getattr(files, ca)}, {keys}}}"
+    lake = cluster_lake(tmp_path, f"{host}:{live.tls}", ["orders"], more=more)
+    with pytest.raises(ClusterDenied, match=problem) as refused:
+        lake.run(FIRST)
+    assert not refused.value.transient
+
+
+@pytest.mark.parametrize("security", ["protocol: SSL, ca_file: {ca}", "protocol: PLAINTEXT"])
+def test_a_listener_that_expects_other_security_is_named_with_the_protocol(
+    live: Live, tmp_path: Path, security: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _patient(monkeypatch, tries=1)
+    given = security.format(ca=live.certificates.ca)
+    lake = cluster_lake(tmp_path, f"127.0.0.1:{live.tls}", ["orders"], more=f", security: {{{given}}}")
+    protocol = given.partition(",")[0].removeprefix("protocol: ")
+    with pytest.raises(ClusterUnavailable, match=f"no broker answers with security.protocol {protocol}: 127"):
+        lake.run(FIRST)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_wrong_password_or_token_is_an_error_that_a_person_has_to_act_on(
+    live: Live, tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONCEOVER_LIVE_USERNAME", "ada")
     monkeypatch.setenv("ONCEOVER_LIVE_PASSWORD", "wrong")
-    more = ", security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN}"
+    monkeypatch.setenv("ONCEOVER_LIVE_TOKEN", expired := _token("ada", seconds=-1800))
+    more = f", security: {{protocol: SASL_PLAINTEXT, mechanism: {mechanism}}}"
     lake = cluster_lake(tmp_path, f"127.0.0.1:{live.sasl}", ["orders"], more=more)
     with pytest.raises(ClusterDenied, match="refused the connection") as refused:
         lake.run(FIRST)
-    assert "wrong" not in str(refused.value)
+    assert not {"wrong", expired} & set(str(refused.value).split())
     assert not refused.value.transient
 
 
@@ -347,11 +447,9 @@ def _patient(monkeypatch: pytest.MonkeyPatch, *, tries: int) -> None:
 
 def _allow(live: Live, topic: str) -> None:
     client = admin(live.address)
-    upsertion = UserScramCredentialUpsertion(
-        "ada", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"s3cret"
-    )
-    for changed in client.alter_user_scram_credentials([upsertion]).values():
-        changed.result(SECONDS)
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        upsertion = UserScramCredentialUpsertion("ada", ScramCredentialInfo(mechanism, 4096), SECRET.encode())
+        client.alter_user_scram_credentials([upsertion])["ada"].result(SECONDS)
     acl = AclBinding(
         ResourceType.TOPIC,
         topic,
@@ -363,6 +461,29 @@ def _allow(live: Live, topic: str) -> None:
     )
     for created in client.create_acls([acl]).values():
         created.result(SECONDS)
+
+
+def _token(principal: str, *, seconds: int = 3600) -> str:
+    """A token without a signature, which Kafka's own validator for tests accepts."""
+    now = int(time.time())
+    parts = {"alg": "none"}, {"sub": principal, "iat": now - 3600, "exp": now + seconds}
+    return (
+        ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+        + "."
+    )
+
+
+def _pickled_tasks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The tasks of fetches as they would travel to an executor."""
+    found: list[bytes] = []
+    original = fetching.fetch_partitions
+
+    def note(task: fetching.FetchTask) -> tuple[PartitionFetched, ...]:
+        found.append(pickle.dumps(task))
+        return original(task)
+
+    monkeypatch.setattr(fetching, "fetch_partitions", note)
+    return found
 
 
 def _all_text(folder: Path) -> str:

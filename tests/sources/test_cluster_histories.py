@@ -28,6 +28,7 @@ from spark_jobs.sources.cluster.errors import ClusterDenied, LogDiverged, OtherC
 from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
 from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.planning import check_epochs, make_plan
+from spark_jobs.sources.cluster.segments import SegmentWriter, Taken
 from spark_jobs.sources.cluster.wire import EARLIEST, Ask, ListOffsetsRequest_v8
 from tests.sources.test_cluster_cuts import cut_of
 from tests.sources.test_cluster_replies import batch
@@ -85,7 +86,7 @@ class Scripted(Brokers):
         del node
         code = self.before(request)
         if isinstance(request, FetchRequest):
-            return self._fetched(position_of(request), code)
+            return self._fetched(request, code)
         if isinstance(request, OffsetRequest):
             return self._listed(request, code)
         assert isinstance(request, Ask)
@@ -93,15 +94,16 @@ class Scripted(Brokers):
             at = request.choices[0][1]()[2][0][1][0][2]
             offset = min(self.log) if at == EARLIEST else self.local
             return _about(topic="orders", error_code=code, offset=offset, leader_epoch=self.log[offset])
-        epoch = request.choices[0][1]()[1][0][1][0][2]
+        number, _, epoch = request.choices[0][1]()[1][0][1][0]
         found, end = self.epochs.end_offset_for(epoch, self.end)
-        return _about(topic="orders", error_code=code, leader_epoch=found, end_offset=end)
+        return _about(number, topic="orders", error_code=code, leader_epoch=found, end_offset=end)
 
-    def _fetched(self, position: int, code: int) -> dict[str, Any]:
+    def _fetched(self, request: Any, code: int) -> dict[str, Any]:
+        position, number = position_of(request), request.topics[0][1][0][0]
         data = b"".join(
             batch(base, epoch=epoch) for base, epoch in sorted(self.log.items()) if base >= position
         )
-        reply = _about(error_code=code, message_set=b"" if code else data[: len(batch(0)) * 2])
+        reply = _about(number, error_code=code, message_set=b"" if code else data[: len(batch(0)) * 2])
         reply["topics"][0]["topics"] = "orders"
         return reply
 
@@ -126,10 +128,10 @@ def position_of(request: Any) -> int:
     return position
 
 
-def _about(topic: str = "", **fields: Any) -> dict[str, Any]:
+def _about(number: int = 0, *, topic: str = "", **fields: Any) -> dict[str, Any]:
     return {
         "throttle_time_ms": 0,
-        "topics": [{"topic": topic, "partitions": [{"partition": 0, **fields}]}],
+        "topics": [{"topic": topic, "partitions": [{"partition": number, **fields}]}],
     }
 
 
@@ -187,6 +189,29 @@ def test_a_log_that_stays_is_fetched_to_its_end(cluster: Scripted, lake: ObjectS
     found = fetch(cluster, lake)
     assert (found.next_offset, found.is_gone, found.epochs) == (20, False, ((7, 0),))
     assert len(segments(lake)) == 1
+
+
+def test_a_task_keeps_two_replies_of_four_partitions_at_most(
+    cluster: Scripted, lake: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, written, most = [0], [0], [0]
+    write = SegmentWriter.write
+
+    def before(request: Any) -> int:
+        asked[0] += isinstance(request, FetchRequest)
+        most[0] = max(most[0], asked[0] - written[0])
+        return 0
+
+    def note(writer: SegmentWriter, taken: Taken) -> None:
+        write(writer, taken)
+        written[0] += 1
+
+    cluster.before, cluster.partitions = before, 12
+    monkeypatch.setattr(SegmentWriter, "write", note)
+    cuts = tuple(replace(CUT, partition=number) for number in range(cluster.partitions))
+    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=cuts, cluster_id="abc")
+    assert {each.next_offset for each in fetch_partitions(task)} == {20}
+    assert fetching.CONCURRENT < most[0] <= 2 * fetching.CONCURRENT
 
 
 def test_a_clean_election_during_the_fetch_is_no_news(cluster: Scripted, lake: ObjectStore) -> None:

@@ -1,7 +1,11 @@
 """`kind: cluster` in the configuration: what it needs, what it refuses, and where its secrets come from."""
 
+import base64
+from datetime import datetime
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
+import botocore.auth
 import pytest
 
 from spark_jobs.config.load import InvalidConfig, parse_settings
@@ -39,6 +43,10 @@ def test_segments_of_a_lake_in_s3_are_kept_there() -> None:
         ("bootstrap: 'a:9092', security: {mechanism: PLAIN}", "'mechanism' where protocol is SASL"),
         ("bootstrap: 'a:9092', security: {ca_file: ca.pem}", "only where protocol is SSL or SASL_SSL"),
         ("bootstrap: 'a:9092', security: {password: secret}", "ONCEOVER_<SOURCE>_PASSWORD"),
+        (
+            "bootstrap: 'a:9092', security: {protocol: SASL_SSL, mechanism: PLAIN, signer: aws-msk-iam}",
+            "'signer' only where mechanism is OAUTHBEARER",
+        ),
         ("bootstrap: 'a:9092', max_bytes_per_second: 1", "greater than or equal to 1024"),
     ],
 )
@@ -109,6 +117,35 @@ def test_a_token_command_that_fails_is_named_without_its_output() -> None:
     with pytest.raises(ClusterDenied, match="source live-1: the token command cat failed: exit code 1"):
         found.current_token()
     assert "/no/such/file" not in repr(found)
+
+
+MSK = "bootstrap: 'b-1.shop.x1.c2.kafka.eu-west-1.amazonaws.com:9098'"
+MSK_SIGNATURE = "716e891a120072d2efed41b7b29ee70c45eb0f0cdac1c96ca46856ce07938506"
+"""By aws-msk-iam-sasl-signer-python 1.0.2, of these credentials at this time."""
+
+
+def test_a_token_for_msk_is_what_the_signer_of_aws_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretsecret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "to/ken+x=")
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime(2026, 3, 1, 12))  # noqa: DTZ001
+    security = "security: {protocol: SASL_SSL, mechanism: OAUTHBEARER, signer: aws-msk-iam}"
+    found = credentials_of(settings_of(f"{MSK}, {security}").source("live-1"), {"AWS_REGION": "us-east-1"})
+    token = found.current_token()
+    address = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
+    query = dict(parse_qsl(address.query))
+    assert address.netloc == "kafka.eu-west-1.amazonaws.com"
+    assert (query["Action"], query["X-Amz-Expires"]) == ("kafka-cluster:Connect", "900")
+    assert query["X-Amz-Signature"] == MSK_SIGNATURE
+    assert "secretsecret" not in f"{address} {found}"
+
+
+def test_the_region_of_msk_is_that_of_the_environment_if_no_broker_names_it() -> None:
+    security = "security: {protocol: SASL_SSL, mechanism: OAUTHBEARER, signer: aws-msk-iam}"
+    source = settings_of(f"bootstrap: 'kafka.internal:9098', {security}").source("live-1")
+    assert credentials_of(source, {"AWS_DEFAULT_REGION": "us-east-1"}).aws_region == "us-east-1"
+    with pytest.raises(ClusterDenied, match="set AWS_REGION"):
+        credentials_of(source, {})
 
 
 def test_security_is_as_kafkas_clients_spell_it() -> None:

@@ -5,14 +5,17 @@ import base64
 import logging
 import ssl
 import struct
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.errors import (
     AuthenticationFailedError,
+    CorrelationIdError,
     IllegalSaslStateError,
     KafkaError,
     SaslAuthenticationFailed,
@@ -31,13 +34,17 @@ BROKEN = (KafkaError, OSError, EOFError, TimeoutError, ValueError, LookupError, 
 """What a lost, slow or damaged connection ends with; a person need not act."""
 REFUSED = (
     AuthenticationFailedError,
+    CorrelationIdError,
     IllegalSaslStateError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
-    ssl.SSLCertVerificationError,
 )
+OTHER_NAME = (62, 64)
+"""OpenSSL's codes for a certificate of another host name or IP address."""
 UNKNOWN_TOPIC, AUTHORIZATION_FAILED = 3, 29
 NO_LEADER = -1
+LONG_VALUE = 4096
+MS = 1000
 Address = tuple[str, int]
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what happened is in our own messages
@@ -77,6 +84,82 @@ class _Token(AbstractTokenProvider):
         return await asyncio.to_thread(self._credentials.current_token)
 
 
+class _OAuth(OAuthAuthenticator):
+    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
+        """Raises `SaslAuthenticationFailed` for a refused token: only then the answer has a text."""
+        if payload:
+            raise SaslAuthenticationFailed(payload.decode(errors="replace"))
+        return await super().step(payload)
+
+
+class _Reply:
+    """A reply, read like a file; a long value is a view of it, not a copy."""
+
+    def __init__(self, frame: memoryview) -> None:
+        self._frame, self._position = frame, 0
+
+    def read(self, size: int) -> bytes | memoryview:
+        found = self._frame[self._position : self._position + size]
+        self._position += len(found)
+        return found if size > LONG_VALUE else bytes(found)
+
+
+class _Frames(asyncio.BufferedProtocol):
+    """Receives each reply into memory of its own, without the copies that a stream makes.
+
+    It takes over from the protocol that a connection begins with, which still notices the end.
+    """
+
+    def __init__(self, begun: asyncio.Protocol, receive: Callable[[memoryview], None]) -> None:
+        self._begun, self._receive = begun, receive
+        self._size = memoryview(bytearray(4))
+        self._frame, self._filled = self._size, 0
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frame[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._filled < len(self._frame):
+            return
+        frame, self._filled = self._frame, 0
+        if frame is self._size:
+            self._frame = np.empty(int.from_bytes(frame, "big"), np.uint8).data
+        else:
+            self._frame = self._size
+            self._receive(frame)
+
+    def eof_received(self) -> bool | None:
+        return self._begun.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._begun.connection_lost(exc)
+
+
+class _Connection(AIOKafkaConnection):
+    """aiokafka's connection; replies are read without copies once it is open."""
+
+    async def connect(self) -> None:
+        await super().connect()
+        self._writer.transport.set_protocol(_Frames(self._protocol, self._receive))
+
+    def authenticator_oauth(self) -> _OAuth:
+        return _OAuth(sasl_oauth_token_provider=self._sasl_oauth_token_provider)
+
+    def _receive(self, frame: memoryview) -> None:
+        """Hands a reply to the request that waits for it; a reply that does not fit ends the connection."""
+        try:
+            number, request, waiting = self._requests[0]
+            reply = _Reply(frame)
+            if request.parse_response_header(reply).correlation_id != number:
+                raise CorrelationIdError
+            if not waiting.done():
+                waiting.set_result(request.RESPONSE_TYPE.decode(reply))
+            self._requests.popleft()
+        except BROKEN as error:
+            self.close(exc=error)
+
+
 @dataclass(slots=True)
 class Brokers:
     """A cluster as one event loop sees it; use it as a context, so that its connections are closed."""
@@ -86,6 +169,7 @@ class Brokers:
     _addresses: dict[int, Address] = field(default_factory=dict)
     _connections: dict[Address, AIOKafkaConnection] = field(default_factory=dict)
     _opening: dict[Address, asyncio.Lock] = field(default_factory=dict)
+    _throttled_until: dict[int, float] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,7 +191,10 @@ class Brokers:
                 problems.append(f"{address[0]}:{address[1]}: {_named(error)}")
                 continue
             return self._learn(reply)
-        raise ClusterUnavailable(f"source {self.source.name}: no broker answers: {'; '.join(problems)}")
+        raise ClusterUnavailable(
+            f"source {self.source.name}: no broker answers with security.protocol "
+            f"{self.source.security.protocol}: {'; '.join(problems)}"
+        )
 
     def _learn(self, reply: Mapping[str, Any]) -> ClusterMetadata:
         self._addresses = {each["node_id"]: (each["host"], each["port"]) for each in reply["brokers"]}
@@ -117,11 +204,18 @@ class Brokers:
         )
 
     async def ask(self, node: int, request: Any) -> dict[str, Any]:
-        """The reply of a broker; any error of `BROKEN` if it cannot be had."""
+        """The reply of a broker; any error of `BROKEN` if it cannot be had.
+
+        A broker whose last reply was throttled by a quota is asked after that time.
+        """
         address = self._addresses.get(node)
         if address is None:
             raise ClusterUnavailable(f"source {self.source.name}: broker {node} is not known")
-        return await self._ask(address, request)
+        await asyncio.sleep(max(self._throttled_until.get(node, 0.0) - time.monotonic(), 0))
+        reply = await self._ask(address, request)
+        if reply.get("throttle_time_ms", 0) > 0:
+            self._throttled_until[node] = time.monotonic() + reply["throttle_time_ms"] / MS
+        return reply
 
     async def any(self, request: Any) -> dict[str, Any]:
         """The reply of any broker that is known."""
@@ -157,24 +251,28 @@ class Brokers:
 
     async def _open(self, address: Address) -> AIOKafkaConnection:
         security, credentials = self.source.security, credentials_of(self.source)
+        connection = _Connection(
+            *address,
+            client_id=CLIENT_ID,
+            request_timeout_ms=self.request_timeout_ms,
+            security_protocol=security.protocol.value,
+            ssl_context=_ssl_context(self.source),
+            sasl_mechanism=None if security.mechanism is None else security.mechanism.value,
+            sasl_plain_username=credentials.username,
+            sasl_plain_password=credentials.password,
+            sasl_oauth_token_provider=_Token(credentials),
+        )
         try:
-            return await create_conn(
-                *address,
-                client_id=CLIENT_ID,
-                request_timeout_ms=self.request_timeout_ms,
-                security_protocol=security.protocol.value,
-                ssl_context=_ssl_context(self.source),
-                sasl_mechanism=None if security.mechanism is None else security.mechanism.value,
-                sasl_plain_username=credentials.username,
-                sasl_plain_password=credentials.password,
-                sasl_oauth_token_provider=_Token(credentials),
-            )
+            await connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise ClusterDenied(_distrusted(self.source, address, error)) from None
         except REFUSED as error:
             raise ClusterDenied(
                 f"source {self.source.name}: {address[0]}:{address[1]} refused the connection: "
                 f"{_named(error)}. Check security.protocol ({security.protocol}), the mechanism and the "
                 "credentials"
             ) from None
+        return connection
 
 
 def _address(text: str) -> Address:
@@ -209,6 +307,17 @@ def _ssl_context(source: Source) -> ssl.SSLContext | None:
             f"read: {_named(error)}"
         ) from None
     return context
+
+
+def _distrusted(source: Source, address: Address, error: ssl.SSLCertVerificationError) -> str:
+    """Why a broker's certificate is refused, and what to do."""
+    problem = f"source {source.name}: the certificate of {address[0]}:{address[1]} is refused"
+    if error.verify_code in OTHER_NAME:
+        return (
+            f"{problem}: it is for another host: {error.verify_message}. Use a name that is in the "
+            "certificate, in bootstrap and in the brokers' advertised.listeners"
+        )
+    return f"{problem}: {error.verify_message}. Set security.ca_file to the certificate of its CA"
 
 
 def _named(error: BaseException) -> str:

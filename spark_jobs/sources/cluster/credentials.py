@@ -3,33 +3,42 @@
 Tasks read their own environment, so no secret is in a task's arguments, a file of the lake or a message.
 """
 
+import base64
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from spark_jobs.config.sources import SaslMechanism, Source
+from spark_jobs.config.sources import SaslMechanism, Source, TokenSigner
 from spark_jobs.sources.cluster.errors import ClusterDenied
 
 COMMAND_SECONDS = 60
 AIRFLOW_PREFIX = "AIRFLOW_CONN_"
+AWS_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+AWS_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:\d+$")
+AWS_SERVICE, AWS_ACTION, AWS_TOKEN_SECONDS = "kafka-cluster", "kafka-cluster:Connect", 900
+"""What a broker of MSK expects to be signed, and the longest time that it accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """For PLAIN and SCRAM a name and a password, for OAUTHBEARER a token or a command that prints one."""
+    """For PLAIN and SCRAM a name and a password, for OAUTHBEARER a token or who makes one."""
 
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     token_command: str = field(default="", repr=False)
+    aws_region: str = ""
     source: str = ""
 
     def current_token(self) -> str:
-        """The token; a command is run each time, since tokens expire."""
+        """The token; one that is made is made each time, since tokens expire."""
+        if self.aws_region:
+            return aws_token(self.source, self.aws_region)
         if not self.token_command:
             return self.token
         command = shlex.split(self.token_command)
@@ -56,6 +65,8 @@ def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) 
     security = source.security
     if not security.is_sasl:
         return Credentials()
+    if security.signer is TokenSigner.AWS_MSK_IAM:
+        return Credentials(aws_region=_aws_region(source, environment), source=source.name)
     if security.connection is not None:
         return _of_connection(source, security.connection, environment)
     prefix = prefix_of(source)
@@ -67,6 +78,30 @@ def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) 
         source=source.name,
     )
     return _checked(source, found, f"{prefix}_USERNAME and {prefix}_PASSWORD", f"{prefix}_TOKEN_COMMAND")
+
+
+def _aws_region(source: Source, environment: Mapping[str, str]) -> str:
+    """The region in a broker's name, else that of the environment."""
+    named = (found[1] for each in source.bootstrap if (found := AWS_HOST.search(each)))
+    region = next(named, "") or next(filter(None, map(environment.get, AWS_REGIONS)), "")
+    if not region:
+        raise ClusterDenied(f"source {source.name}: set AWS_REGION to the region of the MSK cluster")
+    return region
+
+
+def aws_token(source: str, region: str) -> str:
+    """A signed request to connect, as the brokers of MSK expect it; not sent anywhere else."""
+    from botocore.auth import SigV4QueryAuth  # noqa: PLC0415 - takes long, few clusters need it
+    from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+    from botocore.session import Session  # noqa: PLC0415
+
+    credentials = Session().get_credentials()
+    if credentials is None:
+        raise ClusterDenied(f"source {source}: this process has no AWS credentials")
+    endpoint = f"https://kafka.{region}.amazonaws.com/"
+    request = AWSRequest(method="GET", url=endpoint, params={"Action": AWS_ACTION})
+    SigV4QueryAuth(credentials, AWS_SERVICE, region, expires=AWS_TOKEN_SECONDS).add_auth(request)
+    return base64.urlsafe_b64encode(f"{request.url}&User-Agent=onceover".encode()).decode().rstrip("=")
 
 
 def _of_connection(source: Source, connection: str, environment: Mapping[str, str]) -> Credentials:

@@ -10,7 +10,7 @@ The folder also has the files that a broker keeps beside its logs, and `onceover
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -218,6 +218,15 @@ def cluster_of(lake: ObjectStore, source: str, day: date) -> str:
     facts = read_cut(lake.read(key), source=lake.url_of(key))
     with understood(lake.url_of(key)):
         return str(facts["cluster_id"])
+
+
+MOST_NAMES = 5
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,6 @@ from spark_jobs.sources.cluster.segments import (
 CONCURRENT = 4
 WAIT_MS = 500
 OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION = 1, 76
-MS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +241,6 @@ class _Partition:
         size = self._brokers.source.max_partition_fetch_bytes
         request = wire.fetch(self._cut.topic, self._cut.partition, position, max_bytes=size, wait_ms=WAIT_MS)
         reply = await self._brokers.ask(self._leader, request)
-        if reply["throttle_time_ms"] > 0:
-            await asyncio.sleep(reply["throttle_time_ms"] / MS)
         found = self._partition_in(reply)
         data = found["message_set"] or b""
         await self._bucket.take(len(data))

@@ -27,7 +27,15 @@ from spark_jobs.sources.cluster.brokers import (
     TopicMetadata,
     error_name,
 )
-from spark_jobs.sources.cluster.cut import UNKNOWN, Epochs, Known, KnownPartitions, PartitionCut, Plan
+from spark_jobs.sources.cluster.cut import (
+    UNKNOWN,
+    Epochs,
+    Known,
+    KnownPartitions,
+    PartitionCut,
+    Plan,
+    some_of,
+)
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
 from spark_jobs.sources.source import LEGAL_TOPIC
 
@@ -190,27 +198,22 @@ def _notes(
     added = [cut.name for cut in cuts if cut.expected == UNKNOWN and cut.topic in before]
     added = [name for name in added if TopicPartition(*_split(name)) not in known]
     if added:
-        yield f"partitions were added since the last run: {_some(added)}"
+        yield f"partitions were added since the last run: {some_of(added)}"
     gone = sorted(before - set(topics))
     if gone:
-        yield f"topics of earlier runs are not in the cluster, or not readable: {_some(gone)}"
+        yield f"topics of earlier runs are not in the cluster, or not readable: {some_of(gone)}"
     moved = [
         cut.name
         for cut in cuts
         if cut.expected != UNKNOWN and cut.epochs and cut.leader_epoch > cut.epochs[-1][0]
     ]
     if moved:
-        yield f"leaders changed since the last run: {_some(moved)}"
+        yield f"leaders changed since the last run: {some_of(moved)}"
 
 
 def _split(name: str) -> tuple[str, int]:
     topic, _, partition = name.rpartition("-")
     return topic, int(partition)
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 async def _denied(brokers: Brokers, cluster: ClusterMetadata) -> set[str]:
@@ -241,7 +244,9 @@ async def _absent(brokers: Brokers, cluster: ClusterMetadata) -> Iterable[str]:
         if name in asked and asked[name].error == AUTHORIZATION_FAILED:
             raise ClusterDenied(_may_not(brokers, name))
     absent = [name for name in names if name not in asked or asked[name].error]
-    return (f"topics.include names topics that the cluster does not have: {_some(absent)}",) if absent else ()
+    return (
+        (f"topics.include names topics that the cluster does not have: {some_of(absent)}",) if absent else ()
+    )
 
 
 async def _may_not_read(brokers: Brokers, topic: str) -> bool:
@@ -276,7 +281,7 @@ async def _compacted(brokers: Brokers, topics: list[str]) -> tuple[set[str], tup
 
 def _unread(topics: list[str]) -> str:
     return (
-        f"cleanup.policy could not be read of {_some(topics)}: if a topic is compacted, set "
+        f"cleanup.policy could not be read of {some_of(topics)}: if a topic is compacted, set "
         "cleanup_policy: compact for it"
     )
 

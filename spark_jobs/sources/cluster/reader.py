@@ -27,7 +27,7 @@ from spark_jobs.kafka.formats.log_files import (
     PARTITION_METADATA,
 )
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.errors import OutOfTurn
+from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
@@ -35,6 +35,7 @@ from spark_jobs.sources.broker_files import COPY_TIMES
 from spark_jobs.sources.broker_log import BrokerLog
 from spark_jobs.sources.cluster.cut import (
     CUT,
+    FETCHED,
     PLAN,
     KnownPartitions,
     PartitionCut,
@@ -46,8 +47,10 @@ from spark_jobs.sources.cluster.cut import (
     known_partitions,
     plan_bytes,
     read_cut,
+    read_fetched,
     read_plan,
     run_date_of,
+    some_of,
 )
 from spark_jobs.sources.cluster.errors import check_cluster
 from spark_jobs.sources.cluster.loop import run_async
@@ -86,6 +89,8 @@ class Cluster(BrokerLog):
         dates = cut_dates(lake, self.source.name)
         for planned in (each for each in dates.planned if each <= day):
             self._complete(planned, lake, tasks)
+        if day in dates.complete:
+            check_segments(lake, self.source.name, day)
         if day in (*dates.complete, *dates.planned):
             return
         newest = max((*dates.complete, *dates.planned), default=None)
@@ -178,6 +183,20 @@ def unlisted_segments(lake: ObjectStore, source: str, plan: Plan, done: Fetched)
     }
     found = (each.key for each in lake.list(source_key(source, plan.day)))
     return [key for key in found if key.endswith(".log") and key not in listed]
+
+
+def check_segments(lake: ObjectStore, source: str, day: date) -> None:
+    """Raises `ObjectMissing` if segments of a complete cut were removed: its date cannot run again."""
+    keys = {found.key for found in lake.list(source_key(source, day))}
+    for key in sorted(key for key in keys if key.endswith(f"/{FETCHED}")):
+        folder = key.removesuffix(FETCHED)
+        fetched = read_fetched(lake.read(key), source=lake.url_of(key))
+        gone = [name for name in fetched.segments if folder + name not in keys]
+        if gone:
+            raise ObjectMissing(
+                f"{lake.url_of(folder + gone[0])}: this segment has expired or was removed: without it "
+                f"{day} cannot run again from what was fetched for it"
+            )
 
 
 def _later_cut(source: str, day: date, later: date) -> str:
@@ -273,9 +292,6 @@ def _copy_times(plan: Plan) -> bytes:
     return json.dumps({"format": 1, "copied": copied}).encode()
 
 
-MOST_NAMES = 5
-
-
 def remarks_of(source: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Remarks on the facts of a cut, as `cut.json` has them."""
     for topic in facts["denied"]:
@@ -292,17 +308,12 @@ def remarks_of(source: str, facts: Mapping[str, Any]) -> Iterator[str]:
         lost = [f"{_name(each)} {each['expected']} to {each['log_start_offset'] - 1}" for each in overtaken]
         yield (
             f"{source}: retention or DeleteRecords overtook the runs; the cluster deleted offsets before "
-            f"they were fetched: {_some(lost)}"
+            f"they were fetched: {some_of(lost)}"
         )
     gone = [_name(each) for each in facts["partitions"] if each["is_gone"]]
     if gone:
-        yield f"{source}: deleted or recreated while it was fetched, so its end is missing: {_some(gone)}"
+        yield f"{source}: deleted or recreated while it was fetched, so its end is missing: {some_of(gone)}"
 
 
 def _name(partition: Mapping[str, Any]) -> str:
     return f"{partition['topic']}-{partition['partition']}"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

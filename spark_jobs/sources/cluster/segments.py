@@ -1,7 +1,7 @@
 """Checks what a Fetch reply holds, and writes it as segments in Kafka's own format.
 
-A segment gets its name once it is complete; then `fetched.json` lists it. A fetch that was killed continues
-behind the segments that are listed. Segments that are not listed are removed when the cut is complete.
+A segment gets its name once it is complete; `fetched.json` lists it once it is on the disk. A fetch that was
+killed continues behind the segments that are listed. Others are removed when the cut is complete.
 """
 
 import secrets
@@ -36,7 +36,7 @@ from spark_jobs.sources.cluster.cut import (
 Int64s = npt.NDArray[np.int64]
 NO_EPOCH = -2
 SEGMENT_BYTES = 64 * 2**20
-"""What a killed fetch repeats at most of each partition; a segment holds whole batches."""
+"""A killed fetch repeats at most two segments of each partition; a segment holds whole batches."""
 MOST_RELATIVE_OFFSET = 2**31 - 1
 """Offsets in a segment are relative to its first, in 32 bits."""
 
@@ -86,7 +86,7 @@ def _last_offsets(rows: HeaderColumns) -> Int64s:
 
 
 def take_batches(
-    data: bytes,
+    data: bytes | memoryview,
     *,
     position: int,
     end: int,
@@ -176,7 +176,10 @@ def _until_hole(
 
 
 class SegmentWriter:
-    """Writes the batches of one partition of a cut; `fetched` is what is safely written."""
+    """Writes the batches of one partition of a cut; `fetched` is what complete segments have.
+
+    `fetched.json` is one segment behind, so that no write waits for the disk.
+    """
 
     def __init__(self, lake: ObjectStore, source: str, day: date, cut: PartitionCut) -> None:
         self._lake, self._source, self._day, self._cut = lake, source, day, cut
@@ -186,6 +189,8 @@ class SegmentWriter:
         self._file: BufferedWriter | None = None
         self._path = Path()
         self._base = self._size = 0
+        self._unlisted: list[PartitionFetched] = []
+        self._settled = len(self.fetched.segments)
         self.position = self.fetched.next_offset
         """The offset behind everything written, also to the segment that is open."""
 
@@ -267,40 +272,54 @@ class SegmentWriter:
         self.fetched = replace(self.fetched, log_start_offset=offset, next_offset=offset)
 
     def close_segment(self) -> None:
-        """The open segment gets its name and is listed."""
+        """The open segment gets its name; the one before it is listed, since it should be on the disk now."""
         if self._file is None:
             return
         with translated(str(self._path)):
             self._file.close()
         self._file = None
         name = f"{self._base:020d}.log"
-        self._lake.adopt(self._path, self._key(name))
+        self._lake.adopt(self._path, self._key(name), lasting=False)
         first = self._base if self.fetched.first_offset == UNKNOWN else self.fetched.first_offset
-        self._list(
-            first_offset=first,
-            segments=(*self.fetched.segments, name),
-            size=self.fetched.size + self._size,
-        )
+        segments, size = (*self.fetched.segments, name), self.fetched.size + self._size
+        self._advance(first_offset=first, segments=segments, size=size)
+        self._unlisted.append(self.fetched)
+        if len(self._unlisted) > 1:
+            self._list(self._unlisted.pop(0))
 
     def finish(self, *, is_gone: bool = False) -> PartitionFetched:
-        """Everything is written."""
+        """Everything is written and listed."""
         self.close_segment()
-        self._list(is_gone=is_gone)
+        self._advance(is_gone=is_gone)
+        self._list(self.fetched)
+        self._unlisted.clear()
         return self.fetched
+
+    def list_rest(self) -> None:
+        """Lists the segments that are complete."""
+        if self._unlisted:
+            self._list(self._unlisted[-1])
+            self._unlisted.clear()
 
     def finish_without(self) -> PartitionFetched:
         """Nothing of this cut is kept: what was written may be of another topic of the same name."""
         self.discard()
         self.fetched, segments = replace(self._nothing(), is_gone=True), self.fetched.segments
         self._lake.put(self._key(FETCHED), fetched_bytes(self.fetched))
+        self._unlisted.clear()
         for name in segments:
             self._lake.delete(self._key(name))
         return self.fetched
 
-    def _list(self, **changes: object) -> None:
+    def _advance(self, **changes: object) -> None:
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
         self.fetched = replace(self.fetched, next_offset=self.position, epochs=epochs, **changes)  # type: ignore[arg-type]
-        self._lake.put(self._key(FETCHED), fetched_bytes(self.fetched))
+
+    def _list(self, fetched: PartitionFetched) -> None:
+        """Once its segments are on the disk: the system has been writing them since they were closed."""
+        self._lake.settle([self._key(name) for name in fetched.segments[self._settled :]])
+        self._settled = len(fetched.segments)
+        self._lake.put(self._key(FETCHED), fetched_bytes(fetched))
 
     def _open(self, base: int) -> BufferedWriter:
         if self._file is None:
@@ -332,9 +351,10 @@ class SegmentWriter:
 
 @contextmanager
 def open_writer(lake: ObjectStore, source: str, day: date, cut: PartitionCut) -> Iterator[SegmentWriter]:
-    """A writer whose open segment is removed if the fetch fails."""
+    """A writer whose open segment is removed if the fetch fails; complete ones are listed."""
     writer = SegmentWriter(lake, source, day, cut)
     try:
         yield writer
     finally:
         writer.discard()
+        writer.list_rest()
