@@ -4,9 +4,11 @@ import asyncio
 import base64
 import json
 import pickle
+import struct
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -24,6 +26,7 @@ from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.log_files import CLEAN_SHUTDOWN_FILE
 from spark_jobs.lake.errors import TopicRecreated
 from spark_jobs.sources.cluster import fetching, planning, segments
+from spark_jobs.sources.cluster.brokers import CLIENT_ID, Brokers
 from spark_jobs.sources.cluster.cut import PartitionFetched
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged
 from spark_jobs.sources.cluster.reader import Cluster
@@ -34,7 +37,8 @@ from tests.broker.judge import Broker, free_port
 from tests.broker.proxy import Proxy, lossy, lying
 from tests.broker.runs import Lake
 from tests.broker.truth import admin, create_topics, read_truth, wait_for_leaders
-from tests.broker.wire import Connection
+from tests.broker.wire import Connection, Writer
+from tests.s3_server import S3Server
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("kafka")]
 
@@ -44,6 +48,7 @@ SEGMENT_BYTES = 8192
 SECONDS = 60.0
 NUMBERS = count(1)
 SECRET = "pw-4711-xyz"
+ALTER_CLIENT_QUOTAS = 49
 
 
 class Live:
@@ -135,6 +140,19 @@ def test_segments_are_the_brokers_bytes_and_tables_what_its_consumer_gets(live: 
         lake.run(day)
         live.expect_same(lake, topic)
     assert (tmp_path / "lake" / "sources" / LIVE / str(THIRD) / f"{INTERNAL_TOPICS[0]}-0").parent.is_dir()
+
+
+def test_a_lake_in_s3_has_the_brokers_bytes_and_its_consumers_records(
+    live: Live, tmp_path: Path, s3_server: S3Server
+) -> None:
+    topic, bucket = live.topic(), s3_server.new_bucket()
+    catalog = f"catalog: {{kind: sql, uri: 'sqlite:///{tmp_path}/catalog.db'}}"
+    server = f"s3: {{endpoint_url: '{s3_server.endpoint_url}', addressing: path}}"
+    where = f"s3://{bucket}/lake\n{catalog}\n{server}"
+    lake = cluster_lake(tmp_path, live.address, [topic], lake=where)
+    live.work(topic)
+    lake.run(FIRST)
+    live.expect_same(lake, topic)
 
 
 def test_a_cut_stays_as_it_is_when_its_date_is_run_again(live: Live, tmp_path: Path) -> None:
@@ -429,6 +447,46 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(asyncio, "sleep", note)
     lake.run(FIRST, until=Step.STAGE)
     assert sum(paid) > len(fetched(lake, f"{topic}-0")) / 4096 / 2
+
+
+def test_a_quota_of_the_broker_is_respected(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = live.topic(partitions=1)
+    live.work(topic, partitions=1)
+    replies: list[int] = []
+    asked: list[tuple[float, float]] = []
+    ask = Brokers._ask
+
+    async def note(brokers: Brokers, address: tuple[str, int], request: Any) -> dict[str, Any]:
+        asked.append((time.monotonic(), max(brokers._throttled_until.values(), default=0.0)))
+        reply = await ask(brokers, address, request)
+        replies.append(reply.get("throttle_time_ms", 0))
+        return reply
+
+    monkeypatch.setattr(Brokers, "_ask", note)
+    size = len(stored(live.broker.data, f"{topic}-0"))
+    lake = cluster_lake(tmp_path, live.address, [topic], more=", max_partition_fetch_bytes: 4KiB")
+    with _quota(live, size // 12):  # the broker counts in eleven seconds
+        lake.run(FIRST, until=Step.STAGE)
+    assert fetched(lake, f"{topic}-0") == stored(live.broker.data, f"{topic}-0")
+    assert any(replies)
+    assert all(until <= at for at, until in asked)
+
+
+@contextmanager
+def _quota(live: Live, bytes_per_second: int) -> Iterator[None]:
+    """A `consumer_byte_rate` for our client id."""
+    connection = Connection(live.broker.port)
+    for is_removed in (False, True):
+        request = Writer(flexible=False).count(1).count(1).text("client-id").text(CLIENT_ID).count(1)
+        request.text("consumer_byte_rate").put("d??", bytes_per_second, is_removed, False)
+        _, reply = connection.ask(ALTER_CLIENT_QUOTAS, 0, request)
+        assert reply is not None
+        assert struct.unpack_from(">iiih", reply)[3] == 0
+        if not is_removed:
+            yield
+    connection.close()
 
 
 def test_without_aiokafka_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
