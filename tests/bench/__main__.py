@@ -33,6 +33,7 @@ SECTIONS = (
     "kernels",
     "dump_log",
     "live_broker",
+    "cluster_fetch",
     "readers",
     "tap",
     "duck",

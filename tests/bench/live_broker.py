@@ -1,7 +1,5 @@
 """Readers of a live broker: Kafka's ConsumerPerformance and Spark's Kafka source, both read_committed.
 
-Also what `kind: cluster` fetches of it, as segments on the disk.
-
 The broker starts on the log that Onceover accepted from the same capture. Where Kafka, Java or Maven cannot
 be had, a row says so.
 """
@@ -11,19 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
-from spark_jobs.config.settings import Settings
-from spark_jobs.execution.spark import Spark
-from spark_jobs.lake.stores import open_lake
-from spark_jobs.sources.registry import reader_of
 from tests.bench.onceover import accepted_log, committed_records
 from tests.bench.spark_kafka import PARQUET, SESSION, found
-from tests.bench.workspace import CONSUMER_TITLE, FETCH_TITLE, ROOT, Row, Workspace
+from tests.bench.workspace import CONSUMER_TITLE, ROOT, Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, java_command, kafka_jars
 from tests.maven import GOAL
@@ -34,7 +26,6 @@ SPARK_JARS = Path.home() / ".cache" / "onceover" / "spark-kafka-4.0.0"
 NEEDED = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
 SEGMENT_BYTES = 2**30
 SPARK_TITLE = "Spark Kafka source"
-FETCH_DAY = date(2026, 3, 1)
 
 
 def measure(space: Workspace) -> Sequence[Row]:
@@ -43,7 +34,7 @@ def measure(space: Workspace) -> Sequence[Row]:
         kafka_jars()
     except JudgeUnavailableError as problem:
         space.on_progress(f"left out: {problem}")
-        return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, SPARK_TITLE, FETCH_TITLE)]
+        return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, SPARK_TITLE)]
     data = space.volume.compared.name.lower()
     log = accepted_log(space, space.volume.compared)
     with tempfile.TemporaryDirectory(dir=space.home) as folder:
@@ -55,7 +46,6 @@ def measure(space: Workspace) -> Sequence[Row]:
             return [
                 consumed,
                 space.best(lambda: spark_rows(broker, Path(folder), data)[0], space.volume.slow_times),
-                space.best(lambda: fetch(broker, Path(folder), data, records, space.spark)),
             ]
         finally:
             broker.stop()
@@ -70,22 +60,6 @@ def consume(broker: Broker, folder: Path, data: str, records: int) -> Row:
     command = java_command(CONSUMER, *arguments, *more, heap="1g")
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return consumer_row(done.stdout, data)
-
-
-def fetch(broker: Broker, folder: Path, data: str, records: int, spark: Spark) -> Row:
-    """Everything up to the high watermark, CRC checked, written as segments, synced to the disk."""
-    lake = folder / "fetched"
-    shutil.rmtree(lake, ignore_errors=True)
-    source = {
-        "name": "live",
-        "kind": "cluster",
-        "bootstrap": broker.address,
-        "topics": {"include": ["orders"]},
-    }
-    settings = Settings.model_validate({"lake": str(lake), "sources": [source]})
-    began = time.monotonic()
-    reader_of(settings.sources[0]).bring_in(FETCH_DAY, open_lake(settings), spark)
-    return Row(title=FETCH_TITLE, data=data, seconds=time.monotonic() - began, records=records)
 
 
 def consumer_row(printed: str, data: str) -> Row:

@@ -67,8 +67,6 @@ def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Ite
     """Others by the time of Onceover on the same files: a live broker's are its log."""
     for section, usual, ours in (("plain_spark", 5, runs), ("duck", 2, runs), ("live_broker", 1, logs)):
         for row in rows_of(kept, section):
-            if row.title == FETCH_TITLE:
-                continue
             goal = 5 if row.title == "Spark Kafka source" else usual
             if row.note:
                 yield Line(measured=row.title, found=f"left out: {row.note}")
@@ -80,11 +78,12 @@ def _rivals(kept: Kept, runs: Mapping[str, Row], logs: Mapping[str, Row]) -> Ite
 
 def _fetched(kept: Kept) -> Iterator[Line]:
     """What a source of kind cluster fetches, by what Kafka's own reader consumes."""
-    rows = {row.title: row for row in rows_of(kept, "live_broker") if not row.note}
-    if FETCH_TITLE in rows and CONSUMER_TITLE in rows:
-        row = rows[FETCH_TITLE]
-        ratio = row.records_per_second / rows[CONSUMER_TITLE].records_per_second
-        yield _at_least(f"{row.title}, {row.data}, by ConsumerPerformance", _rate(row), ratio, 0.8)
+    rows = [row for row in rows_of(kept, "cluster_fetch") if not row.note]
+    consumed = [row.records_per_second for row in rows if row.title == CONSUMER_TITLE]
+    for row in rows if consumed else ():
+        if row.title == FETCH_TITLE:
+            ratio = row.records_per_second / consumed[0]
+            yield _at_least(f"{row.title}, {row.data}, by ConsumerPerformance", _rate(row), ratio, 0.8)
 
 
 def _standalone(kept: Kept) -> Iterator[Line]:
