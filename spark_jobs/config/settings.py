@@ -101,8 +101,9 @@ class RetentionSettings(Frozen):
     """Days before the newest final run; without a number, everything of that kind is kept.
 
     `runs_days`: outputs of the steps of a run. `snapshots_days`: tags and snapshots of published runs, and
-    files that only they reference. `staged_days`: copies of source objects. Data that the chain, held and
-    parked batches, the tables or the undecided quarantine need is kept at any age.
+    files that only they reference. `staged_days`: copies of source objects, and segments that were fetched
+    from live clusters. Data that the chain, held and parked batches, the tables or the undecided quarantine
+    need is kept at any age.
     """
 
     runs_days: Days | None = None

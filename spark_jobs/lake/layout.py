@@ -50,6 +50,11 @@ def source_key(source: str, day: date | None = None, *parts: str) -> str:
     return join_key("sources", source, *(() if day is None else (day.isoformat(), *parts)))
 
 
+def fetched_key(source: str, path: str) -> str:
+    """An object of a fetched source by its path in a manifest."""
+    return f"{SOURCES}{source}/{path}"
+
+
 def run_key(run_id: str, *parts: str) -> str:
     return join_key("runs", run_id, *parts)
 

@@ -258,7 +258,7 @@ class Planner:
         reasons = [*self._without_run(day, reasons), *self._circumstances(day, reasons)]
         plan = DayPlan(day=day, run_id=self._run_id(day), reasons=tuple(reasons), missed=len(inputs.missed))
         if plan.changes and plan.run_id:
-            check_copies(self._lake, plan.run_id, inputs.kept)
+            check_copies(self._settings, self._lake, plan.run_id, inputs.kept)
         self._taken.add(replace(current, entries=now, replays=replays))
         self._changed = day if plan.changes else self._changed
         return plan

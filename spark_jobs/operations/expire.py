@@ -7,6 +7,7 @@ can be reviewed. An interrupted expiry can be repeated.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import chain as chain_of
 from typing import Any
 
 from spark_jobs.config.settings import RetentionSettings, Settings
@@ -31,10 +32,19 @@ from spark_jobs.lake.iceberg.expiry import (
 )
 from spark_jobs.lake.iceberg.holdings import check_holdings
 from spark_jobs.lake.identity import locked_lake, open_at_home
-from spark_jobs.lake.inherited_rows import get_inherited
-from spark_jobs.lake.layout import LEDGER, OBJECTS, STAGING, run_key, step_key
+from spark_jobs.lake.inherited_rows import InheritedObject, get_inherited
+from spark_jobs.lake.layout import (
+    LEDGER,
+    OBJECTS,
+    SOURCES,
+    STAGING,
+    fetched_key,
+    object_key,
+    run_key,
+    step_key,
+)
 from spark_jobs.lake.ledger import Ledger
-from spark_jobs.lake.manifest import Manifest, read_manifest, read_run_manifest
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, read_manifest, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.replays import read_decisions
@@ -142,13 +152,21 @@ def _names_inputs(path: str) -> bool:
     return path in {INPUTS, EXPIRED, f"{Step.STAGE}/{MANIFEST}"}
 
 
+def key_of(staged: ManifestEntry | InheritedObject) -> str:
+    """Where the lake has the bytes of a staged object: its copy, or what was fetched for a referenced one.
+
+    The lake has nothing at that key if a referenced object is at a source outside.
+    """
+    return fetched_key(staged.source, staged.path) if staged.referenced else object_key(staged.sha256)
+
+
 def objects_of(manifest: Manifest) -> set[str]:
-    """Digests of the copies that a run reads: objects of sources, and batches that it replays.
+    """Keys of what a run reads: objects of sources, and batches that it replays.
 
     An object that it inherits is kept as long as the run that took it needs it.
     """
-    copied = {entry.sha256 for entry in manifest.entries if not entry.referenced and not entry.inherited}
-    return copied | {replay.sha256 for replay in manifest.replays}
+    staged = {key_of(entry) for entry in manifest.entries if not entry.inherited}
+    return staged | {object_key(replay.sha256) for replay in manifest.replays}
 
 
 def staged_objects(lake: ObjectStore, after: date) -> set[str]:
@@ -156,25 +174,23 @@ def staged_objects(lake: ObjectStore, after: date) -> set[str]:
     found = [each.key for each in lake.list(STAGING) if "/manifest-" in each.key]
     keys = [key for key in found if date.fromisoformat(key.removeprefix(STAGING).partition("/")[0]) > after]
     manifests = (read_manifest(lake.read(key), source=lake.url_of(key)) for key in keys)
-    return {sha256 for manifest in manifests for sha256 in objects_of(manifest)}
+    return {key for manifest in manifests for key in objects_of(manifest)}
 
 
 def held_objects(lake: ObjectStore, run_ids: Iterable[str]) -> set[str]:
     """Objects with held or parked batches of these runs."""
     digests = {digest for run_id in run_ids for digest in inherited_by(lake, run_id)}
-    return {
-        each.sha256
-        for digest in digests
-        for each in get_inherited(lake, digest).objects
-        if not each.referenced
-    }
+    return {key_of(each) for digest in digests for each in get_inherited(lake, digest).objects}
 
 
 def removable_objects(lake: ObjectStore, old: set[str], needed: set[str]) -> Iterator[ObjectStat]:
-    """Copies made by old runs that are not needed; copies of unknown origin are kept."""
-    for found in lake.list(OBJECTS):
-        if found.key.rpartition("/")[2] in old - needed:
-            yield found
+    """Copies and fetched segments that only old runs have read; those of unknown origin are kept.
+
+    The small files beside segments are kept: they have what the next fetch continues from.
+    """
+    removable = old - needed
+    segments = (found for found in lake.list(SOURCES) if found.key.endswith(".log"))
+    yield from (found for found in chain_of(lake.list(OBJECTS), segments) if found.key in removable)
 
 
 def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
@@ -290,18 +306,18 @@ def plan_folders(lake: PlannedLake, live: Collection[str]) -> Iterator[FolderExp
 
 
 def plan_objects(lake: PlannedLake) -> tuple[ObjectStat, ...]:
-    """Copies that only old runs have read."""
+    """Copies and fetched segments that only old runs have read."""
     if lake.cutoffs.staged is None:
         return ()
     manifests = {run_id: found for run_id in lake.run_ids() if (found := _manifest(lake.store, run_id))}
     is_old = {run_id: lake.cutoffs.is_old(run_id, lake.cutoffs.staged) for run_id in manifests}
-    old = {sha for run_id, each in manifests.items() if is_old[run_id] for sha in objects_of(each)}
+    old = {key for run_id, each in manifests.items() if is_old[run_id] for key in objects_of(each)}
     young = [run_id for run_id in manifests if not is_old[run_id]]
-    needed = {sha for run_id in young for sha in objects_of(manifests[run_id])}
+    needed = {key for run_id in young for key in objects_of(manifests[run_id])}
     needed |= staged_objects(lake.store, lake.cutoffs.staged)
     needed |= held_objects(lake.store, young) | _undecided(lake)
     needed |= {
-        sha for run_id, each in manifests.items() if is_old[run_id] for sha in _replayable(lake, run_id, each)
+        key for run_id, each in manifests.items() if is_old[run_id] for key in _replayable(lake, run_id, each)
     }
     return tuple(removable_objects(lake.store, old, needed))
 
@@ -315,8 +331,9 @@ def _replayable(lake: PlannedLake, run_id: str, manifest: Manifest) -> set[str]:
     names = lake.replayable_objects(run_id)
     if not names:
         return set()
-    own = {entry.sha256 for entry in manifest.entries if (entry.source, entry.path) in names}
-    return own | held_objects(lake.store, [run_id]) | {replay.sha256 for replay in manifest.replays}
+    own = {key_of(entry) for entry in manifest.entries if (entry.source, entry.path) in names}
+    replayed = {object_key(replay.sha256) for replay in manifest.replays}
+    return own | held_objects(lake.store, [run_id]) | replayed
 
 
 def _undecided(lake: PlannedLake) -> set[str]:
@@ -326,7 +343,7 @@ def _undecided(lake: PlannedLake) -> set[str]:
         for entry in lake.chain.current.values()
         for replay in read_run_manifest(lake.store, entry.run_id).replays
     }
-    return {each.sha256 for each in read_decisions(lake.store, without=taken)}
+    return {object_key(each.sha256) for each in read_decisions(lake.store, without=taken)}
 
 
 MOST_DAYS_AHEAD = 2

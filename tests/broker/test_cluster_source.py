@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -454,24 +455,30 @@ def test_a_quota_of_the_broker_is_respected(
 ) -> None:
     topic = live.topic(partitions=1)
     live.work(topic, partitions=1)
-    replies: list[int] = []
-    asked: list[tuple[float, float]] = []
-    ask = Brokers._ask
+    sent: list[float] = []
+    replied: list[tuple[float, float]] = []
+    ask, send = Brokers._ask, AIOKafkaConnection.send
+
+    def note_sent(connection: AIOKafkaConnection, request: Any) -> Any:
+        sent.append(time.monotonic())
+        return send(connection, request)
 
     async def note(brokers: Brokers, address: tuple[str, int], request: Any) -> dict[str, Any]:
-        asked.append((time.monotonic(), max(brokers._throttled_until.values(), default=0.0)))
         reply = await ask(brokers, address, request)
-        replies.append(reply.get("throttle_time_ms", 0))
+        replied.append((time.monotonic(), reply.get("throttle_time_ms", 0) / 1000))
         return reply
 
+    monkeypatch.setattr(AIOKafkaConnection, "send", note_sent)
     monkeypatch.setattr(Brokers, "_ask", note)
-    size = len(stored(live.broker.data, f"{topic}-0"))
+    folders = [f"{topic}-0", *(path.name for path in live.broker.data.glob("__*"))]
+    size = sum(len(stored(live.broker.data, name)) for name in folders)
     lake = cluster_lake(tmp_path, live.address, [topic], more=", max_partition_fetch_bytes: 4KiB")
-    with _quota(live, size // 12):  # the broker counts in eleven seconds
+    with _quota(live, size // 16):  # the broker counts in eleven seconds
         lake.run(FIRST, until=Step.STAGE)
     assert fetched(lake, f"{topic}-0") == stored(live.broker.data, f"{topic}-0")
-    assert any(replies)
-    assert all(until <= at for at, until in asked)
+    throttled = [(at, at + seconds * 0.9) for at, seconds in replied if seconds]
+    assert throttled
+    assert not [at for at in sent for began, ended in throttled if began < at < ended]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.chain import Chain
-from spark_jobs.lake.layout import object_key, step_key
+from spark_jobs.lake.layout import fetched_key, object_key, step_key
 from spark_jobs.lake.manifest import Manifest, ManifestEntry, Replay, StageProblem, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
@@ -139,14 +139,14 @@ def _is_listed(settings: Settings, request: BackfillRequest, entry: ManifestEntr
 def _missed(
     settings: Settings, request: BackfillRequest, own: Iterable[ManifestEntry], found: Iterable[Placed]
 ) -> tuple[ManifestEntry, ...]:
-    """Objects that their source has lost and whose copies in the lake are still used."""
+    """Objects that their source has lost and that are read from the lake."""
     there = {(each.source.name, each.path) for each in found}
     return tuple(
         entry
         for entry in own
         if _is_listed(settings, request, entry)
         and _where(entry) not in there
-        and not entry.referenced
+        and (not entry.referenced or _source(settings, entry).is_fetched)
         and not request.drop_vanished
     )
 
@@ -243,36 +243,42 @@ def _by_partition(entries: Iterable[ManifestEntry]) -> dict[TopicPartition, list
 READERS = 16
 
 
-def check_copies(lake: ObjectStore, run_id: str, kept: Iterable[ManifestEntry]) -> None:
-    """Raises `UnfitRequest` if the run was expired, and with it bytes that it would be run on again."""
-    if not RunFolder(lake, read_inputs(lake, run_id)).is_expired:
-        return
-    _check(lake, run_id, (entry for entry in kept if not entry.inherited))
+def check_copies(settings: Settings, lake: ObjectStore, run_id: str, kept: Iterable[ManifestEntry]) -> None:
+    """Raises `UnfitRequest` if bytes have expired that the run would be run on again."""
+    is_expired = RunFolder(lake, read_inputs(lake, run_id)).is_expired
+    read = (entry for entry in kept if not entry.inherited and (is_expired or entry.referenced))
+    _check(settings, lake, run_id, read)
 
 
-def check_no_longer_inherited(lake: ObjectStore, run_id: str, standing: Manifest, manifest: Manifest) -> None:
+def check_no_longer_inherited(
+    settings: Settings, lake: ObjectStore, run_id: str, standing: Manifest, manifest: Manifest
+) -> None:
     """Raises `UnfitRequest` if the day has to read bytes that its run inherited and that have expired.
 
     Earlier days may have been run again without them since.
     """
     inherited = {(entry.source, entry.path) for entry in standing.entries if entry.inherited}
-    _check(
-        lake,
-        run_id,
-        (e for e in manifest.entries if not e.inherited and (e.source, e.path) in inherited),
-    )
+    read = (e for e in manifest.entries if not e.inherited and (e.source, e.path) in inherited)
+    _check(settings, lake, run_id, read)
 
 
-def _check(lake: ObjectStore, run_id: str, entries: Iterable[ManifestEntry]) -> None:
-    copied = [entry for entry in entries if not entry.referenced]
+def _check(settings: Settings, lake: ObjectStore, run_id: str, entries: Iterable[ManifestEntry]) -> None:
+    in_lake = [(entry, key) for entry in entries if (key := _key_in_lake(settings, entry))]
     with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda entry: lake.stat(object_key(entry.sha256)), copied)
-    expired = [entry for entry, stat in zip(copied, found, strict=True) if stat is None]
+        found = readers.map(lambda each: lake.stat(each[1]), in_lake)
+    expired = [entry for (entry, _), stat in zip(in_lake, found, strict=True) if stat is None]
     if expired:
         raise UnfitRequest(
             f"{run_id}: the lake's copies of {len(expired)} objects have expired, such as "
             f"{expired[0].source}/{expired[0].path}: without them the day cannot run again"
         )
+
+
+def _key_in_lake(settings: Settings, entry: ManifestEntry) -> str:
+    """Where the lake has the object's bytes; empty if they are read at a source outside."""
+    if not entry.referenced:
+        return object_key(entry.sha256)
+    return fetched_key(entry.source, entry.path) if _source(settings, entry).is_fetched else ""
 
 
 # The replays of the day.

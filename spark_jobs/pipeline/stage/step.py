@@ -210,8 +210,8 @@ def _stage_backfill(
     ):
         return standing
     if entry is not None:
-        check_copies(lake, entry.run_id, inputs.kept)
-        check_no_longer_inherited(lake, entry.run_id, standing, manifest)
+        check_copies(settings, lake, entry.run_id, inputs.kept)
+        check_no_longer_inherited(settings, lake, entry.run_id, standing, manifest)
     return replace(with_kept_orders(manifest, standing), truncations=truncations(lake, chain, day))
 
 

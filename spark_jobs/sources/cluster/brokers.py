@@ -169,7 +169,7 @@ class Brokers:
     _addresses: dict[int, Address] = field(default_factory=dict)
     _connections: dict[Address, AIOKafkaConnection] = field(default_factory=dict)
     _opening: dict[Address, asyncio.Lock] = field(default_factory=dict)
-    _throttled_until: dict[int, float] = field(default_factory=dict)
+    _throttled_until: dict[Address, float] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -204,18 +204,11 @@ class Brokers:
         )
 
     async def ask(self, node: int, request: Any) -> dict[str, Any]:
-        """The reply of a broker; any error of `BROKEN` if it cannot be had.
-
-        A broker whose last reply was throttled by a quota is asked after that time.
-        """
+        """The reply of a broker; any error of `BROKEN` if it cannot be had."""
         address = self._addresses.get(node)
         if address is None:
             raise ClusterUnavailable(f"source {self.source.name}: broker {node} is not known")
-        await asyncio.sleep(max(self._throttled_until.get(node, 0.0) - time.monotonic(), 0))
-        reply = await self._ask(address, request)
-        if reply.get("throttle_time_ms", 0) > 0:
-            self._throttled_until[node] = time.monotonic() + reply["throttle_time_ms"] / MS
-        return reply
+        return await self._ask(address, request)
 
     async def any(self, request: Any) -> dict[str, Any]:
         """The reply of any broker that is known."""
@@ -228,6 +221,8 @@ class Brokers:
             connection.close()
 
     async def _ask(self, address: Address, request: Any) -> dict[str, Any]:
+        """A broker whose last reply was throttled by a quota is asked after that time."""
+        await asyncio.sleep(max(self._throttled_until.get(address, 0.0) - time.monotonic(), 0))
         connection = await self._connection(address)
         try:
             reply = await connection.send(request)
@@ -239,7 +234,10 @@ class Brokers:
                 del self._connections[address]
             connection.close()
             raise
-        return wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])
+        found = wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])
+        if found.get("throttle_time_ms", 0) > 0:
+            self._throttled_until[address] = time.monotonic() + found["throttle_time_ms"] / MS
+        return found
 
     async def _connection(self, address: Address) -> AIOKafkaConnection:
         async with self._opening.setdefault(address, asyncio.Lock()):

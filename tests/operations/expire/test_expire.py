@@ -8,19 +8,36 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_jobs.cli import app
+from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.explain import NothingKnown, Question, explain
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.chain import read_chain
-from spark_jobs.lake.errors import OutOfTurn
+from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.expiry import live_files, tables_of
+from spark_jobs.lake.layout import SOURCES, source_key
 from spark_jobs.lake.run_folder import EXPIRED
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.operations.backfill import plan_backfill
 from spark_jobs.operations.expire import expire, plan_expiry
 from spark_jobs.operations.replay import Selection, decide
 from spark_jobs.operations.rollback import roll_back
+from spark_jobs.pipeline.stage.backfill_request import BackfillRequest, UnfitRequest
+from spark_jobs.sources.cluster.cut import (
+    CUT,
+    FETCHED,
+    PLAN,
+    PartitionCut,
+    PartitionFetched,
+    Plan,
+    cut_bytes,
+    fetched_bytes,
+    plan_bytes,
+)
+from spark_jobs.sources.cluster.reader import files_of
+from spark_jobs.sources.registry import reader_of
 from tests.operations.replay.runs import Shop, rows_of, run, run_on
 from tests.pipeline.batches import NOON, batch, marker
 from tests.pipeline.runs import day
@@ -174,3 +191,74 @@ def test_a_run_of_a_date_in_the_future_makes_nothing_old(tmp_path: Path) -> None
     roll_back(settings, stray)
     assert len(read_chain(open_lake(settings)).current) == 3
     expire(settings)
+
+
+CLUSTER = "lake: lake\nsources: [{name: live, kind: cluster, bootstrap: 'nowhere:1'}]\n" + RETENTION
+
+
+def _fetched(settings: Settings, number: int, logs: dict[str, dict[int, bytes]]) -> None:
+    """A cut as a fetch leaves it: a segment per topic, of batches by offset."""
+    lake, cuts, done = open_lake(settings), [], {}
+    for topic, batches in logs.items():
+        start, end = min(batches), max(batches) + 1
+        segment = f"{start:020d}.log"
+        lake.put(source_key("live", day(number), f"{topic}-0", segment), b"".join(batches.values()))
+        cuts.append(
+            PartitionCut(
+                topic=topic,
+                partition=0,
+                topic_id="",
+                start=start,
+                end=end,
+                last_stable_offset=end,
+                leader_epoch=0,
+                log_start_offset=0,
+                epochs=((0, 0),),
+            )
+        )
+        each = PartitionFetched(
+            topic=topic,
+            partition=0,
+            next_offset=end,
+            log_start_offset=0,
+            first_offset=start,
+            epochs=((0, 0),),
+            segments=(segment,),
+        )
+        lake.put(source_key("live", day(number), f"{topic}-0", FETCHED), fetched_bytes(each))
+        done[TopicPartition(topic, 0)] = each
+    times = (f"{day(number)}T00:00:00.000+00:00", f"{day(number)}T00:00:01.000+00:00")
+    plan = Plan(
+        day=day(number), cluster_id="abc", data_times=times, coordinator_times=times, partitions=tuple(cuts)
+    )
+    for name, data in (*files_of(plan, done), (PLAN, plan_bytes(plan)), (CUT, cut_bytes(plan, done))):
+        lake.put(source_key("live", day(number), name), data)
+
+
+def test_fetched_segments_go_unless_a_young_run_or_an_open_transaction_needs_them(tmp_path: Path) -> None:
+    settings = parse_settings(CLUSTER, name="onceover.yaml", base=tmp_path)
+    lake, numbers = open_lake(settings), (1, 2, 3, 7)
+    for at, number in enumerate(numbers):
+        logs = {"plain": {at: batch(at, at=at, leader_epoch=0)}}
+        if number == 1:
+            logs["t"] = {0: batch(0, pid=5, txn=True, at=0, leader_epoch=0)}
+        _fetched(settings, number, logs)
+        run(settings, number)
+    tables = _tables(settings)
+    expire(settings)
+
+    left = [each.key for each in lake.list(SOURCES)]
+    segments = {"/".join(key.split("/")[2:4]) for key in left if key.endswith(".log")}
+    assert segments == {f"{day(1)}/t-0", f"{day(3)}/plain-0", f"{day(7)}/plain-0"}
+    assert {source_key("live", day(number), CUT) for number in numbers} <= set(left)
+    assert _tables(settings) == tables
+    changed = parse_settings(f"{CLUSTER}limits: {{file_bytes: 2MiB}}\n", name="o.yaml", base=tmp_path)
+    with pytest.raises(UnfitRequest, match="1 objects have expired, such as live/2024-05-02/plain-0"):
+        plan_backfill(changed, BackfillRequest(first=day(2), last=day(2)))
+    with pytest.raises(ObjectMissing, match="this segment has expired or was removed"):
+        reader_of(settings.sources[0]).bring_in(day(2), lake, None)
+
+    _fetched(settings, 8, {"plain": {4: batch(4, at=4, leader_epoch=0)}, "t": {1: marker(pid=5, at=1)}})
+    run(settings, 8)
+    assert [row["offset"] for row in rows_of(settings, "t")] == [0]
+    assert [row["offset"] for row in rows_of(settings, "plain")] == list(range(5))
