@@ -6,11 +6,10 @@ Small logs are read this way: it takes less time than loading kernels, or compil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from mmap import mmap
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spark_jobs.kafka.errors import BadCrc, CorruptData
 from spark_jobs.kafka.formats.control_record import read_first_control_type, read_marker
@@ -26,7 +25,9 @@ from spark_jobs.kernels.columns import (
     HeaderColumns,
     allocate,
 )
-from spark_jobs.reading.contracts import LOG_RECORDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FAST_FROM = 2 * 1024 * 1024
 """Bytes from which the compiled scan is worth its loading time of about a second."""
@@ -171,6 +172,10 @@ def read_plainly(
     data: bytes | memoryview, headers: HeaderColumns, *, source: str, origin: int
 ) -> PlainRecords:
     """The records of the batches; `data` begins at byte `origin` of `source`."""
+    import pyarrow as pa  # noqa: PLC0415 — `inspect` does without Arrow
+
+    from spark_jobs.reading.contracts import LOG_RECORDS  # noqa: PLC0415
+
     found: list[LogRecord] = []
     counts: list[int] = []
     for magic, position, size in zip(*(each.tolist() for each in _places(headers)), strict=True):
