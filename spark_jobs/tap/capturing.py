@@ -155,7 +155,7 @@ class Capturing:
             return f"{self.settings.spool}: {error.strerror}"
         captured = Captured(self, self._number)
         self._count(request, size)
-        if journal.size >= self.settings.rotate_bytes:
+        if journal.is_full(self.settings.rotate_bytes):
             self.rotate()
         return captured
 

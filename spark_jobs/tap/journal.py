@@ -60,13 +60,17 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = 0
+        self.size = self.carried = 0
         self.pending: dict[int, slice] = {}
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     @property
     def name(self) -> str:
         return self.path.name.removesuffix(SUFFIX)
+
+    def is_full(self, limit: int) -> bool:
+        """Whether it has `limit` new bytes, and more than were copied into it, which cost as much again."""
+        return self.size - self.carried >= max(limit, self.carried)
 
     def request(self, number: int, request: AppendRequest, received_at: int) -> None:
         """Appends a request; an error leaves the journal as it was."""
@@ -102,6 +106,7 @@ class Journal:
             start = self.size
             self._write([memoryview(earlier.entry(at))])
             self.pending[number] = slice(start, self.size)
+        self.carried = self.size
 
     def entry(self, at: slice) -> bytes:
         """The bytes of an entry."""
