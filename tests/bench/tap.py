@@ -34,6 +34,7 @@ def measure(space: Workspace) -> Sequence[Row]:
         kafka_jars()
     except JudgeUnavailableError as problem:
         return [Row(title=title, note=str(problem)) for title in (DIRECT, TAPPED)]
+    space.home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=space.home) as folder:
         return _measured(space, Path(folder))
 
