@@ -13,7 +13,7 @@ from tests.bench.onceover import run_row
 from tests.bench.runs import run_measured
 from tests.bench.workspace import Row, Workspace
 
-BYTES_PER_RECORD = 400
+BYTES_PER_RECORD = 300
 """On the disk at a time: the capture, the accepted log and the files of records."""
 
 
