@@ -43,7 +43,7 @@ test-cluster: setup  ## two runs on Postgres, Spark with two workers and an S3 s
 test-broker: setup  ## a real Apache Kafka as judge (also part of `make test`; SEED=… repeats a run)
 	@SEED=$(SEED) $(BIN)/python -m pytest tests/broker -m broker -n 2 --dist loadgroup
 
-soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone, tap, upkeep, tiered, cluster, moves, workload or judge)
+soak: setup  ## the same over random seeds (MINUTES=10), or one of them (SEED=…, TRIAL=capture, alone, tap, upkeep, tiered, cluster, moves, versions, workload or judge)
 	@$(BIN)/python -m tests.broker.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TRIAL),--trial $(TRIAL))
 

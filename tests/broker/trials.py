@@ -15,6 +15,7 @@ from tests.broker.skew_trial import skew_trial
 from tests.broker.tap_trial import tap_trial
 from tests.broker.tiered_trial import tiered_trial
 from tests.broker.upkeep_trial import upkeep_trial
+from tests.broker.versions_trial import versions_trial
 from tests.broker.workload_trial import workload_trial
 
 SEED = "SEED"
@@ -34,6 +35,7 @@ TRIALS: dict[str, Trial] = {
     "judge": judge_trial,
     "cluster": cluster_trial,
     "moves": moves_trial,
+    "versions": versions_trial,
 }
 
 
