@@ -31,6 +31,8 @@ from spark_jobs.tap.messages import NO_ACKS, PartAnswer
 
 BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
 COPY_BYTES = 2**20
+ELECTION_MS = 50
+"""A leader does not leave and come back in less; an answer may overtake that of a marker before it."""
 MOST_PIECES = 16
 """Objects of a partition in a journal: clients that go past the tap leave gaps in its offsets, too."""
 
@@ -174,10 +176,12 @@ def _parts(
 def _pieces(journal: int, name: str, parts: Iterable[CapturedPart]) -> dict[str, list[CapturedPart]]:
     """The parts of a partition by the names of their objects, which ascend."""
     pieces: dict[str, list[CapturedPart]] = {}
-    newest, end = "", -1
+    newest, end, before = "", -1, 0
     for part in parts:
-        wanted = with_time(name, part.request["received_at"])
-        is_elsewhere = 0 <= end < part.offset and len(pieces) < MOST_PIECES
+        received_at = part.request["received_at"]
+        wanted, is_late = with_time(name, received_at), received_at - before >= ELECTION_MS
+        before = received_at
+        is_elsewhere = 0 <= end < part.offset and is_late and len(pieces) < MOST_PIECES
         if not pieces or (is_elsewhere and wanted > newest):
             newest = wanted
         pieces.setdefault(newest, []).append(part)

@@ -205,7 +205,7 @@ def test_objects_of_two_taps_are_in_the_order_of_the_log_though_its_leader_moved
     journals = {name: spool.new() for name, spool in taps.items()}
     led_by = ["b", "b", "a", "b", "b"]
     for number, name in enumerate(led_by):
-        request(journals[name], number, [("orders", 0, batch(number))], at=start + 10 * number)
+        request(journals[name], number, [("orders", 0, batch(number))], at=start + 100 * number)
         journals[name].answer(number, [answer("orders", 0, offset=number)])
     for journal in journals.values():
         journal.seal()
