@@ -99,11 +99,56 @@ def bucket_range(bucket: int, buckets: int) -> tuple[int, int]:
     return first, first + width - 1
 
 
+@kernel
+def _meet(wanted: Hashes, hashes: Hashes, places: npt.NDArray[np.int64]) -> int:
+    """Places in `hashes` of what is `wanted`, both sorted; returns how many there are."""
+    count = near = 0
+    for place in range(hashes.size):
+        while near < wanted.size and wanted[near] < hashes[place]:
+            near += 1
+        if near == wanted.size:
+            break
+        if wanted[near] == hashes[place]:
+            places[count] = place
+            count += 1
+    return count
+
+
 def places_of(wanted: Hashes, hashes: Hashes) -> npt.NDArray[np.int64]:
-    """Where the sorted `hashes` have one of the `wanted` ones, which are sorted and different."""
-    first = np.searchsorted(hashes, wanted, "left")
-    counts = np.searchsorted(hashes, wanted, "right") - first
-    hits = counts > 0
-    first, counts = first[hits], counts[hits]
-    before = np.cumsum(counts) - counts
-    return np.repeat(first - before, counts) + np.arange(counts.sum())
+    """Where the sorted `hashes` have one of the `wanted` ones, which are sorted, too."""
+    if not wanted.size or not hashes.size:
+        return np.empty(0, dtype=np.int64)
+    near = wanted[np.searchsorted(wanted, hashes[0]) : np.searchsorted(wanted, hashes[-1], "right")]
+    places = np.empty(hashes.size, dtype=np.int64)
+    return places[: _meet(read_only(near, np.int64), read_only(hashes, np.int64), places)]
+
+
+@kernel
+def _follow(
+    codes: npt.NDArray[np.int32],
+    days: npt.NDArray[np.int64],
+    known: int,
+    window: int,
+    newest: npt.NDArray[np.int64],
+    firsts: npt.NDArray[np.int64],
+) -> None:
+    for row in range(codes.size):
+        first = newest[codes[row]]
+        if row >= known and first >= 0 and days[first] >= days[row] - window:
+            firsts[row] = first
+        else:
+            newest[codes[row]] = row
+
+
+def first_rows(
+    codes: npt.NDArray[np.int32], days: npt.NDArray[np.int64], *, known: int, window: int
+) -> npt.NDArray[np.int64]:
+    """The row of each row's first record, -1 where it is a first record itself.
+
+    Rows with the same code have the same id; the first record comes first. The first `known` rows are first
+    records. A first record counts for rows of its day and of `window` days after it.
+    """
+    firsts = np.full(codes.size, -1, dtype=np.int64)
+    newest = np.full(int(codes.max()) + 1 if codes.size else 0, -1, dtype=np.int64)
+    _follow(read_only(codes, np.int32), read_only(days, np.int64), known, window, newest, firsts)
+    return firsts

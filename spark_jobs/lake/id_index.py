@@ -35,7 +35,7 @@ from spark_jobs.tables.deduplicate import FIRST_SCHEMA, HASH_SCHEMA, ID_INDEX, P
 FAN_OUT = 8
 BYTES_PER_ID = 256
 """Of `limits.file_bytes`: a file of the index holds at most that many bytes divided by this many ids."""
-HASH_GROUP, FIRST_GROUP = 1 << 17, 1 << 14
+HASH_GROUP, FIRST_GROUP = 1 << 17, 1 << 12
 """Rows of a row group: what is read at least."""
 EPOCH = date(1970, 1, 1)
 
@@ -153,22 +153,25 @@ def put_hashes(lake: ObjectStore, hashes: Hashes, days: Days) -> Piece:
     """Stores sorted hashes with their run dates."""
     table = pa.table([hashes, days], schema=HASH_SCHEMA)
     options = {"use_dictionary": ["day"], "compression": "none", "row_group_size": HASH_GROUP}
-    return _put(lake, table, options)
+    return _put(lake, table, ["hash"], options)
 
 
 def put_firsts(lake: ObjectStore, rows: pa.Table) -> Piece:
-    """Stores first records, which are sorted by hash."""
+    """Stores first records, which are sorted by hash; only their ids are worth a compression."""
     labels = ["topic", "partition", "producer_id", "producer_epoch", "transactional_id"]
-    options = {"use_dictionary": labels, "compression": "zstd", "row_group_size": FIRST_GROUP}
-    return _put(lake, rows.select(FIRST_SCHEMA.names).cast(FIRST_SCHEMA), options)
+    codecs = {name: "zstd" if name == "id" else "none" for name in FIRST_SCHEMA.names}
+    options = {"use_dictionary": labels, "compression": codecs, "row_group_size": FIRST_GROUP}
+    table = rows.select(FIRST_SCHEMA.names).cast(FIRST_SCHEMA)
+    return _put(lake, table, ["hash", "offset", "timestamp"], options)
 
 
-def _put(lake: ObjectStore, table: pa.Table, options: dict[str, Any]) -> Piece:
+def _put(lake: ObjectStore, table: pa.Table, deltas: Iterable[str], options: dict[str, Any]) -> Piece:
     buffer = pa.BufferOutputStream()
     pq.write_table(
         table.combine_chunks(),  # where chunks end, pages can end, and chunks depend on the number of buckets
         buffer,
-        column_encoding={"hash": "DELTA_BINARY_PACKED"},
+        column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        write_statistics=["hash"],
         write_page_checksum=True,
         store_schema=False,
         **options,
@@ -177,17 +180,17 @@ def _put(lake: ObjectStore, table: pa.Table, options: dict[str, Any]) -> Piece:
     return Piece(digest=put_content(lake, data), ids=table.num_rows, bytes=len(data))
 
 
-def read_hashes(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int) -> tuple[Hashes, Days]:
-    """The run's hashes of a bucket in ascending order, and their run dates."""
+def iter_hashes(
+    lake: ObjectStore, run: SortedRun, bucket: int, buckets: int
+) -> Iterator[tuple[Hashes, Days]]:
+    """The run's hashes of a bucket in ascending order and their run dates, in parts of a row group."""
     first, last = bucket_range(bucket, buckets)
-    keys = [state_key(piece.digest) for piece in run.pieces_of(bucket, buckets)]
-    columns = HASH_SCHEMA.names
-    parts = [part for key in keys for part in iter_groups(lake, key, "hash", first, last, columns=columns)]
-    hashes = [np.asarray(part.column("hash")) for part in parts]
-    days = [np.asarray(part.column("day")) for part in parts]
-    found = np.concatenate([np.empty(0, np.int64), *hashes])
-    within = slice(np.searchsorted(found, first, "left"), np.searchsorted(found, last, "right"))
-    return found[within], np.concatenate([np.empty(0, np.int32), *days])[within]
+    for piece in run.pieces_of(bucket, buckets):
+        key = state_key(piece.digest)
+        for part in iter_groups(lake, key, "hash", first, last, columns=HASH_SCHEMA.names):
+            hashes, days = (np.asarray(part.column(name)) for name in HASH_SCHEMA.names)
+            within = slice(np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right"))
+            yield hashes[within], days[within]
 
 
 def read_firsts(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int, hashes: Hashes) -> pa.Table:

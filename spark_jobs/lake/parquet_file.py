@@ -190,20 +190,18 @@ def iter_rows(
 def iter_sized_rows(
     store: ObjectStore, key: str, *, columns: list[str] | None = None, size: int = BYTES_AT_A_TIME
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in order, in parts of one row group and about `size` bytes, however large values are."""
+    """The rows in order, in parts of one row group and about `size` bytes, however large values are.
+
+    The same rows are in a part whichever `columns` are read.
+    """
     with _opened(store, key) as file:
         for group in range(file.num_row_groups):
-            rows = _rows_of_size(file.metadata.row_group(group), columns, size)
+            rows = _rows_of_size(file.metadata.row_group(group), size)
             yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
 
 
-def _rows_of_size(group: pq.RowGroupMetaData, columns: list[str] | None, size: int) -> int:
-    chunks = (group.column(place) for place in range(group.num_columns))
-    total = sum(
-        chunk.total_uncompressed_size
-        for chunk in chunks
-        if columns is None or chunk.path_in_schema.split(".")[0] in columns
-    )
+def _rows_of_size(group: pq.RowGroupMetaData, size: int) -> int:
+    total = sum(group.column(place).total_uncompressed_size for place in range(group.num_columns))
     return min(max(size * group.num_rows // max(total, 1), 1), ROWS_AT_A_TIME)
 
 
@@ -222,10 +220,13 @@ def iter_row_range(
                 yield part
 
 
-def read_groups(store: ObjectStore, key: str, column: str, first: int, last: int) -> pa.Table:
+def read_groups(
+    store: ObjectStore, key: str, column: str, first: int, last: int, *, columns: list[str] | None = None
+) -> pa.Table:
     """The row groups whose statistics allow a value of `column` from `first` to `last`."""
     with _opened(store, key) as file:
-        return file.read_row_groups(_groups_within(file, column, first, last))
+        groups = _groups_within(file, column, first, last)
+        return file.read_row_groups(groups, columns=columns, use_threads=False)
 
 
 def iter_groups(

@@ -38,6 +38,7 @@ SECTIONS = (
     "tap",
     "duck",
     "plain_spark",
+    "ids",
 )
 """In the order in which they run, rivals last, for their memory stays; each is a module here."""
 

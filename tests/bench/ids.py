@@ -1,169 +1,381 @@
-"""Business ids of a run against histories of several sizes: `python -m tests.bench.ids [--spark]`.
+"""Business ids of a run against histories of several sizes: the whole step, and what Spark offers instead.
 
-A sixteenth of the hash range is measured, in one process: a whole run has sixteen times as much, divided by
-its cores. The hashes of history are generated, of 512 run dates in one sorted run. With `--spark`, Spark
-compares the same ids by `dropDuplicates` over all history, and by an anti-join.
+A lake is built of ten run dates by the step itself and kept. The largest history has generated hashes, of
+which no id is known: they cost what others cost, and none is hit. One record in `REPEATED` of the measured
+run has an id of history, spread over all its dates and over all files of the run.
+
+Rivals read the same files, of which they take the id and its address only, and write nothing, except MERGE.
+They are a process of their own, with the JVM's own compiler settings: `ids_rivals`.
 """
 
-import argparse
+import json
 import os
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from datetime import date
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from spark_jobs.config.dedup import IdRule
+from spark_jobs.config.load import parse_settings
+from spark_jobs.config.settings import Settings
+from spark_jobs.execution.classic import java_home
+from spark_jobs.flow import Step
 from spark_jobs.kernels.ids import bucket_range
-from spark_jobs.lake.file_store import FileStore
-from spark_jobs.lake.id_index import IdIndex, SortedRun, day_number, put_firsts, put_hashes
-from spark_jobs.pipeline.deduplicate.job import OCCURRENCES, BucketContext, hash_key
-from spark_jobs.pipeline.deduplicate.worker import hash_column, judge_bucket
-from spark_jobs.tables.deduplicate import FIRST_SCHEMA
+from spark_jobs.lake.chain import Chain, ChainEntry, EntryKind
+from spark_jobs.lake.iceberg.topic_tables import topic_contract
+from spark_jobs.lake.id_index import (
+    IdIndex,
+    Piece,
+    SortedRun,
+    day_number,
+    indexes_of,
+    piece_count,
+    put_hashes,
+    put_indexes,
+    read_index_rows,
+)
+from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.parquet_file import ParquetOutput
+from spark_jobs.lake.run_folder import EMPTY_STATE, OutputFile, RunFolder, RunInputs
+from spark_jobs.lake.stores import open_lake
+from spark_jobs.lake.table_listing import entries_of, put_listing
+from spark_jobs.pipeline.context import RunContext
+from spark_jobs.pipeline.deduplicate import step
+from spark_jobs.tables.materialise import as_written, record_options
+from tests.bench.measure import Watched
+from tests.bench.workspace import Row, Workspace
+from tests.maven import JarsMissing, fetched_jars
 
-SHARE = 16
-RUN_IDS = 10_000_000
-HISTORIES = (10_000_000, 100_000_000, 1_000_000_000)
-RULE = IdRule(scope=("orders",), id="key")
-TODAY = day_number(date(2026, 3, 2))
+DATES = 10
+FILES = 8
+"""Of a run."""
+GENERATED = 9
+"""The largest history is so many times the one of all dates larger."""
 REPEATED = 1000
-"""One id in so many of the run is in history, too."""
+FIRST = date(2026, 1, 1)
+VALUE = b'{"amount": 12.50, "currency": "EUR", "state": "paid"}'
+CONFIG = """
+lake: {lake}
+sources: [{{name: none, kind: capture, root: none}}]
+topics: {{orders: {{dedup: {{id: key}}}}}}
+"""
+ICEBERG_SPARK = Path.home() / ".cache" / "onceover" / "pyspark-4.1.4" / "bin" / "python"
+"""An environment that a test makes: Iceberg has no runtime yet for the Spark that Onceover runs on."""
 
-IdArray = Any
-"""An Arrow array of binary values."""
+Ids = npt.NDArray[np.uint8]
+"""A row of bytes for each id."""
+HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+CROCKFORD = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
 
 
-def uuids(random: np.random.Generator, count: int) -> IdArray:
+def uuids(random: np.random.Generator, count: int, _: int) -> Ids:
     """Random ids of 36 bytes."""
-    digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-    data = digits[random.integers(0, 16, (count, 36), dtype=np.uint8)]
+    data = np.empty((count, 36), dtype=np.uint8)
+    places = np.setdiff1d(np.arange(36), [8, 13, 18, 23])
+    drawn = random.integers(0, 256, (count, 16), dtype=np.uint8)
+    data[:, places[0::2]], data[:, places[1::2]] = HEX[drawn >> 4], HEX[drawn & 15]
     data[:, [8, 13, 18, 23]] = ord("-")
-    return of_width(data)
+    return data
 
 
-def ulids(random: np.random.Generator, count: int) -> IdArray:
-    """A common prefix of ten letters of time, and sixteen random ones."""
-    letters = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
-    data = letters[random.integers(0, 32, (count, 26), dtype=np.uint8)]
-    data[:, :10] = np.frombuffer(b"01KJ3M5Z8Q", dtype=np.uint8)
-    return of_width(data)
+def ulids(random: np.random.Generator, count: int, first: int) -> Ids:
+    """Ten letters of time, which grow, and sixteen random ones."""
+    data = CROCKFORD[random.integers(0, 32, (count, 26), dtype=np.uint8)]
+    times = first + np.arange(count) // 100
+    data[:, :10] = CROCKFORD[(times[:, None] >> (5 * np.arange(9, -1, -1))) & 31]
+    return data
 
 
-def counters(_: np.random.Generator, count: int) -> IdArray:
+def counters(_: np.random.Generator, count: int, first: int) -> Ids:
     """Numbers that grow."""
-    return pa.array(np.arange(10**12, 10**12 + count).astype("S13"), pa.large_binary())
+    digits = 10 ** np.arange(12, -1, -1)
+    return (((first + np.arange(count))[:, None] // digits) % 10 + ord("0")).astype(np.uint8)
 
 
-def of_width(data: npt.NDArray[np.uint8]) -> IdArray:
-    """Rows of bytes as ids."""
-    ends = np.arange(len(data) + 1, dtype=np.int64) * data.shape[1]
-    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(data.tobytes())]
-    return pa.Array.from_buffers(pa.large_binary(), len(data), buffers)
+MAKERS: dict[str, Callable[[np.random.Generator, int, int], Ids]] = {
+    "UUID": uuids,
+    "ULID": ulids,
+    "counter": counters,
+}
 
 
-def history(store: FileStore, size: int, repeats: pa.Table) -> IdIndex:
-    """An index of `size` ids: hashes are generated, and first records exist for the `repeats` only."""
-    random, first_last = np.random.default_rng(size), bucket_range(0, SHARE)
-    hashes = random.integers(*first_last, size // SHARE, dtype=np.int64)
-    known = np.asarray(repeats.column("hash").combine_chunks())
-    hashes[: known.size] = known
-    days = (TODAY - 1 - random.integers(0, 512, hashes.size)).astype(np.int32)
-    days[: known.size] = TODAY - 1
-    order = np.argsort(hashes, kind="stable")
-    pieces = [put_hashes(store, hashes[order], days[order])]
-    empty = put_hashes(store, hashes[:0], days[:0])
-    run = SortedRun(first=TODAY - 512, last=TODAY - 1, level=3, pieces=(*pieces, *[empty] * (SHARE - 1)))
-    firsts = (put_firsts(store, repeats), *[put_firsts(store, FIRST_SCHEMA.empty_table())] * (SHARE - 1))
-    return IdIndex(
-        rule=RULE.digest,
-        hashes=(run,),
-        firsts=(SortedRun(first=TODAY - 1, last=TODAY - 1, pieces=firsts),),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A lake with the index of `dates` run dates, `ids` of each, of one kind of ids."""
+
+    place: Path
+    kind: str
+    ids: int
+    dates: int
+
+    @property
+    def settings(self) -> Settings:
+        text = CONFIG.format(lake=self.place / "lake")
+        return parse_settings(text, name="ids.yaml", base=self.place)
+
+    def day(self, number: int) -> date:
+        return FIRST + timedelta(days=number)
+
+    def ids_of(self, number: int, file: int, count: int | None = None) -> Ids:
+        """The ids of a file of a date."""
+        size = self.ids // FILES
+        first = 10**12 + number * self.ids + file * size
+        return MAKERS[self.kind](np.random.default_rng([number, file]), count or size, first)
+
+    def repeats(self, number: int) -> Ids:
+        """Ids of all earlier dates, as many as a run after `number` dates repeats."""
+        each = max(self.ids // REPEATED // number, 1)
+        return np.concatenate([self.ids_of(day, 0, each) for day in range(number)])
+
+
+def folder_of(history: History, number: int, name: str = "") -> RunFolder:
+    """The folder of a run date; `name` distinguishes several runs of one."""
+    lake, state = open_lake(history.settings), state_of(number - 1) if number else EMPTY_STATE
+    inputs = RunInputs(day=history.day(number), manifest=f"{name:0<64}", config="0" * 64, state_in=state)
+    return RunFolder(lake, inputs)
+
+
+def state_of(number: int) -> str:
+    return f"{number + 1:064d}"
+
+
+def chain_of(history: History, number: int) -> Chain:
+    """A chain that ends with the run before."""
+    if not number:
+        return Chain()
+    before = folder_of(history, number - 1)
+    entry = ChainEntry(
+        number=1,
+        parent="",
+        kind=EntryKind.RUN,
+        run_id=before.run_id,
+        day=history.day(number - 1),
+        manifest="",
+        config="",
+        state_in="",
+        state_out=state_of(number - 1),
+        last_step=Step.REPORT,
+        outputs="",
+    )
+    return Chain((entry,))
+
+
+# Data.
+
+
+def write_records(history: History, folder: RunFolder, number: int, repeats: Ids | None = None) -> list[str]:
+    """The files of records of a date, as `materialise` leaves them; returns their paths."""
+    files = []
+    for file in range(FILES):
+        ids = history.ids_of(number, file)
+        if repeats is not None:
+            again = repeats[file::FILES]
+            ids[np.linspace(0, len(ids) - 1, len(again)).astype(np.int64)] = again
+        files.append((_write(history, folder, number, file, ids), len(ids)))
+    put_listing(folder, Step.MATERIALISE, entries_of("topics", "orders", files, topic="orders"))
+    return [str(folder.lake.local_path(folder.key(Step.MATERIALISE, output.path))) for output, _ in files]
+
+
+def _write(history: History, folder: RunFolder, number: int, file: int, ids: Ids) -> OutputFile:
+    schema = topic_contract(history.settings, "orders", "orders").schema
+    count = len(ids)
+    first = number * history.ids + file * count
+    zeros = pa.array(np.zeros(count, dtype=np.int64))
+    times = np.datetime64(history.day(number), "us") + np.arange(count)
+    columns: dict[str, Any] = {
+        "offset": pa.array(np.arange(first, first + count)),
+        "timestamp": pa.array(times),
+        "timestamp_type": pa.array(["CreateTime"]).take(zeros),
+        "timestamp_out_of_range": pa.nulls(count, pa.int64()),
+        "key": _column(ids),
+        "value": pa.array([VALUE], pa.binary()).take(zeros),
+        "headers": pa.array([[]], schema.field("headers").type).take(zeros),
+        "transactional_id": pa.nulls(count, pa.string()),
+        "run_date": pa.array([history.day(number)]).take(zeros),
+    }
+    arrays = [columns.get(field.name, zeros).cast(field.type) for field in schema]
+    written = as_written(schema)
+    options = {"store_schema": False, **record_options(written)}
+    with ParquetOutput(folder.lake, written, options) as output:
+        output.write(pa.table(arrays, schema=schema).cast(written))
+        return output.finish(folder.key(Step.MATERIALISE), f"orders/{file:04d}.parquet")
+
+
+def _column(ids: Ids) -> Any:
+    ends = np.arange(len(ids) + 1, dtype=np.int32) * ids.shape[1]
+    return pa.Array.from_buffers(
+        pa.binary(), len(ids), [None, pa.py_buffer(ends), pa.py_buffer(ids.tobytes())]
     )
 
 
-def occurrences(ids: IdArray) -> pa.Table:
-    """Records of today with these ids, those of the first bucket."""
-    hashes = hash_column(ids, hash_key(RULE))
-    first, last = bucket_range(0, SHARE)
-    chosen = np.flatnonzero((hashes >= first) & (hashes <= last))
-    count = chosen.size
-    zeros = np.zeros(count, dtype=np.int64)
-    columns: dict[str, Any] = {name: pa.array(zeros) for name in OCCURRENCES.names}
-    columns |= {
-        "day": pa.array(zeros + TODAY),
-        "row": pa.array(np.arange(count)),
-        "offset": pa.array(np.arange(count)),
-        "hash": pa.array(hashes[chosen]),
-        "id": ids.take(chosen).cast(pa.binary()),
-        "topic": pa.array(["orders"]).take(zeros),
-        "transactional_id": pa.nulls(count, pa.string()),
-    }
-    return pa.table([columns[name] for name in OCCURRENCES.names], names=OCCURRENCES.names).cast(OCCURRENCES)
+def build(space: Workspace, history: History) -> None:
+    """Every run date by the step itself, unless it was built before."""
+    for number in range(history.dates):
+        folder = folder_of(history, number)
+        if folder.lake.stat(f"built/{number}") is None:
+            space.on_progress(f"{history.kind}: building date {number + 1} of {history.dates}")
+            write_records(history, folder, number)
+            step.run(context_of(space, history, folder, number))
+            folder.lake.put(f"built/{number}", b"")
 
 
-def measure(place: Path, name: str, make: Callable[..., IdArray]) -> Iterator[str]:
-    """A line for each size of history."""
-    rows = occurrences(make(np.random.default_rng(1), RUN_IDS))
-    repeats = rows.take(np.arange(0, rows.num_rows, REPEATED)).sort_by("hash").select(FIRST_SCHEMA.names)
-    for size in HISTORIES:
-        store = FileStore(str(place / f"{name}-{size}"))
-        index = history(store, size, repeats)
-        context = BucketContext(rule=RULE, index=index, buckets=SHARE, folder="parts", lake=store)
-        began, used = time.perf_counter(), time.process_time()
-        result = judge_bucket(context, 0, rows)
-        assert result.duplicates == repeats.num_rows
-        wall, cpu = time.perf_counter() - began, time.process_time() - used
-        yield (
-            f"| {name} | {size // 10**6:,} M | {index.bytes / index.ids:.2f} "
-            f"| {index.bytes * SHARE / 1e9:.2f} GB | {wall * SHARE:.0f} s | {cpu * SHARE:.0f} s |"
+def context_of(space: Workspace, history: History, folder: RunFolder, number: int) -> RunContext:
+    return RunContext(
+        settings=history.settings, folder=folder, chain=chain_of(history, number), spark=space.spark
+    )
+
+
+def generated(space: Workspace, history: History) -> SortedRun:
+    """A sorted run of hashes that no id has, of earlier dates; built once."""
+    lake, ids = open_lake(history.settings), GENERATED * history.dates * history.ids
+    key, count = "built/generated", piece_count(ids, history.settings.limits.file_bytes)
+    if lake.stat(key) is None:
+        space.on_progress(f"generating {ids:,} hashes")
+        tasks = [(lake, number, count, ids // count) for number in range(count)]
+        pieces = space.spark.run_tasks(generate_piece, tasks)
+        plain = [[piece.digest, piece.ids, piece.bytes] for piece in pieces]
+        lake.put(key, json.dumps(plain).encode())
+    found = [Piece(digest=digest, ids=n, bytes=size) for digest, n, size in json.loads(lake.read(key))]
+    day = day_number(FIRST)
+    return SortedRun(first=day - 512, last=day - 1, level=3, pieces=tuple(found))
+
+
+def generate_piece(task: tuple[ObjectStore, int, int, int]) -> Piece:
+    """A file of hashes whose gaps are those of random ones."""
+    lake, number, count, ids = task
+    random, (first, last) = np.random.default_rng([99, number]), bucket_range(number, count)
+    gaps = random.exponential((last - first) / (ids + 1), ids)
+    hashes = first + np.minimum(np.cumsum(gaps), last - first).astype(np.int64)
+    days = random.integers(day_number(FIRST) - 512, day_number(FIRST), ids, dtype=np.int32)
+    return put_hashes(lake, hashes, days)
+
+
+# The step.
+
+
+def step_row(space: Workspace, history: History, number: int, *, with_generated: bool = False) -> Row:
+    """The whole step of a run after `number` dates: a run with repeated ids, read from its files."""
+    before = folder_of(history, number - 1)
+    [index] = indexes_of(read_index_rows(before.lake, before.run_id)).values()
+    if with_generated:
+        index = replace(index, hashes=(generated(space, history), *index.hashes))
+        put_indexes(folder_of(history, number - 1, "large"), [index])
+    folder = folder_of(history, number, "measured")
+    write_records(history, folder, number, history.repeats(number))
+    context = context_of(space, history, folder, number)
+    if with_generated:
+        entry = replace(context.chain.entries[0], run_id=folder_of(history, number - 1, "large").run_id)
+        context = replace(context, chain=Chain((entry,)))
+    folder.begin(Step.DEDUPLICATE)
+    with Watched() as watched:
+        began = perf_counter()
+        result = step.run(context)
+        seconds = perf_counter() - began
+    assert result.counts["duplicates"] == len(history.repeats(number))
+    return Row(
+        title=f"Onceover, step deduplicate, {history.kind}",
+        data=_size(index),
+        seconds=seconds,
+        cpu_seconds=watched.cpu_seconds(),
+        records=result.counts["records"],
+        bytes=index.bytes,
+        numbers={
+            "bytes per id": index.bytes / index.ids,
+            "read bytes": watched.bytes_read(),
+            "worker MB": watched.most_megabytes("pyspark.daemon"),
+            "new ids": result.counts["records"] - result.counts["duplicates"],
+        },
+    )
+
+
+def _size(index: IdIndex) -> str:
+    return f"{index.ids / 1e6:,.3g} M"
+
+
+# Rivals.
+
+
+def rival_rows(space: Workspace, history: History, number: int) -> Iterator[Row]:
+    """Spark's ways to the same ids."""
+    yield from _rivals(space, history, number, {"ways": ["anti-join", "dropDuplicates"], "jars": ""})
+    try:
+        jars = ",".join(map(str, sorted(fetched_jars("iceberg/spark").glob("*.jar"))))
+    except JarsMissing as missing:
+        yield Row(title="Spark MERGE", note=str(missing))
+        return
+    if not ICEBERG_SPARK.exists():
+        yield Row(title="Spark MERGE", note="no pyspark 4.1: tests/e2e/test_spark_reads.py fetches it")
+        return
+    yield from _rivals(space, history, number, {"ways": ["MERGE"], "jars": jars}, str(ICEBERG_SPARK))
+
+
+def _rivals(
+    space: Workspace, history: History, number: int, asked: dict[str, Any], python: str = sys.executable
+) -> Iterator[Row]:
+    """What a process of its own measures."""
+    folders = [folder_of(history, day) for day in range(number)] + [folder_of(history, number, "measured")]
+    paths = [str(folder.lake.local_path(folder.key(Step.MATERIALISE, "orders"))) for folder in folders]
+    place = space.home / "ids" / "rivals"
+    place.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYTHONPATH"):
+        environment.pop(name, None)
+    asked = {**asked, "paths": paths, "place": str(place), "cores": os.cpu_count()}
+    script = str(Path(__file__).with_name("ids_rivals.py"))
+    command = [python, script, json.dumps(asked)]
+    done = subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{python} {script}: {done.stderr[-2000:]}")
+    for line in done.stdout.splitlines():
+        found = json.loads(line)
+        space.on_progress(
+            f"Spark {found['way']}: {found['seconds']:.1f} s, {found['cpu']:.0f} s of all cores"
+        )
+        yield Row(
+            title=f"Spark {found['way']}",
+            data=f"{number * history.ids / 1e6:,.3g} M",
+            seconds=found["seconds"],
+            cpu_seconds=found["cpu"],
+            records=history.ids // FILES * FILES,
+            numbers={"new ids": found["new"]},
         )
 
 
-def compare_with_spark(place: Path, size: int) -> Iterator[str]:
-    """The same sixteenth by Spark: history and run as Parquet files of ids."""
-    from pyspark.sql import SparkSession
-
-    paths = {}
-    for name, seed, count in (("history", 2, size // SHARE), ("run", 1, RUN_IDS // SHARE)):
-        paths[name] = str(place / f"{name}-{size}.parquet")
-        ids = uuids(np.random.default_rng(seed), count).cast(pa.binary())
-        pq.write_table(pa.table({"id": ids}), paths[name])
-    spark = SparkSession.builder.master("local[1]").config("spark.driver.memory", "2g").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    old, new = (spark.read.parquet(paths[name]) for name in ("history", "run"))
-    spark.range(1).count()
-    for name, frame in (
-        ("dropDuplicates", old.union(new).dropDuplicates(["id"])),
-        ("anti-join", new.join(old, "id", "left_anti").dropDuplicates(["id"])),
-    ):
-        began = time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        yield f"| Spark {name} | {size // 10**6:,} M | {(time.perf_counter() - began) * SHARE:.0f} s |"
-    spark.stop()
+def measure(space: Workspace) -> Sequence[Row]:
+    """The step by kind of id and size of history, and rivals on two of the sizes."""
+    ids = space.volume.records // FILES * FILES
+    home = space.home / "ids"
+    rows = []
+    for kind in ("ULID", "counter"):
+        other = History(place=home / kind, kind=kind, ids=ids, dates=1)
+        build(space, other)
+        rows.append(_shown(space, step_row(space, other, 1)))
+    history = History(place=home / "UUID", kind="UUID", ids=ids, dates=DATES)
+    build(space, history)
+    for number in (1, DATES):
+        rows.append(_shown(space, step_row(space, history, number)))
+        rows += rival_rows(space, history, number)
+    rows.append(_shown(space, step_row(space, history, DATES, with_generated=True)))
+    assert all(
+        len({row.numbers["new ids"] for row in rows if row.data == each}) == 1 for each in _compared(rows)
+    )
+    return rows
 
 
-def main() -> None:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spark", action="store_true")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        print(f"one process of {os.cpu_count()} cores; times are of a sixteenth, times sixteen")
-        if arguments.spark:
-            for size in HISTORIES[:2]:
-                for line in compare_with_spark(Path(place), size):
-                    print(line, flush=True)
-            return
-        for name, make in (("UUID", uuids), ("ULID", ulids), ("counter", counters)):
-            for line in measure(Path(place), name, make):
-                print(line, flush=True)
+def _compared(rows: Sequence[Row]) -> set[str]:
+    return {row.data for row in rows if row.title.startswith("Spark") and not row.note}
 
 
-if __name__ == "__main__":
-    main()
+def _shown(space: Workspace, row: Row) -> Row:
+    space.on_progress(
+        f"{row.title}, {row.data}: {row.seconds:.1f} s, {row.cpu_seconds:.1f} s of all cores, "
+        f"{row.numbers['bytes per id']:.2f} bytes per id"
+    )
+    return row

@@ -7,6 +7,8 @@ from datetime import date
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.config.dedup import IdRule
@@ -16,16 +18,19 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA
 
-OCCURRENCES = pa.schema(
-    [
-        pa.field("bucket", pa.int32()),
-        pa.field("day", pa.int32()),
-        pa.field("file", pa.int32()),
-        pa.field("row", pa.int64()),
-        *FIRST_SCHEMA,
-    ]
-)
-"""A record with an id: its bucket, its run date, its place among the run's files, and its address."""
+_SEEN: "list[pa.Field[Any]]" = [
+    pa.field("day", pa.int32()),
+    pa.field("file", pa.int32()),
+    pa.field("part", pa.int32()),
+    pa.field("count", pa.int32()),
+    *FIRST_SCHEMA,
+]
+OCCURRENCES = pa.schema(_SEEN)
+"""The first record with an id in a part of a file: its run date, the file's place among the run's files, the
+part, how many records of the part have the id, and its address."""
+
+PACKED = pa.schema([pa.field("bucket", pa.int32()), pa.field("rows", pa.binary())])
+"""Occurrences of a bucket on their way through Spark, as one Arrow record batch: one row for the JVM."""
 
 FIRST_COLUMNS = (
     "topic",
@@ -39,14 +44,26 @@ FIRST_COLUMNS = (
 """What is known of a first record, besides its run date."""
 
 _FOUND: "list[pa.Field[Any]]" = [
-    pa.field("file", pa.int32()),
-    pa.field("row", pa.int64()),
+    pa.field("place", pa.int64()),
     pa.field("id", pa.binary()),
     pa.field("first_day", pa.int32()),
     *[FIRST_SCHEMA.field(name).with_name(f"first_{name}") for name in FIRST_COLUMNS],
 ]
 FOUND = pa.schema(_FOUND)
-"""A duplicate: its place among the run's files, and its first record."""
+"""An id of which a part of a file has duplicates: the place of the part, and the first record."""
+
+PART_BITS = 32
+
+
+def places_in(files: npt.NDArray[np.int32], parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Parts of files as one number each."""
+    return files.astype(np.int64) << PART_BITS | parts
+
+
+def part_of(place: int) -> tuple[int, int]:
+    """The file and the part at a place."""
+    return place >> PART_BITS, place & ((1 << PART_BITS) - 1)
+
 
 NO_FILE = -1
 """In place of a file's number: the record is published already."""
@@ -98,11 +115,15 @@ class BucketContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketResult:
-    """How many ids of a bucket are first seen, by run date, and how many of its records are duplicates."""
+    """How many ids of a bucket are first seen, by run date, and how many of its records are duplicates.
+
+    `has_found` is whether a file lists the duplicates.
+    """
 
     bucket: int
     firsts: Mapping[int, int]
     duplicates: int
+    has_found: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +147,20 @@ class PieceTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteContext:
-    """What every file with duplicates needs; `folder` is the key of the step's folder."""
+class FoundPart:
+    """The file that lists the duplicates of a part of a file of records."""
 
-    files: tuple[RecordFile, ...]
+    place: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask:
+    """A file with duplicates, and for each part with some the key of its list; `folder` is the step's."""
+
+    file: RecordFile
+    found: Mapping[int, str]
+    source: str | tuple[str, ...]
     run_date: date
     folder: str
     settings: Settings

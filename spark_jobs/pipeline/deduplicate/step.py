@@ -4,8 +4,8 @@ It runs after `materialise`, so that payloads are decoded once: the ids are read
 and only files with duplicates are written again. It hands the index of all ids to the next run; an index
 that does not exist yet is built from the published files of earlier runs.
 
-Read on in: `ids` (what an id is), `job` (what tasks receive and return), `worker` (what Spark tasks do),
-`history` (an index that does not exist yet); `lake.id_index` has the index.
+Read on in: `ids` (what an id is), `job` (what tasks receive and return), `worker` (what Spark tasks do) and
+`history`; `lake.id_index` has the index.
 """
 
 from collections import Counter, defaultdict
@@ -43,22 +43,25 @@ from spark_jobs.pipeline.deduplicate.history import (
 from spark_jobs.pipeline.deduplicate.job import (
     FOUND,
     NO_FILE,
-    OCCURRENCES,
+    PACKED,
     BucketContext,
     BucketResult,
     FileTask,
+    FoundPart,
     IdCounts,
     NewIds,
     PieceTask,
-    RewriteContext,
+    RewriteTask,
     Rewritten,
     hash_key,
+    part_of,
 )
 from spark_jobs.pipeline.deduplicate.worker import (
     first_path,
     found_path,
     judge_bucket,
     outputs_of,
+    put_part,
     read_found,
     read_ids,
     rewrite_file,
@@ -142,7 +145,7 @@ def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex])
         rule=rule,
         index=extended.index,
         counts=extended.counts,
-        rewritten=rewrite(context, current, extended.found),
+        rewritten=rewrite(context, rule, current, extended.found),
         messages=messages,
         builds=builds,
     )
@@ -177,7 +180,7 @@ def extend(
     """The index after these runs; duplicates are listed in files, unless the runs are `published` already."""
     rows = sum(run.rows for run in runs)
     buckets = bucket_count(rows, index.ids, context.settings.limits.file_bytes)
-    folder = context.folder.key(Step.DEDUPLICATE, SCRATCH, rule.digest[:16], str(runs[0].day))
+    folder = _scratch(context, rule, runs[0])
     files = [(number, file) for run in runs for number, file in enumerate(run.files)]
     tasks = [
         FileTask(
@@ -192,7 +195,7 @@ def extend(
     ]
     bucket = BucketContext(rule=rule, index=index, buckets=buckets, folder=folder, lake=context.lake)
     shuffled = context.shuffle(
-        [TaskRows(function=read_ids, tasks=tasks, schema=OCCURRENCES)],
+        [TaskRows(function=read_ids, tasks=tasks, schema=PACKED)],
         key="bucket",
         function=partial(judge_bucket, bucket),
         name=f"compare ids of {rule.name}",
@@ -207,13 +210,17 @@ def extend(
     )
 
 
+def _scratch(context: RunContext, rule: IdRule, run: RunFiles) -> str:
+    return context.folder.key(Step.DEDUPLICATE, SCRATCH, rule.digest[:16], str(run.day))
+
+
 def bucket_count(rows: int, ids: int, file_bytes: int) -> int:
     """Into how many buckets rows are divided: their number changes no result."""
     return max(piece_count(rows, file_bytes), piece_count(ids // INDEX_SHARE, file_bytes))
 
 
 def _found_keys(folder: str, results: Iterable[BucketResult]) -> Iterator[str]:
-    yield from (f"{folder}/{found_path(each.bucket)}" for each in results if each.duplicates)
+    yield from (f"{folder}/{found_path(each.bucket)}" for each in results if each.has_found)
 
 
 # The index after the run.
@@ -284,25 +291,34 @@ def piece_tasks(
 # Files without duplicates.
 
 
-def rewrite(context: RunContext, current: RunFiles, found: Sequence[str]) -> list[Rewritten]:
+def rewrite(context: RunContext, rule: IdRule, current: RunFiles, found: Sequence[str]) -> list[Rewritten]:
     """Writes the files again that have duplicates; none if there are none."""
     if not found:
         return []
-    for_files = RewriteContext(
-        files=current.files,
-        run_date=context.folder.inputs.day,
-        folder=context.folder.key(Step.DEDUPLICATE),
-        settings=context.settings,
-        lake=context.lake,
-    )
-    tasks = [(context.lake, key) for key in found]
-    return context.shuffle(
-        [TaskRows(function=read_found, tasks=tasks, schema=FOUND)],
-        key="file",
-        function=partial(rewrite_file, for_files),
-        name="write files without duplicates",
+    parts: list[FoundPart] = context.shuffle(
+        [TaskRows(function=read_found, tasks=[(context.lake, key) for key in found], schema=FOUND)],
+        key="place",
+        function=partial(put_part, context.lake, _scratch(context, rule, current)),
+        name="list duplicates by file",
         in_driver=current.rows <= FEW_ROWS,
     ).summaries
+    by_file: dict[int, dict[int, str]] = defaultdict(dict)
+    for each in parts:
+        number, part = part_of(each.place)
+        by_file[number][part] = each.key
+    tasks = [
+        RewriteTask(
+            file=current.files[number],
+            found=by_part,
+            source=rule.id,
+            run_date=context.folder.inputs.day,
+            folder=context.folder.key(Step.DEDUPLICATE),
+            settings=context.settings,
+            lake=context.lake,
+        )
+        for number, by_part in sorted(by_file.items())
+    ]
+    return context.run_tasks(rewrite_file, tasks, in_driver=current.rows <= FEW_ROWS)
 
 
 def listing(context: RunContext, results: Sequence[RuleResult]) -> list[TableEntry]:

@@ -1,13 +1,16 @@
-"""What the Spark tasks of `deduplicate` do: read ids, decide in buckets of hashes, rewrite files.
+"""What the Spark tasks of `deduplicate` do: read ids, decide in buckets of hashes, write files.
 
-`read_ids` yields a row per record with an id. `judge_bucket` has all rows of a range of hashes, compares them
-with the index and with each other, and writes new first records and duplicates to files. `rewrite_file` has
-all duplicates of one file and writes it again without them. `write_hashes` and `write_firsts` write files of
-the index.
+`read_ids` reads a file in parts and yields a row for each id of a part. `judge_bucket` has all rows of a
+range of hashes, compares them with the index and with each other, and writes new first records and duplicates
+to files, of which `write_firsts` and `write_hashes` make files of the index. `put_part` has the duplicates of
+a part of a file, and `rewrite_file` writes the file again without them.
+
+Memory is bounded whatever ids are repeated: a task holds a part of a file, or the ids of a bucket, in which
+an id is at most once for each part.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,13 +20,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.execution.shuffle import Note
-from spark_jobs.kernels.ids import Hashes, bucket_of, bucket_range, hash_ids, places_of
+from spark_jobs.kernels.ids import Hashes, bucket_of, bucket_range, first_rows, hash_ids, places_of
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.lake.errors import Damaged, ObjectMissing
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
-from spark_jobs.lake.id_index import Days, Piece, date_of, put_firsts, put_hashes, read_firsts, read_hashes
+from spark_jobs.lake.id_index import (
+    Days,
+    Piece,
+    date_of,
+    iter_hashes,
+    put_firsts,
+    put_hashes,
+    read_firsts,
+)
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import ParquetOutput, iter_sized_rows, put_table, read_groups, read_table
+from spark_jobs.lake.parquet_file import ParquetOutput, iter_sized_rows, read_groups, read_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.deduplicate.ids import FoundIds, IdState, columns_of, find_ids
 from spark_jobs.pipeline.deduplicate.job import (
@@ -31,15 +42,18 @@ from spark_jobs.pipeline.deduplicate.job import (
     FOUND,
     NO_FILE,
     OCCURRENCES,
+    PACKED,
     BucketContext,
     BucketResult,
     FileTask,
+    FoundPart,
     IdCounts,
     NewIds,
     PieceTask,
-    RecordFile,
-    RewriteContext,
+    RewriteTask,
     Rewritten,
+    part_of,
+    places_in,
 )
 from spark_jobs.tables.contract import TIMESTAMP
 from spark_jobs.tables.deduplicate import DUPLICATES, FIRST_SCHEMA, DuplicateKind
@@ -47,24 +61,26 @@ from spark_jobs.tables.materialise import as_written, record_options
 from spark_jobs.tables.publish import OWN_TABLES
 from spark_jobs.tables.table_names import folder_name
 
+Places = npt.NDArray[np.int64]
+
 # Ids of a file.
 
 READ = ("partition", "offset", "timestamp", "producer_id", "producer_epoch", "transactional_id")
 
 
 def read_ids(task: FileTask) -> Iterator[pa.Table | Note]:
-    """The records of a file that have an id, and how many have none."""
-    counts, row = IdCounts(topic=task.file.topic), 0
+    """The ids of a file, packed by bucket, and how many records have none."""
+    counts = IdCounts(topic=task.file.topic)
     if task.lake.stat(task.file.key) is None:
         raise ObjectMissing(
             f"{task.lake.url_of(task.file.key)}: its ids cannot be read, since the file of the run of "
             f"{date_of(task.file.day)} does not exist any more; restore it, or shorten the window of 'dedup'"
         )
-    for rows in iter_sized_rows(task.lake, task.file.key, columns=[*READ, *_unread(task)]):
+    parts = iter_sized_rows(task.lake, task.file.key, columns=[*READ, *_unread(task)])
+    for part, rows in enumerate(parts):
         found = find_ids(task.source, rows)
         _count(counts, rows, found)
-        yield _occurrences(task, rows, found, row)
-        row += rows.num_rows
+        yield packed(_occurrences(task, part, rows, found), task.buckets)
     yield Note(counts)
 
 
@@ -83,23 +99,27 @@ def _count(counts: IdCounts, rows: pa.RecordBatch, found: FoundIds) -> None:
         counter.update(dict(zip(values.tolist(), sums.tolist(), strict=True)))
 
 
-def _occurrences(task: FileTask, rows: pa.RecordBatch, found: FoundIds, first_row: int) -> pa.Table:
-    chosen = np.flatnonzero(found.states == IdState.PRESENT)
-    present, ids = rows.take(chosen), found.ids.take(chosen)
-    hashes = hash_column(ids, task.hash_key)
-    count = chosen.size
+def _occurrences(task: FileTask, part: int, rows: pa.RecordBatch, found: FoundIds) -> pa.RecordBatch:
+    """A row for each id of the part, by hash."""
+    present = np.flatnonzero(found.states == IdState.PRESENT)
+    hashes = hash_column(
+        found.ids.take(present) if present.size < rows.num_rows else found.ids, task.hash_key
+    )
+    chosen, counts = _first_of_each(rows, found.ids, present, hashes)
+    kept = rows.select(list(READ)).take(present[chosen])
     columns = {
-        "bucket": bucket_of(hashes, task.buckets),
-        "day": np.full(count, task.file.day, dtype=np.int32),
-        "file": np.full(count, task.number, dtype=np.int32),
-        "row": chosen + first_row,
-        "hash": hashes,
-        "topic": pa.array([task.file.topic]).take(np.zeros(count, dtype=np.int8)),
-        "timestamp": present.column("timestamp").cast(pa.int64()),
-        "id": ids.cast(pa.binary()),
-        **{name: present.column(name) for name in READ if name != "timestamp"},
+        "day": np.full(chosen.size, task.file.day, dtype=np.int32),
+        "file": np.full(chosen.size, task.number, dtype=np.int32),
+        "part": np.full(chosen.size, part, dtype=np.int32),
+        "count": counts.astype(np.int32),
+        "hash": hashes[chosen],
+        "topic": pa.array([task.file.topic]).take(np.zeros(chosen.size, dtype=np.int8)),
+        "timestamp": kept.column("timestamp").cast(pa.int64()),
+        "id": found.ids.take(present[chosen]).cast(pa.binary()),
+        **{name: kept.column(name) for name in READ if name != "timestamp"},
     }
-    return pa.table([columns[name] for name in OCCURRENCES.names], names=OCCURRENCES.names).cast(OCCURRENCES)
+    table = pa.table([columns[name] for name in OCCURRENCES.names], names=OCCURRENCES.names).cast(OCCURRENCES)
+    return table.to_batches()[0] if chosen.size else pa.RecordBatch.from_pylist([], OCCURRENCES)
 
 
 def hash_column(ids: "pa.Array[Any]", key: bytes) -> Hashes:
@@ -112,9 +132,56 @@ def hash_column(ids: "pa.Array[Any]", key: bytes) -> Hashes:
     return hash_ids(as_bytes(data or b""), ends, key)
 
 
-# A bucket: all records of a range of hashes.
+def _first_of_each(
+    rows: pa.RecordBatch, ids: "pa.Array[Any]", present: Places, hashes: Hashes
+) -> tuple[Places, Places]:
+    """Of the `present` rows the first with each id, by hash, and how many have the id."""
+    order = np.argsort(hashes, kind="stable")
+    alike = np.flatnonzero(repeated(hashes[order]))
+    kept, counts = np.ones(order.size, dtype=np.bool_), np.ones(order.size, dtype=np.int64)
+    if alike.size:
+        places = present[order[alike]]
+        partitions, offsets = (np.asarray(rows.column(name))[places] for name in ("partition", "offset"))
+        first = np.lexsort((offsets, partitions, hashes[order[alike]]))
+        order[alike] = order[alike][first]
+        codes = np.asarray(ids.take(present[order[alike]]).dictionary_encode().indices)
+        _, begins, sizes = np.unique(codes, return_index=True, return_counts=True)
+        kept[alike] = False
+        kept[alike[begins]] = True
+        counts[alike[begins]] = sizes
+    return order[kept], counts[kept]
 
-Row = Mapping[str, Any]
+
+def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Which of the sorted hashes are there more than once."""
+    same = np.zeros(hashes.size + 1, dtype=np.bool_)
+    same[1:-1] = hashes[1:] == hashes[:-1]
+    found: npt.NDArray[np.bool_] = same[:-1] | same[1:]
+    return found
+
+
+def packed(rows: pa.RecordBatch, buckets: int) -> pa.Table:
+    """Rows that are sorted by hash, as one Arrow record batch for each bucket."""
+    numbers, begins = np.unique(bucket_of(np.asarray(rows.column("hash")), buckets), return_index=True)
+    ends = [*begins.tolist(), rows.num_rows][1:]
+    parts = [
+        rows.slice(begin, end - begin).serialize().to_pybytes()
+        for begin, end in zip(begins.tolist(), ends, strict=True)
+    ]
+    return pa.table([numbers, pa.array(parts, pa.binary())], schema=PACKED)
+
+
+def unpacked(rows: pa.Table) -> pa.Table:
+    """The occurrences of a bucket."""
+    parts = [
+        pa.ipc.read_record_batch(each.as_buffer(), OCCURRENCES)
+        for chunk in rows.column("rows").chunks
+        for each in chunk
+    ]
+    return pa.Table.from_batches(parts, OCCURRENCES).combine_chunks()
+
+
+# A bucket: all ids of a range of hashes.
 
 
 def first_path(day: int, bucket: int) -> str:
@@ -127,57 +194,79 @@ def found_path(bucket: int) -> str:
     return f"found/{bucket:06d}.parquet"
 
 
+def part_path(place: int) -> str:
+    """Where duplicates of a part of a file are written."""
+    file, part = part_of(place)
+    return f"found_by_file/{file:06d}-{part:06d}.parquet"
+
+
+SCRATCH = {"compression": "none", "use_dictionary": ["topic", "first_topic"]}
+"""Files between tasks are read once: to compress them costs more than it saves."""
+
+
+def put_scratch(lake: ObjectStore, folder: str, path: str, table: pa.Table) -> None:
+    """Writes a file that only the next task reads."""
+    with ParquetOutput(lake, table.schema, SCRATCH) as output:
+        output.write(table)
+        output.finish(folder, path)
+
+
 def judge_bucket(context: BucketContext, bucket: int, rows: pa.Table) -> BucketResult:
     """Decides which records are the first with their id; the order of `rows` does not matter."""
-    ordered = in_order(rows)
-    hashes = np.asarray(ordered.column("hash").combine_chunks())
-    first_day = context.rule.first_day(int(np.asarray(ordered.column("day").combine_chunks()).min()))
-    known = known_firsts(context, bucket, np.unique(hashes), first_day)
-    hits = np.array(sorted({hash_ for hash_, _ in known}), dtype=np.int64)
-    candidates = np.flatnonzero(repeated(hashes) | np.isin(hashes, hits))
-    duplicates = find_duplicates(context, ordered.take(candidates), candidates, known)
-    is_first = np.ones(hashes.size, dtype=np.bool_)
-    is_first[list(duplicates)] = False
-    _put_found(context, bucket, ordered, duplicates)
+    seen = unpacked(rows)
+    hashes = _numbers(seen, "hash")
+    order = np.argsort(hashes, kind="stable")
+    known = known_firsts(context, bucket, hashes[order], _numbers(seen, "day"))
+    is_candidate = repeated(hashes[order]) | (_numbers(seen, "count")[order] > 1)
+    is_candidate[places_of(np.unique(_numbers(known, "hash")), hashes[order])] = True
+    candidates = np.flatnonzero(is_candidate)
+    order[candidates] = order[candidates][in_order(seen.take(order[candidates]))]
+    alike = seen.take(order[candidates])
+    firsts = first_records(context, known, alike)
+    is_first = np.ones(order.size, dtype=np.bool_)
+    is_first[candidates[firsts >= 0]] = False
+    counts = _numbers(alike, "count")
     return BucketResult(
         bucket=bucket,
-        firsts=_put_firsts(context, bucket, ordered.filter(pa.array(is_first))),
-        duplicates=len(duplicates),
+        firsts=_put_firsts(context, bucket, seen.take(order[is_first])),
+        duplicates=int(counts.sum() - np.count_nonzero(firsts < 0)),
+        has_found=_put_found(context, bucket, known, alike, firsts),
     )
 
 
-def in_order(rows: pa.Table) -> pa.Table:
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column; what has come through Spark may not be aligned."""
+    return np.require(np.asarray(table.column(name).combine_chunks()), requirements="A")
+
+
+def in_order(rows: pa.Table) -> Places:
     """By hash, then by run date, topic, partition and offset: of equal ids the first comes first."""
-    names = ("hash", "day", "topic", "partition", "offset")
-    return rows.sort_by([(name, "ascending") for name in names])
+    topics = rows.column("topic").combine_chunks().dictionary_encode()
+    ranks = np.argsort(np.argsort(np.array(topics.dictionary.to_pylist(), dtype=object)))
+    by_topic = ranks[np.asarray(topics.indices)] if len(ranks) else np.empty(0, dtype=np.int64)
+    names = ("offset", "partition", "day", "hash")
+    offsets, partitions, days, hashes = (_numbers(rows, name) for name in names)
+    return np.lexsort((offsets, partitions, by_topic, days, hashes))
 
 
-def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Which of the sorted hashes are there more than once."""
-    same = np.concatenate([[False], hashes[1:] == hashes[:-1], [False]])[: hashes.size + 1]
-    found: npt.NDArray[np.bool_] = same[:-1] | same[1:] if hashes.size else np.zeros(0, dtype=np.bool_)
-    return found
+KNOWN = FIRST_SCHEMA.append(pa.field("day", pa.int32()))
 
 
-def known_firsts(
-    context: BucketContext, bucket: int, hashes: Hashes, first_day: int
-) -> dict[tuple[int, bytes], list[Row]]:
-    """First records of earlier runs by hash and id, for these sorted hashes; by ascending run date.
-
-    Dates before `first_day` are outside of the window.
-    """
+def known_firsts(context: BucketContext, bucket: int, hashes: Hashes, days: Days) -> pa.Table:
+    """First records of earlier runs for these sorted hashes, by ascending run date, within the window."""
     by_day: dict[int, list[Hashes]] = {}
     for run in context.index.hashes:
-        found, days = read_hashes(context.lake, run, bucket, context.buckets)
-        hits = places_of(hashes, found)
-        for day in np.unique(days[hits]).tolist():
-            by_day.setdefault(day, []).append(found[hits[days[hits] == day]])
-    known: dict[tuple[int, bytes], list[Row]] = {}
+        for found, when in iter_hashes(context.lake, run, bucket, context.buckets):
+            hits = places_of(hashes, found)
+            for day in np.unique(when[hits]).tolist():
+                by_day.setdefault(day, []).append(found[hits[when[hits] == day]])
+    first_day = context.rule.first_day(int(days.min()))
+    known = [KNOWN.empty_table()]
     for day, parts in sorted(by_day.items()):
         if day >= first_day:
-            for row in _first_rows(context, bucket, day, np.unique(np.concatenate(parts))).to_pylist():
-                known.setdefault((row["hash"], row["id"]), []).append({**row, "day": day})
-    return known
+            rows = _first_rows(context, bucket, day, np.unique(np.concatenate(parts)))
+            known.append(rows.append_column("day", pa.array(np.full(rows.num_rows, day, dtype=np.int32))))
+    return pa.concat_tables(known)
 
 
 def _first_rows(context: BucketContext, bucket: int, day: int, hashes: Hashes) -> pa.Table:
@@ -186,7 +275,7 @@ def _first_rows(context: BucketContext, bucket: int, day: int, hashes: Hashes) -
     rows = FIRST_SCHEMA.empty_table()
     if run is not None:
         rows = read_firsts(context.lake, run, bucket, context.buckets, hashes)
-    missing = np.setdiff1d(hashes, np.asarray(rows.column("hash").combine_chunks()))
+    missing = np.setdiff1d(hashes, _numbers(rows, "hash"))
     if missing.size:
         raise Damaged(
             f"index of business ids of {context.rule.name}: it has no first record for {missing.size} of the "
@@ -195,52 +284,95 @@ def _first_rows(context: BucketContext, bucket: int, day: int, hashes: Hashes) -
     return rows
 
 
-def find_duplicates(
-    context: BucketContext,
-    rows: pa.Table,
-    places: npt.NDArray[np.int64],
-    known: dict[tuple[int, bytes], list[Row]],
-) -> dict[int, Row]:
-    """The first record of each duplicate, by its place; every hit is decided on the id itself."""
-    newest = {each: firsts[-1] for each, firsts in known.items()}
-    found: dict[int, Row] = {}
-    for place, row in zip(places.tolist(), rows.to_pylist(), strict=True):
-        first = newest.get((row["hash"], row["id"]))
-        if first is not None and first["day"] >= context.rule.first_day(row["day"]):
-            found[place] = first
-        else:
-            newest[row["hash"], row["id"]] = row
-    return found
+ALL_HISTORY = 1 << 40
+"""A window of more days than there are."""
 
 
-def _put_found(context: BucketContext, bucket: int, rows: pa.Table, duplicates: Mapping[int, Row]) -> None:
-    """Writes the duplicates that are in files of this run."""
-    places = list(duplicates)
-    later = rows.take(pa.array(places, pa.int64())).select(["file", "row", "id"])
-    firsts = list(duplicates.values())
-    for name in ("day", *FIRST_COLUMNS):
-        kind = FOUND.field(f"first_{name}").type
-        later = later.append_column(f"first_{name}", pa.array([first[name] for first in firsts], kind))
-    current = later.filter(pc.not_equal(later.column("file"), pa.scalar(NO_FILE, pa.int32())))
-    if current.num_rows:
-        put_table(context.lake, context.folder, found_path(bucket), current.select(FOUND.names).cast(FOUND))
+def first_records(context: BucketContext, known: pa.Table, rows: pa.Table) -> Places:
+    """For each row its first record, a place among `known` and then `rows`; -1 if it is one itself.
+
+    Every hit is decided on the id itself.
+    """
+    both = pa.concat_tables([known.select(["id", "day"]), rows.select(["id", "day"])])
+    codes = both.column("id").combine_chunks().dictionary_encode().indices
+    window = context.rule.window if context.rule.window is not None else ALL_HISTORY
+    found = first_rows(np.asarray(codes), _numbers(both, "day"), known=known.num_rows, window=window)
+    return found[known.num_rows :]
+
+
+def _put_found(context: BucketContext, bucket: int, known: pa.Table, rows: pa.Table, firsts: Places) -> bool:
+    """Writes the ids of which files of this run have duplicates; False if there are none."""
+    files, counts = _numbers(rows, "file"), _numbers(rows, "count")
+    chosen = np.flatnonzero((files != NO_FILE) & ((firsts >= 0) | (counts > 1)))
+    if not chosen.size:
+        return False
+    names = ["day", *FIRST_COLUMNS]
+    itself = known.num_rows + chosen
+    both = pa.concat_tables([known.select(names), rows.select(names)])
+    first = both.take(np.where(firsts[chosen] >= 0, firsts[chosen], itself))
+    columns = {
+        "place": places_in(files[chosen], _numbers(rows, "part")[chosen]),
+        "id": rows.column("id").take(chosen),
+        **{f"first_{name}": first.column(name) for name in names},
+    }
+    table = pa.table([columns[name] for name in FOUND.names], names=FOUND.names).cast(FOUND)
+    put_scratch(context.lake, context.folder, found_path(bucket), table)
+    return True
 
 
 def _put_firsts(context: BucketContext, bucket: int, rows: pa.Table) -> dict[int, int]:
-    days = np.asarray(rows.column("day").combine_chunks())
+    days = _numbers(rows, "day")
     counts: dict[int, int] = {}
     for day in np.unique(days).tolist():
-        table = rows.filter(pa.array(days == day)).select(FIRST_SCHEMA.names).cast(FIRST_SCHEMA)
-        put_table(context.lake, context.folder, first_path(day, bucket), table)
-        counts[day] = table.num_rows
+        same = rows if days.min() == days.max() else rows.filter(pa.array(days == day))
+        put_scratch(context.lake, context.folder, first_path(day, bucket), same.select(FIRST_SCHEMA.names))
+        counts[day] = same.num_rows
     return counts
+
+
+# Files of the index.
+
+
+def write_hashes(task: PieceTask) -> Piece:
+    """A file of hashes: those of earlier runs and new ones, by hash and date."""
+    parts = [part for run in task.runs for part in iter_hashes(task.lake, run, task.number, task.count)]
+    parts += [_new_hashes(task, new) for new in task.new]
+    hashes = np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in parts)])
+    days = np.concatenate([np.empty(0, np.int32), *(days for _, days in parts)])
+    order = np.argsort(hashes, kind="stable")  # parts ascend by date, and merging sorted parts is quick
+    return put_hashes(task.lake, hashes[order], days[order])
+
+
+def write_firsts(task: PieceTask) -> Piece:
+    """A file of first records of one run date."""
+    [new] = task.new
+    return put_firsts(task.lake, _new_rows(task, new, FIRST_SCHEMA.names))
+
+
+def _new_hashes(task: PieceTask, new: NewIds) -> tuple[Hashes, Days]:
+    hashes = _numbers(_new_rows(task, new, ["hash"]), "hash")
+    return hashes, np.full(hashes.size, new.day, dtype=np.int32)
+
+
+def _new_rows(task: PieceTask, new: NewIds, columns: list[str]) -> pa.Table:
+    """New first records within the range of the file; buckets ascend, so they are sorted by hash."""
+    first, last = bucket_range(task.number, task.count)
+    schema = pa.schema([FIRST_SCHEMA.field(name) for name in columns])
+    found = [schema.empty_table()]
+    for bucket, key in new.files:
+        begin, end = bucket_range(bucket, task.buckets)
+        if begin <= last and end >= first:
+            rows = read_groups(task.lake, key, "hash", first, last, columns=columns).cast(schema)
+            hashes = _numbers(rows, "hash")
+            begin, end = np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right")
+            found.append(rows.slice(begin, end - begin))
+    return pa.concat_tables(found)
 
 
 # A file with duplicates.
 
 GROUP_BYTES = 64 * 2**20
-DAY = timedelta(days=1)
-DAY_MICROSECONDS = DAY // timedelta(microseconds=1)
+DAY_MICROSECONDS = timedelta(days=1) // timedelta(microseconds=1)
 
 
 def read_found(task: tuple[ObjectStore, str]) -> Iterator[pa.Table]:
@@ -249,105 +381,132 @@ def read_found(task: tuple[ObjectStore, str]) -> Iterator[pa.Table]:
     yield read_table(lake, key).cast(FOUND)
 
 
-def rewrite_file(context: RewriteContext, number: int, found: pa.Table) -> Rewritten:
+def put_part(lake: ObjectStore, folder: str, place: int, found: pa.Table) -> FoundPart:
+    """Writes the duplicates of one part of a file."""
+    put_scratch(lake, folder, part_path(place), found)
+    return FoundPart(place=place, key=f"{folder}/{part_path(place)}")
+
+
+class Groups:
+    """Rows on their way to a Parquet file, written in row groups of about `GROUP_BYTES`."""
+
+    def __init__(self, output: ParquetOutput) -> None:
+        self._output, self.rows = output, 0
+        self._held: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        self._held.append(rows)
+        if sum(table.nbytes for table in self._held) >= GROUP_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Writes what is held."""
+        group = pa.concat_tables(self._held) if self._held else None
+        self._held.clear()
+        if group is not None and group.num_rows:
+            self._output.write(group.unify_dictionaries())
+
+    def finish(self, folder: str, path: str) -> OutputFile:
+        self.write()
+        return self._output.finish(folder, path)
+
+
+def rewrite_file(task: RewriteTask) -> Rewritten:
     """Writes the file without its duplicates, and its rows of the table `duplicates`."""
-    file, ordered = context.files[number], found.sort_by("row")
-    places = np.asarray(ordered.column("row").combine_chunks())
-    schema = as_written(topic_contract(context.settings, file.topic, folder_name(file.topic)).schema)
-    taken: list[pa.Table] = []
-    with ParquetOutput(context.lake, schema, {"store_schema": False, **record_options(schema)}) as output:
-        kept = _write_kept(iter_sized_rows(context.lake, file.key), places, output, taken, schema=schema)
-        written = output.finish(context.folder, file.path) if kept else None
-    later = pa.concat_tables(taken)
-    table = duplicate_rows(context, file, later, ordered)
-    name = file.path.removesuffix(".parquet").replace("/", "-")
-    partitions, ids, names, kinds = (
-        _values(table, name) for name in ("partition", "producer_id", "transactional_id", "kind")
+    file, table = task.file, OWN_TABLES[DUPLICATES.name].schema
+    schema = as_written(topic_contract(task.settings, file.topic, folder_name(file.topic)).schema)
+    by_partition, by_producer = Counter[int](), Counter[tuple[tuple[int, str | None], str]]()
+    with (
+        ParquetOutput(task.lake, schema, {"store_schema": False, **record_options(schema)}) as output,
+        ParquetOutput(task.lake, table) as other,
+    ):
+        kept, duplicates = Groups(output), Groups(other)
+        for part, rows in enumerate(iter_sized_rows(task.lake, file.key)):
+            rest, later = divided(task, part, rows)
+            kept.add(rest.select(schema.names).cast(schema))
+            duplicates.add(later)
+            by_partition.update(later.column("partition").to_pylist())
+            by_producer.update(_producers(later))
+        name = file.path.removesuffix(".parquet").replace("/", "-")
+        return Rewritten(
+            file=file,
+            kept=kept.finish(task.folder, file.path) if kept.rows else None,
+            duplicates=duplicates.finish(task.folder, DUPLICATES.file_of(file=name)),
+            by_partition=by_partition,
+            by_producer=by_producer,
+        )
+
+
+def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
+    """Rows of a part that stay, and rows of the table `duplicates`."""
+    if part not in task.found:
+        return pa.table(rows), OWN_TABLES[DUPLICATES.name].schema.empty_table()
+    found = read_table(task.lake, task.found[part]).cast(FOUND)
+    listed = found.column("id").combine_chunks()
+    places = pc.index_in(find_ids(task.source, rows).ids.cast(pa.binary()), value_set=listed)
+    known = np.flatnonzero(np.asarray(places.is_valid()))
+    which = np.asarray(places.drop_null())
+    if np.unique(which).size < found.num_rows:
+        raise Damaged(
+            f"{task.lake.url_of(task.file.key)}: part {part} lacks ids that were read from it before"
+        )
+    is_later = ~_is_first(task, rows.take(known), found.take(which))
+    taken = np.zeros(rows.num_rows, dtype=np.bool_)
+    taken[known[is_later]] = True
+    later = pa.table(rows.filter(pa.array(taken)))
+    return pa.table(rows.filter(pa.array(~taken))), duplicate_rows(task, later, found.take(which[is_later]))
+
+
+def _is_first(task: RewriteTask, rows: pa.RecordBatch, found: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows are themselves the first record that was found."""
+    same = np.asarray(pc.equal(found.column("first_topic"), pa.scalar(task.file.topic)).combine_chunks())
+    same = same & (_numbers(found, "first_day") == task.file.day)
+    for name in ("partition", "offset"):
+        same &= _numbers(found, f"first_{name}") == np.asarray(rows.column(name))
+    return same
+
+
+def _producers(rows: pa.Table) -> Iterator[tuple[tuple[int, str | None], str]]:
+    ids, names, kinds = (
+        rows.column(name).to_pylist() for name in ("producer_id", "transactional_id", "kind")
     )
-    return Rewritten(
-        file=file,
-        kept=written,
-        duplicates=put_table(context.lake, context.folder, DUPLICATES.file_of(file=name), table),
-        by_partition=Counter(partitions),
-        by_producer=Counter(zip(zip(ids, names, strict=True), kinds, strict=True)),
-    )
+    yield from zip(zip(ids, names, strict=True), kinds, strict=True)
 
 
-def _values(table: pa.Table, name: str) -> list[Any]:
-    return table.column(name).to_pylist()
-
-
-def _write_kept(
-    parts: Iterator[pa.RecordBatch],
-    places: npt.NDArray[np.int64],
-    output: ParquetOutput,
-    taken: list[pa.Table],
-    *,
-    schema: pa.Schema,
-) -> int:
-    """Writes all rows except those at `places`, which are `taken`; returns how many it has written."""
-    held: list[pa.Table] = []
-    start = written = 0
-    for rows in parts:
-        is_taken = np.isin(np.arange(start, start + rows.num_rows), places)
-        taken.append(pa.table(rows.filter(pa.array(is_taken))))
-        held.append(pa.table(rows.filter(pa.array(~is_taken))).select(schema.names).cast(schema))
-        start += rows.num_rows
-        if sum(table.nbytes for table in held) >= GROUP_BYTES:
-            written += _write_group(output, held)
-    return written + _write_group(output, held)
-
-
-def _write_group(output: ParquetOutput, held: list[pa.Table]) -> int:
-    group = pa.concat_tables(held) if held else None
-    held.clear()
-    if group is None or not group.num_rows:
-        return 0
-    output.write(group.unify_dictionaries())
-    return int(group.num_rows)
-
-
-def duplicate_rows(context: RewriteContext, file: RecordFile, later: pa.Table, found: pa.Table) -> pa.Table:
+def duplicate_rows(task: RewriteTask, later: pa.Table, found: pa.Table) -> pa.Table:
     """Rows of the table `duplicates`: records of the file and, in the same order, what was found of them."""
     schema, count = OWN_TABLES[DUPLICATES.name].schema, later.num_rows
     columns = {
         **{name: later.column(name) for name in later.column_names},
         **{name: found.column(name) for name in FOUND.names},
-        "topic": pa.array([file.topic] * count, pa.string()),
-        "run_date": pa.array([context.run_date] * count, pa.date32()),
+        "topic": pa.array([task.file.topic] * count, pa.string()),
+        "run_date": pa.array([task.run_date] * count, pa.date32()),
         "first_run_date": found.column("first_day").cast(pa.date32()),
         "first_timestamp": found.column("first_timestamp").cast(pa.timestamp("us")).cast(TIMESTAMP),
-        "kind": pa.array(_kinds(file, later, found), pa.string()),
+        "kind": kinds_of(task.file.day, later, found),
     }
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def _kinds(file: RecordFile, later: pa.Table, found: pa.Table) -> list[str]:
-    names = ("timestamp", "producer_id", "transactional_id")
-    times = later.column("timestamp").cast(pa.int64())
-    one = zip(times.to_pylist(), *(_values(later, name) for name in names[1:]), strict=True)
-    other = zip(*(_values(found, f"first_{name}") for name in names), strict=True)
-    days = (file.day - day for day in _values(found, "first_day"))
-    return [kind_of(*each).value for each in zip(one, other, days, strict=True)]
-
-
-Sent = tuple[int | None, int, str | None]
-"""When a record was sent, in microseconds since 1970, and its producer id and transactional id."""
-
-
-def kind_of(later: Sent, first: Sent, days: int) -> DuplicateKind:
-    """What the duplicate points to; `days` are between both runs, for records without a timestamp.
+def kinds_of(day: int, later: pa.Table, found: pa.Table) -> "pa.ChunkedArray[Any]":
+    """What each duplicate points to; records without a timestamp are compared by run date.
 
     Two records without a producer id are not known to be of different producers, so they are `repeated`.
     """
-    is_late = days > 1
-    if later[0] is not None and first[0] is not None:
-        is_late = abs(later[0] - first[0]) > DAY_MICROSECONDS
-    if is_late:
-        return DuplicateKind.REPLAYED
-    has_names = later[2] is not None and first[2] is not None
-    is_same = later[2] == first[2] if has_names else later[1] == first[1]
-    return DuplicateKind.REPEATED if is_same else DuplicateKind.FAILOVER
+    between = pc.abs(pc.subtract(later.column("timestamp").cast(pa.int64()), found.column("first_timestamp")))
+    days = pc.subtract(pa.scalar(day, pa.int32()), found.column("first_day"))
+    is_late = pc.coalesce(pc.greater(between, DAY_MICROSECONDS), pc.greater(days, 1))
+    is_same = pc.coalesce(
+        *(
+            pc.equal(
+                later.column(name).cast(FOUND.field(f"first_{name}").type), found.column(f"first_{name}")
+            )
+            for name in ("transactional_id", "producer_id")
+        )
+    )
+    nearby = pc.if_else(is_same, DuplicateKind.REPEATED.value, DuplicateKind.FAILOVER.value)
+    return pc.if_else(is_late, DuplicateKind.REPLAYED.value, nearby)
 
 
 def outputs_of(rewritten: Rewritten) -> Iterator[OutputFile]:
@@ -355,37 +514,3 @@ def outputs_of(rewritten: Rewritten) -> Iterator[OutputFile]:
     if rewritten.kept is not None:
         yield rewritten.kept
     yield rewritten.duplicates
-
-
-def write_hashes(task: PieceTask) -> Piece:
-    """A file of hashes: those of earlier runs and new ones, sorted."""
-    parts = [read_hashes(task.lake, run, task.number, task.count) for run in task.runs]
-    parts += [_new_hashes(task, new) for new in task.new]
-    hashes = np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in parts)])
-    days = np.concatenate([np.empty(0, np.int32), *(days for _, days in parts)])
-    order = np.lexsort((days, hashes))
-    return put_hashes(task.lake, hashes[order], days[order])
-
-
-def write_firsts(task: PieceTask) -> Piece:
-    """A file of first records of one run date."""
-    [new] = task.new
-    return put_firsts(task.lake, _new_rows(task, new))
-
-
-def _new_hashes(task: PieceTask, new: NewIds) -> tuple[Hashes, Days]:
-    hashes = np.asarray(_new_rows(task, new).column("hash").combine_chunks())
-    return hashes, np.full(hashes.size, new.day, dtype=np.int32)
-
-
-def _new_rows(task: PieceTask, new: NewIds) -> pa.Table:
-    """New first records within the range of the file; buckets ascend, so they are sorted by hash."""
-    first, last = bucket_range(task.number, task.count)
-    found = [FIRST_SCHEMA.empty_table()]
-    for bucket, key in new.files:
-        begin, end = bucket_range(bucket, task.buckets)
-        if begin <= last and end >= first:
-            rows = read_groups(task.lake, key, "hash", first, last).cast(FIRST_SCHEMA)
-            hashes = np.asarray(rows.column("hash").combine_chunks())
-            found.append(rows.filter(pa.array((hashes >= first) & (hashes <= last))))
-    return pa.concat_tables(found)

@@ -184,7 +184,8 @@ def test_duplicates_that_a_task_did_not_store_are_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = _shop(tmp_path).settings()
-    monkeypatch.setattr(worker, "_put_found", lambda *_: None)
+    put = worker.put_scratch
+    monkeypatch.setattr(worker, "put_scratch", lambda *args: None if "found" in args[2] else put(*args))
     with pytest.raises((FileNotFoundError, ObjectMissing)):
         runs(settings, 1)
 

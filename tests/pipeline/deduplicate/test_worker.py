@@ -15,10 +15,12 @@ from spark_jobs.lake.id_index import Piece, SortedRun, put_firsts, read_firsts
 from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
 from spark_jobs.pipeline.deduplicate.job import NewIds, PieceTask
-from spark_jobs.pipeline.deduplicate.worker import Sent, kind_of, write_firsts
+from spark_jobs.pipeline.deduplicate.worker import kinds_of, write_firsts
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
 
 DAY_US = 86_400_000_000
+Sent = tuple[int | None, int, str | None]
+"""Timestamp, producer id and transactional id."""
 
 
 @pytest.fixture
@@ -87,8 +89,8 @@ def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
     parts = list(iter_sized_rows(lake, "folder/table.parquet", size=10_000))
     assert 5 <= max(part.num_rows for part in parts) <= 10
     assert pa.Table.from_batches(parts).equals(table)
-    [numbers] = iter_sized_rows(lake, "folder/table.parquet", columns=["number"], size=10_000)
-    assert numbers.num_rows == 100
+    numbers = iter_sized_rows(lake, "folder/table.parquet", columns=["number"], size=10_000)
+    assert [part.num_rows for part in numbers] == [part.num_rows for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,15 @@ def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
         ((0, -1, None), (0, -1, None), DuplicateKind.REPEATED),
         ((0, -1, None), (0, 7, None), DuplicateKind.FAILOVER),
         ((DAY_US + 1, -1, None), (0, -1, None), DuplicateKind.REPLAYED),
+        ((None, 7, None), (0, 7, None), DuplicateKind.REPLAYED),
     ],
 )
 def test_what_a_duplicate_points_to(later: Sent, first: Sent, kind: DuplicateKind) -> None:
-    assert kind_of(later, first, 0) is kind
+    names = ("timestamp", "producer_id", "transactional_id")
+    types = [pa.timestamp("us"), pa.int64(), pa.string()]
+    one = pa.table([pa.array([value], type_) for value, type_ in zip(later, types, strict=True)], names)
+    types[0] = pa.int64()
+    other = pa.table([pa.array([value], type_) for value, type_ in zip(first, types, strict=True)], names)
+    other = other.rename_columns([f"first_{name}" for name in names])
+    other = other.append_column("first_day", pa.array([8], pa.int32()))
+    assert kinds_of(10, one, other).to_pylist() == [kind]
