@@ -132,7 +132,7 @@ RECORDS = Suite(
 )
 
 
-# `duplicates`: each record of a topic with a business id is published or a duplicate; most have an id.
+# `duplicates`: each record of a topic with a business id is published or a duplicate; most are new.
 
 
 def _duplicates_frame(facts: Facts, settings: AuditSettings) -> pa.Table:
@@ -141,16 +141,20 @@ def _duplicates_frame(facts: Facts, settings: AuditSettings) -> pa.Table:
     records, without_id, rows, duplicates = (
         np.asarray(table.column(name)) for name in ("records", "without_id", "rows", "duplicates")
     )
-    share = pa.array(without_id / np.maximum(records, 1), mask=records < settings.share_least)
-    return table.append_column("accounted", pa.array(rows + duplicates)).append_column(
-        "share_without_id", share
-    )
+    table = table.append_column("accounted", pa.array(rows + duplicates))
+    for name, counts in (("share_without_id", without_id), ("share_of_duplicates", duplicates)):
+        share = pa.array(counts / np.maximum(records, 1), mask=records < settings.share_least)
+        table = table.append_column(name, share)
+    return table
 
 
 def _duplicates_expectations(settings: AuditSettings) -> tuple[Expectation, ...]:
     return (
         equal(ExpectationName.EVERY_RECORD_IS_PUBLISHED_OR_A_DUPLICATE, "records", "accounted"),
         at_most(ExpectationName.MOST_RECORDS_HAVE_AN_ID, "share_without_id", settings.without_id),
+        at_most(
+            ExpectationName.MOST_RECORDS_ARE_NO_DUPLICATES, "share_of_duplicates", settings.duplicate_share
+        ),
     )
 
 

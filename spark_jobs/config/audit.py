@@ -140,6 +140,14 @@ class ExpectationName(StrEnum):
         Severity.WARNING,
         "Most records of a topic with a business id have one; otherwise the id is probably elsewhere.",
     )
+    MOST_RECORDS_ARE_NO_DUPLICATES = (
+        "most_records_are_no_duplicates",
+        Severity.CRITICAL,
+        (
+            "Most records of a partition are not removed as duplicates; otherwise the declared business id is"
+            " probably not unique. If an old input was really sent again, raise audit.duplicate_share."
+        ),
+    )
     TIMESTAMPS_ARE_IN_RANGE = (
         "timestamps_are_in_range",
         Severity.WARNING,
@@ -236,8 +244,9 @@ class AuditSettings(Frozen):
     than the partitioner chooses that was established in earlier runs. A share of `refused_share` of a
     topic's new batches may be refused or corrupt, and of `undecided_share` of all transactional batches the
     outcome may be unknown; neither is judged below `share_least` batches. A share of `without_id` of a
-    partition's records may have no business id, where `dedup` declares one; it is judged from `share_least`
-    records on. `examples` is how many places of a failure are kept.
+    partition's records may have no business id, where `dedup` declares one, and a share of `duplicate_share`
+    may be removed as duplicates; both are judged from `share_least` records on. `examples` is how many places
+    of a failure are kept.
     """
 
     severities: Severities = Severities()
@@ -253,6 +262,7 @@ class AuditSettings(Frozen):
     key_sample: Annotated[Count, Field(ge=0)] = 200
     keys_elsewhere: Share = 0.01
     without_id: Share = 0.5
+    duplicate_share: Share = 0.5
     examples: Annotated[Count, Field(ge=1, le=100)] = 5
 
     def severity(self, name: ExpectationName) -> Severity:

@@ -35,6 +35,9 @@ FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.NO_ROW_OF_AN_UNCOMMITTED_TRANSACTION: run(partition={"uncommitted_rows": 4}),
     ExpectationName.EVERY_RECORD_IS_PUBLISHED_OR_A_DUPLICATE: run(ids={"records": 81}),
     ExpectationName.MOST_RECORDS_HAVE_AN_ID: run(ids={"without_id": 41}),
+    ExpectationName.MOST_RECORDS_ARE_NO_DUPLICATES: run(
+        partition={"rows": 39}, ids={"rows": 39, "duplicates": 41}
+    ),
     ExpectationName.TIMESTAMPS_ARE_IN_RANGE: run(partition={"strange_timestamps": 1}),
     ExpectationName.KEYS_ARE_IN_THEIR_PARTITION: run(partition={"keys_elsewhere": 20}),
     ExpectationName.TRANSACTIONS_ARE_WHOLE: run(
