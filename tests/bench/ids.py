@@ -251,8 +251,9 @@ def generate_piece(task: tuple[ObjectStore, int, int, int]) -> Piece:
     """A file of hashes whose gaps are those of random ones."""
     lake, number, count, ids = task
     random, (first, last) = np.random.default_rng([99, number]), bucket_range(number, count)
-    gaps = random.exponential((last - first) / (ids + 1), ids)
-    hashes = first + np.minimum(np.cumsum(gaps), last - first).astype(np.int64)
+    width = (last - first) * (1 - 1e-9)  # a float of a whole range could be rounded up
+    places = np.minimum(np.cumsum(random.exponential(width / (ids + 1), ids)), width)
+    hashes = (places.astype(np.uint64) + np.uint64(first % 2**64)).view(np.int64)
     days = random.integers(day_number(FIRST) - 512, day_number(FIRST), ids, dtype=np.int32)
     return put_hashes(lake, hashes, days)
 

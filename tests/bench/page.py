@@ -58,6 +58,7 @@ def headline(kept: Kept) -> Iterator[Line]:
     yield from _fetched(kept)
     yield from _standalone(kept)
     yield from _readers(kept)
+    yield from _ids(kept)
     yield from _dump_log(kept)
     yield from _verdicts(kept)
     yield from _bounds(kept)
@@ -169,6 +170,21 @@ def _readers(kept: Kept) -> Iterator[Line]:
             found=times,
             ratio=ours.seconds / theirs.seconds,
         )
+
+
+def _ids(kept: Kept) -> Iterator[Line]:
+    """Spark's ways to find new ids, by the time of the step, on the same history."""
+    ours = {row.data: row for row in rows_of(kept, "ids", "Onceover, step deduplicate, UUID")}
+    for row in rows_of(kept, "ids"):
+        if row.note:
+            yield Line(measured=row.title, found=f"left out: {row.note}")
+        elif row.title.startswith("Spark"):
+            step = ours[row.data]
+            found = (
+                f"{row.seconds:.0f} s; {row.cpu_seconds:.0f} s of all cores, step {step.cpu_seconds:.0f} s"
+            )
+            line = f"{row.title} by step deduplicate, history of {row.data}"
+            yield _at_least(line, found, row.seconds / step.seconds, 5)
 
 
 def _dump_log(kept: Kept) -> Iterator[Line]:

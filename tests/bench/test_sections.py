@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.execution.spark import Spark
 from spark_jobs.kafka.formats.record_batch import Codec
-from tests.bench import growth, knobs, large, onceover, readers, whole_runs
+from tests.bench import growth, ids, knobs, large, onceover, readers, whole_runs
 from tests.bench.__main__ import SECTIONS, parse, volume_of
 from tests.bench.floor import run_floor
 from tests.bench.live_broker import consumer_row
@@ -86,6 +86,15 @@ def test_a_section_measures_something(space: Workspace, published: Row, section:
     rows = import_module(f"tests.bench.{section}").measure(space)
     assert rows
     assert all(row.seconds > 0 or row.numbers for row in rows)
+
+
+@pytest.mark.parametrize("kind", ids.MAKERS)
+def test_the_step_finds_ids_of_history_among_generated_hashes(space: Workspace, kind: str) -> None:
+    history = ids.History(place=space.home / "ids" / kind, kind=kind, ids=800, dates=2)
+    ids.build(space, history)
+    row = ids.step_row(space, history, 2, with_generated=True)
+    assert (row.records, row.numbers["new ids"]) == (800, 798)
+    assert row.data == "0.016 M"
 
 
 def test_inspect_is_measured_in_every_case(space: Workspace, published: Row) -> None:
