@@ -32,13 +32,15 @@ NAMED = (
     "put runs/*-*/admit/_done.json",
     "delete runs/*-*/resolve/work/*.parquet",
     "adopt runs/*-*/materialise/files.parquet",
+    "adopt runs/*-*/deduplicate/parts/*/*/found_by_file/*-*.parquet",
+    "put runs/*-*/deduplicate/_done.json",
     "commit_table",
     "adopt runs/*-*/publish/runs.parquet",
     "put_if_absent chain/*.json",
     "put locks/*.released",
 )
 """Where a run hands something over: between two steps, two tables, two runs."""
-WRITTEN = (NAMED[1], NAMED[4], NAMED[7], NAMED[10])
+WRITTEN = (NAMED[1], NAMED[4], NAMED[7], NAMED[12])
 LONGEST_RUN_MS = 2500
 RANDOM_MOMENTS = 100 if EVERY else 3
 RUNS = (0, pytest.param(1, marks=pytest.mark.xdist_group("faults"))) if EVERY else (1,)

@@ -32,6 +32,10 @@ class RunFiles:
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
 
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
 
 def files_of(folder: RunFolder, rule: IdRule, context: RunContext) -> RunFiles:
     """The files of a run, also of logs that have nothing new in later runs."""
@@ -41,7 +45,12 @@ def files_of(folder: RunFolder, rule: IdRule, context: RunContext) -> RunFiles:
     logs = {log for found, logs in rules if found == rule for log in logs}
     files = tuple(
         RecordFile(
-            topic=entry.topic, key=folder.key(step, entry.file), path=entry.file, rows=entry.rows, day=day
+            topic=entry.topic,
+            key=folder.key(step, entry.file),
+            path=entry.file,
+            rows=entry.rows,
+            bytes=entry.bytes,
+            day=day,
         )
         for step, entry in listed
         if entry.topic in logs and entry.topic is not None and entry.file is not None

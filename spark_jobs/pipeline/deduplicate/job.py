@@ -77,6 +77,7 @@ class RecordFile:
     key: str
     path: str
     rows: int
+    bytes: int
     day: int
 
 

@@ -80,6 +80,7 @@ FEW_ROWS = 1 << 17
 """So many records are compared in the driver: a Spark job costs more."""
 INDEX_SHARE = 16
 """A bucket has so many times as many ids of the index as it may have new ones: they are much smaller."""
+MEGABYTE = 10**6
 SCRATCH = "parts"
 """Folder below the step's for files between its tasks; it is removed at the end."""
 
@@ -140,6 +141,7 @@ def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex])
     if index is None:
         index, messages, builds = build(context, rule)
     current = files_of(context.folder, rule, context)
+    context.on_progress(cost_of(rule, index, current))
     extended = extend(context, rule, index, [current])
     return RuleResult(
         rule=rule,
@@ -151,13 +153,26 @@ def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex])
     )
 
 
+def cost_of(rule: IdRule, index: IdIndex, current: RunFiles) -> str:
+    """What the step is about to read."""
+    return (
+        f"{rule.name}: comparing {current.rows:,} records with {index.ids:,} ids, "
+        f"{index.bytes / MEGABYTE:,.1f} MB of hashes to read"
+    )
+
+
 def build(context: RunContext, rule: IdRule) -> tuple[IdIndex, list[str], Builds]:
     """The index of all earlier runs; it is stored now and then, so that an interrupted build continues."""
     runs = history_of(context, rule)
     builds = Builds(context.lake, rule, runs)
     done, index, duplicates = builds.newest()
+    total = sum(run.bytes for run in runs)
     for chunk in chunks_of(runs[done:], most=CHUNK_ROWS):
-        context.on_progress(f"{rule.name}: reading ids of earlier runs, {done} of {len(runs)} done")
+        read = sum(run.bytes for run in runs[:done])
+        context.on_progress(
+            f"{rule.name}: no index yet; reading ids of {len(runs)} earlier runs, {done} done, "
+            f"{read / MEGABYTE:,.1f} of {total / MEGABYTE:,.1f} MB"
+        )
         extended = extend(context, rule, index, chunk, published=True)
         index, done = extended.index, done + len(chunk)
         duplicates += extended.duplicates

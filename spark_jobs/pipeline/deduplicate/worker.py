@@ -119,7 +119,10 @@ def _occurrences(task: FileTask, part: int, rows: pa.RecordBatch, found: FoundId
         **{name: kept.column(name) for name in READ if name != "timestamp"},
     }
     table = pa.table([columns[name] for name in OCCURRENCES.names], names=OCCURRENCES.names).cast(OCCURRENCES)
-    return table.to_batches()[0] if chosen.size else pa.RecordBatch.from_pylist([], OCCURRENCES)
+    if not chosen.size:
+        return pa.RecordBatch.from_pylist([], OCCURRENCES)
+    [batch] = table.combine_chunks().to_batches()
+    return batch
 
 
 def hash_column(ids: "pa.Array[Any]", key: bytes) -> Hashes:

@@ -41,11 +41,11 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
         },
         "origins": _origins(tables),
         "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)],
-        **_duplicates(tables),
+        **duplicates_of(tables),
     }
 
 
-def _duplicates(tables: RunTables) -> Row:
+def duplicates_of(tables: RunTables) -> Row:
     """Duplicates by business id: by topic, and by producer; absent in a run without `deduplicate`."""
     facts = tables.rows(Step.DEDUPLICATE, DUPLICATE_FACTS.file)
     if not facts:

@@ -29,7 +29,10 @@ sources:
   - {{name: gateway, kind: capture, root: capture, dates: dt=%Y-%m-%d, markers: true}}
 topics: {topics}
 limits: {{{limits}}}
-audit: {{severities: {{timestamps_are_in_range: "off", keys_are_in_their_partition: "off"}}}}
+audit:
+  duplicate_share: {duplicate_share}
+  severities: {{timestamps_are_in_range: "off", keys_are_in_their_partition: "off"}}
+retention: {{runs_days: 2, snapshots_days: 2, staged_days: 2}}
 """
 BY_ID = "{'orders*': {dedup: {id: [id]}}}"
 WITHOUT = "{}"
@@ -45,8 +48,8 @@ class Shop:
     directory: Path
     lake: str = "lake"
 
-    def settings(self, topics: str = BY_ID, limits: str = "") -> Settings:
-        text = CONFIG.format(topics=topics, limits=limits, lake=self.lake)
+    def settings(self, topics: str = BY_ID, limits: str = "", duplicate_share: float = 0.5) -> Settings:
+        text = CONFIG.format(topics=topics, limits=limits, lake=self.lake, duplicate_share=duplicate_share)
         return parse_settings(text, name="onceover.yaml", base=self.directory)
 
     def sell(self, number: int, orders: Iterable[Order], *, topic: str = "orders", name: str = "a") -> None:

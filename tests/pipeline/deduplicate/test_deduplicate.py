@@ -1,10 +1,17 @@
 """Of records with the same business id the first stays, whatever happens to a lake and in whatever pieces."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from expectations.gate import AuditFailed
+from spark_jobs.lake import parquet_file
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.deduplicate import worker
+from spark_jobs.pipeline.report.run_page import duplicates_of
+from spark_jobs.pipeline.report.run_tables import RunTables
 from tests.pipeline.deduplicate.lakes import (
     BY_ID,
     Shop,
@@ -13,6 +20,7 @@ from tests.pipeline.deduplicate.lakes import (
     published,
     rows_of,
     runs,
+    states,
 )
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
@@ -90,3 +98,76 @@ def test_a_finished_run_is_not_repeated(shop: Shop) -> None:
     shop.sell(1, [(0, "a"), (0, "a")])
     settings = shop.settings(BY_ID)
     assert [outcome.worked for outcome in runs(settings, 1, 1)] == [True, False]
+
+
+def test_a_frequent_id_and_a_replayed_day_are_never_in_memory_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = [(0, str(number)) for number in range(40)]
+    shop.sell(1, [*day, *[(0, "hot")] * 200])
+    shop.sell(2, [*[(0, "hot")] * 200, *day])
+    expected, settings = (Shop(shop.directory, name).settings(duplicate_share=1) for name in "ab")
+    runs(expected, 1, 2)
+    held: dict[str, list[int]] = {"bucket": [], "part": []}
+    monkeypatch.setattr(parquet_file, "ROWS_AT_A_TIME", 8)
+    monkeypatch.setattr(worker, "GROUP_BYTES", 1)
+    for name, key in (("unpacked", "bucket"), ("duplicate_rows", "part")):
+        monkeypatch.setattr(worker, name, _counting(getattr(worker, name), held[key]))
+    runs(settings, 1, 2)
+    assert (published(settings), duplicates(settings)) == (published(expected), duplicates(expected))
+    assert states(settings) == states(expected)
+    assert len(duplicates(settings)) == 199 + 200 + 40
+    assert max(held["bucket"]) <= 40 + 240 // 8  # each id once for each part
+    assert max(held["part"]) == 8
+    assert len(held["part"]) >= 200 // 8
+
+
+def _counting(function: Callable[..., pa.Table], rows: list[int]) -> Callable[..., pa.Table]:
+    def counted(*args: object) -> pa.Table:
+        found = function(*args)
+        rows.append(found.num_rows)
+        return found
+
+    return counted
+
+
+def test_a_constant_as_id_removes_nothing_unless_it_is_allowed(shop: Shop) -> None:
+    shop.sell(1, [(0, "eur")] * 30)
+    with pytest.raises(
+        AuditFailed, match=r"(?s)most_records_are_no_duplicates.*raise audit.duplicate_share"
+    ) as raised:
+        runs(shop.settings(), 1)
+    assert "orders" in str(raised.value)
+    runs(shop.settings(duplicate_share=1), 1)
+    assert len(published(shop.settings())) == 1
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_record_that_is_neither_published_nor_a_duplicate_stops_the_run(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    shop.sell(1, [(0, "a"), (0, "b"), (0, "a"), (0, "b")])
+    divided = worker.divided
+
+    def losing(*args: object) -> list[pa.Table]:
+        tables = list(divided(*args))  # type: ignore[arg-type]
+        tables[place] = tables[place].slice(1)
+        return tables
+
+    monkeypatch.setattr(worker, "divided", losing)
+    with pytest.raises(AuditFailed, match="every_record_is_published_or_a_duplicate"):
+        runs(shop.settings(), 1)
+
+
+def test_three_kinds_are_counted_apart_for_each_producer(shop: Shop) -> None:
+    values = {name: f'{{"id": "{name}"}}'.encode() for name in "abc"}
+    shop.send(1, [*values.values(), values["a"]], pid=7)
+    shop.send(2, [values["b"], values["a"], values["b"]], pid=8)
+    shop.send(3, [values["c"]], pid=9)
+    settings = shop.settings()
+    found = [
+        (number, row["producer_id"], row["kind"], row["duplicates"])
+        for number, outcome in enumerate(runs(settings, 1, 2, 3), 1)
+        for row in duplicates_of(RunTables(open_lake(settings), outcome.run_id))["duplicates"]["producers"]
+    ]
+    assert found == [(1, 7, "repeated", 1), (2, 8, "failover", 3), (3, 9, "replayed", 1)]

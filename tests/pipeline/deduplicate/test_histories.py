@@ -15,6 +15,8 @@ from spark_jobs.lake.layout import ID_BUILDS, step_key
 from spark_jobs.lake.run_folder import MESSAGES, RunFolder, StepDone
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.operations.check import check
+from spark_jobs.operations.expire import expire
+from spark_jobs.operations.replay import Selection, decide
 from spark_jobs.operations.rollback import roll_back
 from spark_jobs.pipeline.deduplicate import step, worker
 from spark_jobs.pipeline.deduplicate.history import Builds
@@ -256,3 +258,34 @@ def test_steps_that_follow_start_from_the_step(tmp_path: Path) -> None:
         [outcome] = runs(settings, 1, until=until)
         assert outcome.done[-1].step is until
     assert states(settings) == _undisturbed(Shop(tmp_path), [1])[0]
+
+
+def test_an_expired_history_is_compared_like_any_other(tmp_path: Path) -> None:
+    shop = _shop(tmp_path, {**DAYS, 4: [(0, "f")], 5: [(0, "g")], 6: [(1, "a"), (1, "h")]})
+    settings = shop.settings()
+    runs(settings, 1, 2, 3, 4, 5)
+    before = {found.key for found in open_lake(settings).list("")}
+    expire(settings)
+    assert before - {found.key for found in open_lake(settings).list("")}
+    runs(settings, 6)
+    other = Shop(tmp_path, "undisturbed").settings()
+    runs(other, 1, 2, 3, 4, 5, 6)
+    assert (states(settings), duplicates(settings)) == (states(other), duplicates(other))
+    assert duplicates(settings)[-1] == (6, "orders", 1, 4, "orders", 0, 0, 1, "replayed")
+
+
+def test_a_record_replayed_from_quarantine_is_the_first_with_its_id(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    topics = "{{orders: {{value: json, fields: {{note: string}}, required: {}, dedup: {{id: [id]}}}}}}"
+    shop.send(1, [b'{"id": "a", "note": "x"}', b'{"id": "b"}'])
+    shop.send(2, [b'{"id": "b", "note": "x"}', b'{"id": "c", "note": "x"}'])
+    [first] = runs(shop.settings(topics.format("[note]")), 1)
+    settings = shop.settings(topics.format("[]"))
+    decide(settings, Selection(run_id=first.run_id), why="an order needs no note")
+    [second] = runs(settings, 2)
+    assert [row[:3] for row in published(settings)] == [(1, 0, 0), (2, 0, 1), (2, 0, 3)]
+    assert duplicates(settings) == [(2, "orders", 0, 2, "orders", 0, 1, 2, "failover")]
+    expected = states(settings), indexes(settings), table_files(settings)
+    roll_back(settings, second.run_id)
+    runs(settings, 2)
+    assert (states(settings), indexes(settings), table_files(settings)) == expected
