@@ -187,7 +187,7 @@ def _write(history: History, folder: RunFolder, number: int, file: int, ids: Ids
     schema = topic_contract(history.settings, "orders", "orders").schema
     count = len(ids)
     first = number * history.ids + file * count
-    zeros = pa.array(np.zeros(count, dtype=np.int64))
+    zeros = np.zeros(count, dtype=np.int64)
     times = np.datetime64(history.day(number), "us") + np.arange(count)
     columns: dict[str, Any] = {
         "offset": pa.array(np.arange(first, first + count)),
@@ -200,7 +200,7 @@ def _write(history: History, folder: RunFolder, number: int, file: int, ids: Ids
         "transactional_id": pa.nulls(count, pa.string()),
         "run_date": pa.array([history.day(number)]).take(zeros),
     }
-    arrays = [columns.get(field.name, zeros).cast(field.type) for field in schema]
+    arrays = [columns.get(field.name, pa.array(zeros)).cast(field.type) for field in schema]
     written = as_written(schema)
     options = {"store_schema": False, **record_options(written)}
     with ParquetOutput(folder.lake, written, options) as output:

@@ -29,7 +29,8 @@ OCCURRENCES = pa.schema(_SEEN)
 """The first record with an id in a part of a file: its run date, the file's place among the run's files, the
 part, how many records of the part have the id, and its address."""
 
-PACKED = pa.schema([pa.field("bucket", pa.int32()), pa.field("rows", pa.binary())])
+_PACKED: "list[pa.Field[Any]]" = [pa.field("bucket", pa.int32()), pa.field("rows", pa.binary())]
+PACKED = pa.schema(_PACKED)
 """Occurrences of a bucket on their way through Spark, as one Arrow record batch: one row for the JVM."""
 
 FIRST_COLUMNS = (

@@ -367,8 +367,8 @@ def _new_rows(task: PieceTask, new: NewIds, columns: list[str]) -> pa.Table:
         if begin <= last and end >= first:
             rows = read_groups(task.lake, key, "hash", first, last, columns=columns).cast(schema)
             hashes = _numbers(rows, "hash")
-            begin, end = np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right")
-            found.append(rows.slice(begin, end - begin))
+            start, stop = np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right")
+            found.append(rows.slice(int(start), int(stop - start)))
     return pa.concat_tables(found)
 
 
@@ -429,7 +429,7 @@ def rewrite_file(task: RewriteTask) -> Rewritten:
             rest, later = divided(task, part, rows)
             kept.add(rest.select(schema.names).cast(schema))
             duplicates.add(later)
-            by_partition.update(later.column("partition").to_pylist())
+            by_partition.update(_numbers(later, "partition").tolist())
             by_producer.update(_producers(later))
         name = file.path.removesuffix(".parquet").replace("/", "-")
         return Rewritten(
@@ -463,7 +463,8 @@ def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Tabl
 
 def _is_first(task: RewriteTask, rows: pa.RecordBatch, found: pa.Table) -> npt.NDArray[np.bool_]:
     """Which rows are themselves the first record that was found."""
-    same = np.asarray(pc.equal(found.column("first_topic"), pa.scalar(task.file.topic)).combine_chunks())
+    topics = found.column("first_topic").combine_chunks()
+    same: npt.NDArray[np.bool_] = np.asarray(pc.equal(topics, pa.scalar(task.file.topic)))
     same = same & (_numbers(found, "first_day") == task.file.day)
     for name in ("partition", "offset"):
         same &= _numbers(found, f"first_{name}") == np.asarray(rows.column(name))
@@ -492,14 +493,17 @@ def duplicate_rows(task: RewriteTask, later: pa.Table, found: pa.Table) -> pa.Ta
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def kinds_of(day: int, later: pa.Table, found: pa.Table) -> "pa.ChunkedArray[Any]":
+def kinds_of(day: int, later: pa.Table, found: pa.Table) -> Any:
     """What each duplicate points to; records without a timestamp are compared by run date.
 
     Two records without a producer id are not known to be of different producers, so they are `repeated`.
     """
     between = pc.abs(pc.subtract(later.column("timestamp").cast(pa.int64()), found.column("first_timestamp")))
     days = pc.subtract(pa.scalar(day, pa.int32()), found.column("first_day"))
-    is_late = pc.coalesce(pc.greater(between, DAY_MICROSECONDS), pc.greater(days, 1))
+    is_late = pc.coalesce(
+        pc.greater(between, pa.scalar(DAY_MICROSECONDS, pa.int64())),
+        pc.greater(days, pa.scalar(1, pa.int32())),
+    )
     is_same = pc.coalesce(
         *(
             pc.equal(

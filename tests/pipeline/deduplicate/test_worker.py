@@ -107,11 +107,13 @@ def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
     ],
 )
 def test_what_a_duplicate_points_to(later: Sent, first: Sent, kind: DuplicateKind) -> None:
-    names = ("timestamp", "producer_id", "transactional_id")
+    names = ["timestamp", "producer_id", "transactional_id"]
     types = [pa.timestamp("us"), pa.int64(), pa.string()]
-    one = pa.table([pa.array([value], type_) for value, type_ in zip(later, types, strict=True)], names)
+    one = pa.table([pa.array([value], type_) for value, type_ in zip(later, types, strict=True)], names=names)
     types[0] = pa.int64()
-    other = pa.table([pa.array([value], type_) for value, type_ in zip(first, types, strict=True)], names)
+    other = pa.table(
+        [pa.array([value], type_) for value, type_ in zip(first, types, strict=True)], names=names
+    )
     other = other.rename_columns([f"first_{name}" for name in names])
     other = other.append_column("first_day", pa.array([8], pa.int32()))
     assert kinds_of(10, one, other).to_pylist() == [kind]
