@@ -36,6 +36,7 @@ def measure(space: Workspace) -> Sequence[Row]:
         space.on_progress(f"left out: {problem}")
         return [Row(title=title, note=str(problem)) for title in (CONSUMER_TITLE, FETCH_TITLE)]
     records = min(space.volume.records, MOST_RECORDS)
+    space.home.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=space.home) as folder,
         tempfile.TemporaryDirectory(dir=MEMORY) as memory,
