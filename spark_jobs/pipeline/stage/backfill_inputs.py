@@ -76,21 +76,21 @@ def late_entries(lake: ObjectStore, chain: Chain, day: date) -> tuple[ManifestEn
 def day_inputs(
     settings: Settings,
     request: BackfillRequest,
-    standing: Manifest,
+    former: Manifest,
     taken: Taken,
     listing: Listing | None,
     *,
     late: Iterable[ManifestEntry] = (),
 ) -> DayInputs:
-    """The inputs of a day; `standing` is what its run had, `taken` what runs of earlier dates have now.
+    """The inputs of a day; `former` is what its run had, `taken` what runs of earlier dates have now.
 
     `listing` is what its sources have, None where only the run's own objects count. `late` objects of later
     runs fill gaps that the day's run went past.
     """
-    own = tuple(entry for entry in own_entries(standing) if not _is_taken_before(settings, entry, taken))
+    own = tuple(entry for entry in own_entries(former) if not _is_taken_before(settings, entry, taken))
     if listing is None:
-        return DayInputs(kept=own, problems=standing.problems)
-    known = {_where(entry) for entry in own_entries(standing)}
+        return DayInputs(kept=own, problems=former.problems)
+    known = {_where(entry) for entry in own_entries(former)}
     found = tuple(each for each in listing.placed if _is_requested(request, each, known))
     missed = _missed(settings, request, own, found)
     kept = (*(entry for entry in own if not _is_listed(settings, request, entry)), *missed)
@@ -99,7 +99,7 @@ def day_inputs(
     return DayInputs(
         kept=(*(entry for entry in kept if _where(entry) not in replaced), *filling),
         listed=not_taken(found, taken),
-        problems=_problems(request, standing, listing.problems, found),
+        problems=_problems(request, former, listing.problems, found),
         missed=missed,
     )
 
@@ -152,7 +152,7 @@ def _missed(
 
 
 def _problems(
-    request: BackfillRequest, standing: Manifest, now: tuple[StageProblem, ...], found: Iterable[Placed]
+    request: BackfillRequest, former: Manifest, now: tuple[StageProblem, ...], found: Iterable[Placed]
 ) -> tuple[StageProblem, ...]:
     """Objects set aside; the topic of a problem is unknown, so it is kept where only some topics are
     selected.
@@ -160,7 +160,7 @@ def _problems(
     if request.takes_all:
         return now
     there = {(each.source.name, each.path) for each in found}
-    return tuple(each for each in standing.problems if (each.source, each.path) not in there)
+    return tuple(each for each in former.problems if (each.source, each.path) not in there)
 
 
 # The manifest of the day: kept and fetched objects, in arrival order.
@@ -184,17 +184,17 @@ def _seen(entry: ManifestEntry, taken: Taken) -> ManifestEntry:
     return replace(entry, seen=taken.has(entry.source, entry.path, entry.content))
 
 
-def with_kept_orders(manifest: Manifest, standing: Manifest) -> Manifest:
+def with_kept_orders(manifest: Manifest, former: Manifest) -> Manifest:
     """Partitions whose objects are as they were keep their numbers, and with them their bytes downstream.
 
     Where that takes other numbers than arrival gives, the others are numbered behind all of them; within a
     partition orders ascend by arrival in any case.
     """
-    before, now = _by_partition(standing.entries), _by_partition(manifest.entries)
+    before, now = _by_partition(former.entries), _by_partition(manifest.entries)
     same = {partition: known for partition, known in before.items() if _same(known, now.get(partition, []))}
     if all(_orders(known) == _orders(now[partition]) for partition, known in same.items()):
         return manifest
-    unused = max((entry.order for entry in standing.entries), default=-1) + 1
+    unused = max((entry.order for entry in former.entries), default=-1) + 1
     entries: list[ManifestEntry] = []
     for partition, found in now.items():
         orders = _orders(same.get(partition, []))
@@ -251,13 +251,13 @@ def check_copies(settings: Settings, lake: ObjectStore, run_id: str, kept: Itera
 
 
 def check_no_longer_inherited(
-    settings: Settings, lake: ObjectStore, run_id: str, standing: Manifest, manifest: Manifest
+    settings: Settings, lake: ObjectStore, run_id: str, former: Manifest, manifest: Manifest
 ) -> None:
     """Raises `UnfitRequest` if the day has to read bytes that its run inherited and that have expired.
 
     Earlier days may have been run again without them since.
     """
-    inherited = {(entry.source, entry.path) for entry in standing.entries if entry.inherited}
+    inherited = {(entry.source, entry.path) for entry in former.entries if entry.inherited}
     read = (e for e in manifest.entries if not e.inherited and (e.source, e.path) in inherited)
     _check(settings, lake, run_id, read)
 
@@ -285,15 +285,15 @@ def _key_in_lake(settings: Settings, entry: ManifestEntry) -> str:
 
 
 def replays_of_day(
-    lake: ObjectStore, chain: Chain, request: BackfillRequest, standing: Manifest, taken: Taken
+    lake: ObjectStore, chain: Chain, request: BackfillRequest, former: Manifest, taken: Taken
 ) -> tuple[Replay, ...]:
     """Replays of the day's run that still count, and those that are due if the day is requested."""
-    had = {replay.decision for replay in standing.replays}
-    requested = request.covers(standing.day)
+    had = {replay.decision for replay in former.replays}
+    requested = request.covers(former.day)
     if not had and not requested:
         return ()
     return tuple(
         replay
-        for replay in due_replays(lake, chain, taken.decisions, standing.day)
+        for replay in due_replays(lake, chain, taken.decisions, former.day)
         if replay.decision in had or (requested and request.takes(replay.source, replay.topic))
     )

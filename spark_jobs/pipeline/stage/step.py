@@ -79,10 +79,10 @@ def stage(
 
     Without `spark` the driver fetches all objects, however large they are.
     """
-    standing = chain.run_of(day)
-    if standing is not None and backfill is None:
-        _check_restage(day, standing.run_id, restage=restage)
-        return read_run_manifest(lake, standing.run_id)
+    final_run = chain.run_of(day)
+    if final_run is not None and backfill is None:
+        _check_restage(day, final_run.run_id, restage=restage)
+        return read_run_manifest(lake, final_run.run_id)
     if backfill is None:
         chain.check_turn(day)
     key = staging_key(day, _fixed_name(settings, day, chain, backfill))
@@ -174,20 +174,20 @@ def _stage_backfill(
 ) -> Manifest:
     """The inputs that the backfill asks for; those of the final run, truncations and all, if they are."""
     entry = chain.run_of(day)
-    standing = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
+    former = read_run_manifest(lake, entry.run_id) if entry else Manifest(day=day)
     listing = list_sources(settings, day) if request.covers(day) else None
     late = late_entries(lake, chain, day) if listing is not None else ()
     listed = [each.where for each in listing.placed] if listing is not None else []
-    known_by_run = [(each.source, each.path) for each in (*standing.entries, *late)]
+    known_by_run = [(each.source, each.path) for each in (*former.entries, *late)]
     taken = _taken(settings, lake, chain, day, (*listed, *known_by_run))
-    inputs = day_inputs(settings, request, standing, taken, listing, late=late)
+    inputs = day_inputs(settings, request, former, taken, listing, late=late)
 
     def build(fetched: Iterable[Fetched], problems: Iterable[StageProblem]) -> Manifest:
         aside = (*inputs.problems, *problems)
         found = assemble(day, taken, kept=inputs.kept, fetched=fetched, problems=aside)
-        return with_logs(found, settings, taken, accepted=standing)
+        return with_logs(found, settings, taken, accepted=former)
 
-    known = _known_versions(inputs.listed, taken_by([standing]))
+    known = _known_versions(inputs.listed, taken_by([former]))
     found = _fetch_into(
         settings,
         day,
@@ -199,20 +199,20 @@ def _stage_backfill(
         build=build,
         kept=inputs.kept,
     )
-    bare = tuple(each.bare(taken) for each in listing.unrecognised) if listing else standing.bare_sources
+    bare = tuple(each.bare(taken) for each in listing.unrecognised) if listing else former.bare_sources
     manifest = with_replays(
-        replace(found, bare_sources=bare), replays_of_day(lake, chain, request, standing, taken)
+        replace(found, bare_sources=bare), replays_of_day(lake, chain, request, former, taken)
     )
     if (
         entry is not None
-        and same_inputs(manifest, standing)
+        and same_inputs(manifest, former)
         and (entry.config, entry.state_in) == (settings.digest, chain.state_before(day))
     ):
-        return standing
+        return former
     if entry is not None:
         check_copies(settings, lake, entry.run_id, inputs.kept)
-        check_no_longer_inherited(settings, lake, entry.run_id, standing, manifest)
-    return replace(with_kept_orders(manifest, standing), truncations=truncations(lake, chain, day))
+        check_no_longer_inherited(settings, lake, entry.run_id, former, manifest)
+    return replace(with_kept_orders(manifest, former), truncations=truncations(lake, chain, day))
 
 
 def fetch(
@@ -255,10 +255,10 @@ def open_run(
         config=settings.digest,
         state_in=chain.state_before(manifest.day),
     )
-    standing = chain.run_of(manifest.day)
-    if standing is not None and standing.run_id != inputs.run_id and not backfill:
+    final_run = chain.run_of(manifest.day)
+    if final_run is not None and final_run.run_id != inputs.run_id and not backfill:
         raise OutOfTurn(
-            f"{manifest.day}: run {standing.run_id} is final, with other settings or from another state; "
+            f"{manifest.day}: run {final_run.run_id} is final, with other settings or from another state; "
             "a backfill can replace it"
         )
     run = RunFolder(lake, inputs)
@@ -288,11 +288,11 @@ def staged_counts(manifest: Manifest) -> dict[str, int]:
 
 def _fixed_name(settings: Settings, day: date, chain: Chain, backfill: BackfillRequest | None = None) -> str:
     """Names what the listing depended on: a manifest fixed under other circumstances is another one."""
-    standing = chain.run_of(day)
+    final_run = chain.run_of(day)
     circumstances: list[object] = [
         [source.model_dump(mode="json") for source in settings.sources],
         [entry.run_id for entry in chain.before(day)],
-        standing.run_id if standing else "",
+        final_run.run_id if final_run else "",
     ]
     if any(topic.on_recreate is not OnRecreate.STOP for topic in settings.topics.values()):
         circumstances.append([[name, topic.on_recreate.value] for name, topic in settings.topics.items()])
