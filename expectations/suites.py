@@ -24,6 +24,8 @@ def _sources_expectations(_: AuditSettings) -> tuple[Expectation, ...]:
         at_most(ExpectationName.SOURCES_ARE_RECOGNISED, "is_unrecognised"),
         at_most(ExpectationName.SOURCES_BRING_NEW_OBJECTS, "is_stale"),
         at_most(ExpectationName.PARTITIONS_ARE_STILL_THERE, "vanished_partitions"),
+        at_most(ExpectationName.OBJECTS_CAN_BE_READ, "unreadable_objects"),
+        at_most(ExpectationName.CAPTURED_OBJECTS_CAN_BE_READ, "unreadable_captures"),
     )
 
 

@@ -62,6 +62,22 @@ class ExpectationName(StrEnum):
         Severity.CRITICAL,
         "Every partition that the last copy of a broker's log directory held is in this one, too.",
     )
+    OBJECTS_CAN_BE_READ = (
+        "objects_can_be_read",
+        Severity.WARNING,
+        (
+            "Every object of a source can be read: none is denied by its store, and none is damaged. In a"
+            " log, what lies behind such an object is held as behind any gap."
+        ),
+    )
+    CAPTURED_OBJECTS_CAN_BE_READ = (
+        "captured_objects_can_be_read",
+        Severity.CRITICAL,
+        (
+            "Every object of a capture can be read. Without one of them later batches of its producers would"
+            " be refused as out of order, for good."
+        ),
+    )
     EVERY_BATCH_HAS_ONE_VERDICT = (
         "every_batch_has_one_verdict",
         Severity.CRITICAL,

@@ -16,6 +16,8 @@ SOURCE_FACTS = Contract(
         Column("is_unrecognised", pa.int64(), "1 if the source has objects, but none of a partition"),
         Column("is_stale", pa.int64(), "1 if the source brings nothing new"),
         Column("vanished_partitions", pa.int64(), "partitions that the copy of the last run held"),
+        Column("unreadable_objects", pa.int64(), "objects of logs that were set aside as denied or damaged"),
+        Column("unreadable_captures", pa.int64(), "the same of captures"),
         Column("remark", pa.string(), "what was found and what is expected; empty if all is well"),
     ),
     key=("source",),

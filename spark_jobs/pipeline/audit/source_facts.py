@@ -1,6 +1,6 @@
 """Facts of a run's sources (objects, new ones, vanished partitions) and the volumes of topics."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Any
@@ -10,16 +10,27 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import Source
 from spark_jobs.flow import Step
+from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kafka.topic_partition import TopicPartition, log_number, topic_of
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.layout import step_key
-from spark_jobs.lake.manifest import SEGMENT_ROLES, BareSource, Manifest, ManifestEntry
+from spark_jobs.lake.manifest import (
+    SEGMENT_ROLES,
+    BareSource,
+    Manifest,
+    ManifestEntry,
+    SetAside,
+    StageProblem,
+)
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
+from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.taken import is_updated_in_place
 from spark_jobs.tables.audit import SOURCE_FACTS, TOPIC_VOLUMES
 
 MOST_NAMED = 5
+UNREADABLE = (SetAside.UNREADABLE, SetAside.DAMAGED)
+"""Reasons that no later run cures by itself; objects that change or are incomplete are under way."""
 
 
 def source_facts(settings: Settings, manifest: Manifest, before: Manifest | None) -> pa.Table:
@@ -38,6 +49,12 @@ def _row(
     new = sum(not (entry.seen or entry.inherited) for entry in entries)
     is_stale = not new and not source.seed  # a seed is the past, which does not change
     vanished = sorted(_vanished(source, before, there))
+    unreadable = _unreadable(source, manifest)
+    is_capture = reader_of(source).origin is AppendOrigin.CLIENT
+    remarks = (
+        *_remarks(bare if has_nothing else None, vanished, is_stale=is_stale),
+        *_unreadable_remarks(unreadable),
+    )
     return {
         "source": source.name,
         "objects": len(entries),
@@ -46,7 +63,9 @@ def _row(
         "is_unrecognised": int(has_nothing and bare is not None and bare.objects > 0),
         "is_stale": int(is_stale),
         "vanished_partitions": len(vanished),
-        "remark": "; ".join(_remarks(bare if has_nothing else None, vanished, is_stale=is_stale)),
+        "unreadable_objects": 0 if is_capture else len(unreadable),
+        "unreadable_captures": len(unreadable) if is_capture else 0,
+        "remark": "; ".join(remarks),
     }
 
 
@@ -79,18 +98,33 @@ def _partitions(entries: Iterable[ManifestEntry]) -> set[TopicPartition]:
     return {TopicPartition(entry.topic, entry.partition) for entry in entries if entry.role in SEGMENT_ROLES}
 
 
+def _unreadable(source: Source, manifest: Manifest) -> list[StageProblem]:
+    return [each for each in manifest.problems if each.source == source.name and each.reason in UNREADABLE]
+
+
 def _remarks(bare: BareSource | None, vanished: list[TopicPartition], *, is_stale: bool) -> Iterator[str]:
     if bare is not None:
         yield bare.detail
     elif is_stale:
         yield "nothing that no earlier run has read; is the copy or the capture still running?"
     if vanished:
-        names = ", ".join(map(str, vanished[:MOST_NAMED]))
-        more = f" and {len(vanished) - MOST_NAMED} more" if len(vanished) > MOST_NAMED else ""
         yield (
-            f"{names}{more} had segments in the copy of the last run and have none now; copy them, or leave a"
-            " deleted topic out by the source's topics.exclude"
+            f"{_named(vanished)} had segments in the copy of the last run and have none now; copy them, or"
+            " leave a deleted topic out by the source's topics.exclude"
         )
+
+
+def _unreadable_remarks(unreadable: list[StageProblem]) -> Iterator[str]:
+    if unreadable:
+        yield (
+            f"{_named([each.path for each in unreadable])} cannot be read: {unreadable[0].detail}; repair the"
+            " object or its permissions and run with --restage"
+        )
+
+
+def _named(found: Sequence[object]) -> str:
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ", ".join(map(str, found[:MOST_NAMED])) + more
 
 
 # Volumes of topics, of this run and of earlier ones.

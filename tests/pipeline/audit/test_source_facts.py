@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.settings import Settings
-from spark_jobs.lake.manifest import BareSource, Manifest, ManifestEntry, ObjectRole
+from spark_jobs.lake.manifest import BareSource, Manifest, ManifestEntry, ObjectRole, SetAside, StageProblem
 from spark_jobs.pipeline.audit.source_facts import source_facts
 
 SOURCES = [
@@ -74,6 +74,22 @@ def test_partitions_are_missed_that_the_last_copy_had() -> None:
     row = _facts(_manifest("orders-0"), before)["broker"]
     assert row["vanished_partitions"] == 8
     assert "orders-1, orders-2, orders-3, orders-4, orders-5 and 3 more had segments" in row["remark"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "counted"), [(SetAside.UNREADABLE, 1), (SetAside.DAMAGED, 1), (SetAside.CHANGED, 0)]
+)
+def test_objects_that_cannot_be_read_count_apart_for_logs_and_captures(
+    reason: SetAside, counted: int
+) -> None:
+    problems = tuple(
+        StageProblem(source=name, path="orders-0/1", reason=reason, detail="denied")
+        for name in ("broker", "gateway")
+    )
+    facts = _facts(replace(_manifest("orders-0"), problems=problems))
+    assert (facts["broker"]["unreadable_objects"], facts["broker"]["unreadable_captures"]) == (counted, 0)
+    assert (facts["gateway"]["unreadable_objects"], facts["gateway"]["unreadable_captures"]) == (0, counted)
+    assert ("orders-0/1 cannot be read: denied" in facts["gateway"]["remark"]) == bool(counted)
 
 
 def test_a_captured_partition_may_be_quiet() -> None:
