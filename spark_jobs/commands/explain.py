@@ -62,9 +62,10 @@ def explain(
     encryption_key: EncryptionKeys = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show why batches of a partition were accepted or refused, by default in all final runs.
+    """Show why a run accepted or refused batches, or which consumers get the batches of a stored log.
 
-    With a path and without --config, show which consumers get the batches of a stored log, and why.
+    With --config, TOPIC and PARTITION: the verdicts of all final runs, or of one. With a path and without
+    --config: which consumers get each batch, and why.
 
     Example: onceover explain /var/lib/kafka/data/orders-0 --offset 1042
     """

@@ -41,7 +41,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values, with a heading.")] = False,
     parquet: Annotated[Path | None, typer.Option(help="Write the rows to this Parquet file.")] = None,
 ) -> None:
-    """Query a Kafka log with SQL: the tables are records, batches, transactions, producers and remarks.
+    """Query a Kafka log with SQL: tables are records, batches, transactions, aborted, producers and remarks.
 
     Keys and values are bytes: decode(value) makes text of them, and decode(value)::JSON makes JSON. With
     --json, bytes are in base64.
