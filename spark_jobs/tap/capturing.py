@@ -227,7 +227,7 @@ class Capturing:
             self._spool.note(self._received_at)
             if current.pending:
                 following = self._spool.new()
-                following.carry(current)
+                following.copy_pending(current)
             current.seal(current.pending)
         except OSError as error:  # the current journal goes on
             self.tell(f"{current.path.name}: not closed: {error.strerror}")

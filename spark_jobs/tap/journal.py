@@ -60,7 +60,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = self.carried = 0
+        self.size = self.copied = 0
         self.pending: dict[int, slice] = {}
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
@@ -70,7 +70,7 @@ class Journal:
 
     def is_full(self, limit: int) -> bool:
         """Whether it has `limit` new bytes, and more than were copied into it, which cost as much again."""
-        return self.size - self.carried >= max(limit, self.carried)
+        return self.size - self.copied >= max(limit, self.copied)
 
     def request(self, number: int, request: AppendRequest, received_at: int) -> None:
         """Appends a request; an error leaves the journal as it was."""
@@ -100,21 +100,21 @@ class Journal:
         """Appends that requests went to the broker without being captured."""
         self._append(EntryKind.MISSED, 0, text)
 
-    def carry(self, earlier: "Journal") -> None:
+    def copy_pending(self, earlier: "Journal") -> None:
         """Copies the requests of an earlier journal that still wait for their answer."""
         for number, at in earlier.pending.items():
             start = self.size
             self._write([memoryview(earlier.entry(at))])
             self.pending[number] = slice(start, self.size)
-        self.carried = self.size
+        self.copied = self.size
 
     def entry(self, at: slice) -> bytes:
         """The bytes of an entry."""
         return os.pread(self._file, at.stop - at.start, at.start)
 
-    def seal(self, carried: Iterable[int] = ()) -> None:
-        """Writes the last entry; `carried` are in the next journal. `close` must follow."""
-        self._append(EntryKind.SEALED, 0, list(carried))
+    def seal(self, moved: Iterable[int] = ()) -> None:
+        """Writes the last entry; requests `moved` are in the next journal. `close` must follow."""
+        self._append(EntryKind.SEALED, 0, list(moved))
 
     def close(self) -> None:
         """Returns when everything is on the disk, if the disk can do it; the objects are durable anyway."""
@@ -240,8 +240,8 @@ def seal_left(paths: Sequence[Path]) -> int:
 def _seal_left(path: Path, entries: list[Entry], later: set[int]) -> None:
     """A request that is in a later journal was copied there, because it had no answer yet."""
     end = entries[-1].position + entries[-1].size if entries else 0
-    carried = sorted({entry.request for entry in entries if entry.kind is EntryKind.REQUEST} & later)
-    text = json.dumps(carried).encode()
+    moved = sorted({entry.request for entry in entries if entry.kind is EntryKind.REQUEST} & later)
+    text = json.dumps(moved).encode()
     with path.open("r+b") as file:
         file.truncate(end)
         file.seek(end)

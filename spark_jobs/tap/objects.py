@@ -233,7 +233,7 @@ def _write_piece(
 
 def _line(part: CapturedPart, where: str, position: int) -> bytes:
     answer = part.answer
-    told = {
+    line = {
         "object": where,
         "position": position,
         "size": part.size,
@@ -242,7 +242,7 @@ def _line(part: CapturedPart, where: str, position: int) -> bytes:
         "base_offset": None if answer is None else answer.base_offset,
         "log_append_time": None if answer is None else answer.log_append_time,
     }
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def _bytes(journal: int, parts: Iterable[CapturedPart]) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ COMPLAINT_SECONDS = 10.0
 
 
 class TapFailed(OnceoverError):
-    """The tap cannot start as it was told to."""
+    """The tap cannot start with these settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def run_tap(settings: TapSettings) -> None:
-    """Runs a tap in this process until it is told to end."""
+    """Runs a tap in this process until SIGTERM or SIGINT."""
     began = time.monotonic()
     sys.setswitchinterval(SWITCH_SECONDS)
     tap: list[Tap] = []

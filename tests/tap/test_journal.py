@@ -124,7 +124,7 @@ def test_requests_without_an_answer_go_on_in_the_next_journal(tmp_path: Path) ->
     request(first, 1, [("orders", 0, b"one")])
     request(first, 2, [("orders", 0, b"two")])
     first.answer(2, [answer("orders", 0)])
-    second.carry(first)
+    second.copy_pending(first)
     first_bytes = first.path.read_bytes()
     first.seal(first.pending)
     request(second, 3, [("orders", 0, b"three")])
