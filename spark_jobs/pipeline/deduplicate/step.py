@@ -19,6 +19,7 @@ import pyarrow as pa
 from spark_jobs.config.dedup import IdRule
 from spark_jobs.execution.shuffle import TaskRows
 from spark_jobs.flow import Step
+from spark_jobs.lake.errors import Damaged
 from spark_jobs.lake.id_index import (
     IdIndex,
     SortedRun,
@@ -143,14 +144,25 @@ def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex])
     current = files_of(context.folder, rule, context)
     context.on_progress(cost_of(rule, index, current))
     extended = extend(context, rule, index, [current])
+    rewritten = rewrite(context, rule, current, extended.found)
+    check_removed(rule, found=extended.duplicates, removed=sum(file.count for file in rewritten))
     return RuleResult(
         rule=rule,
         index=extended.index,
         counts=extended.counts,
-        rewritten=rewrite(context, rule, current, extended.found),
+        rewritten=rewritten,
         messages=messages,
         builds=builds,
     )
+
+
+def check_removed(rule: IdRule, *, found: int, removed: int) -> None:
+    """Refuses a run that would publish a duplicate; the audit's sums are the same with and without it."""
+    if removed != found:
+        raise Damaged(
+            f"business ids of {rule.name}: {found:,} records are duplicates, {removed:,} were removed from "
+            "files of the run; nothing is published, run the date again"
+        )
 
 
 def cost_of(rule: IdRule, index: IdIndex, current: RunFiles) -> str:

@@ -8,8 +8,10 @@ import pytest
 
 from expectations.gate import AuditFailed
 from spark_jobs.lake import parquet_file
+from spark_jobs.lake.errors import Damaged
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.deduplicate import worker
+from spark_jobs.pipeline.deduplicate.job import RewriteTask
 from spark_jobs.pipeline.report.run_page import duplicates_of
 from spark_jobs.pipeline.report.run_tables import RunTables
 from tests.pipeline.deduplicate.lakes import (
@@ -142,9 +144,15 @@ def test_a_constant_as_id_removes_nothing_unless_it_is_allowed(shop: Shop) -> No
     assert len(published(shop.settings())) == 1
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("place", "error", "reason"),
+    [
+        (0, AuditFailed, "every_record_is_published_or_a_duplicate"),
+        (1, Damaged, "2 records are duplicates, 1 were removed"),
+    ],
+)
 def test_a_record_that_is_neither_published_nor_a_duplicate_stops_the_run(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, place: int
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, place: int, error: type[Exception], reason: str
 ) -> None:
     shop.sell(1, [(0, "a"), (0, "b"), (0, "a"), (0, "b")])
     divided = worker.divided
@@ -155,7 +163,22 @@ def test_a_record_that_is_neither_published_nor_a_duplicate_stops_the_run(
         return tables
 
     monkeypatch.setattr(worker, "divided", losing)
-    with pytest.raises(AuditFailed, match="every_record_is_published_or_a_duplicate"):
+    with pytest.raises(error, match=reason):
+        runs(shop.settings(), 1)
+
+
+def test_a_duplicate_that_stays_in_its_file_stops_the_run(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sell(1, [(0, "a"), (0, "b"), (0, "a"), (0, "b")])
+    divided = worker.divided
+
+    def keeping(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
+        _, later = divided(task, part, rows)
+        return pa.table(rows.slice(0, 3)), later.slice(1)  # the sum is right
+
+    monkeypatch.setattr(worker, "divided", keeping)
+    with pytest.raises(Damaged, match="orders: 2 records are duplicates, 1 were removed"):
         runs(shop.settings(), 1)
 
 
