@@ -50,6 +50,7 @@ from spark_jobs.pipeline.deduplicate.job import (
     IdCounts,
     NewIds,
     PieceTask,
+    Producer,
     RewriteTask,
     Rewritten,
     part_of,
@@ -398,6 +399,8 @@ class Groups:
         self._held: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
         self.rows += rows.num_rows
         self._held.append(rows)
         if sum(table.nbytes for table in self._held) >= GROUP_BYTES:
@@ -405,10 +408,9 @@ class Groups:
 
     def write(self) -> None:
         """Writes what is held."""
-        group = pa.concat_tables(self._held) if self._held else None
-        self._held.clear()
-        if group is not None and group.num_rows:
-            self._output.write(group.unify_dictionaries())
+        if self._held:
+            self._output.write(pa.concat_tables(self._held).unify_dictionaries())
+            self._held.clear()
 
     def finish(self, folder: str, path: str) -> OutputFile:
         self.write()
@@ -419,7 +421,7 @@ def rewrite_file(task: RewriteTask) -> Rewritten:
     """Writes the file without its duplicates, and its rows of the table `duplicates`."""
     file, table = task.file, OWN_TABLES[DUPLICATES.name].schema
     schema = as_written(topic_contract(task.settings, file.topic, folder_name(file.topic)).schema)
-    by_partition, by_producer = Counter[int](), Counter[tuple[tuple[int, str | None], str]]()
+    by_partition, by_producer = Counter[int](), Counter[tuple[Producer, str]]()
     with (
         ParquetOutput(task.lake, schema, {"store_schema": False, **record_options(schema)}) as output,
         ParquetOutput(task.lake, table) as other,
@@ -429,8 +431,11 @@ def rewrite_file(task: RewriteTask) -> Rewritten:
             rest, later = divided(task, part, rows)
             kept.add(rest.select(schema.names).cast(schema))
             duplicates.add(later)
-            by_partition.update(_numbers(later, "partition").tolist())
-            by_producer.update(_producers(later))
+            for row in rows_by(later, ["partition"]):
+                by_partition[row["partition"]] += row["count_all"]
+            for row in rows_by(later, ["producer_id", "transactional_id", "kind"]):
+                producer = row["producer_id"], row["transactional_id"]
+                by_producer[producer, row["kind"]] += row["count_all"]
         name = file.path.removesuffix(".parquet").replace("/", "-")
         return Rewritten(
             file=file,
@@ -454,7 +459,7 @@ def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Tabl
         raise Damaged(
             f"{task.lake.url_of(task.file.key)}: part {part} lacks ids that were read from it before"
         )
-    is_later = ~_is_first(task, rows.take(known), found.take(which))
+    is_later = ~_is_first(task, rows.select(["partition", "offset"]).take(known), found.take(which))
     taken = np.zeros(rows.num_rows, dtype=np.bool_)
     taken[known[is_later]] = True
     later = pa.table(rows.filter(pa.array(taken)))
@@ -471,11 +476,9 @@ def _is_first(task: RewriteTask, rows: pa.RecordBatch, found: pa.Table) -> npt.N
     return same
 
 
-def _producers(rows: pa.Table) -> Iterator[tuple[tuple[int, str | None], str]]:
-    ids, names, kinds = (
-        rows.column(name).to_pylist() for name in ("producer_id", "transactional_id", "kind")
-    )
-    yield from zip(zip(ids, names, strict=True), kinds, strict=True)
+def rows_by(rows: pa.Table, names: list[str]) -> list[dict[str, Any]]:
+    """How many rows have the same values of these columns, as `count_all`."""
+    return rows.group_by(names, use_threads=False).aggregate([([], "count_all")]).to_pylist()
 
 
 def duplicate_rows(task: RewriteTask, later: pa.Table, found: pa.Table) -> pa.Table:
@@ -484,8 +487,8 @@ def duplicate_rows(task: RewriteTask, later: pa.Table, found: pa.Table) -> pa.Ta
     columns = {
         **{name: later.column(name) for name in later.column_names},
         **{name: found.column(name) for name in FOUND.names},
-        "topic": pa.array([task.file.topic] * count, pa.string()),
-        "run_date": pa.array([task.run_date] * count, pa.date32()),
+        "topic": pa.repeat(pa.scalar(task.file.topic, pa.string()), count),
+        "run_date": pa.repeat(pa.scalar(task.run_date, pa.date32()), count),
         "first_run_date": found.column("first_day").cast(pa.date32()),
         "first_timestamp": found.column("first_timestamp").cast(pa.timestamp("us")).cast(TIMESTAMP),
         "kind": kinds_of(task.file.day, later, found),

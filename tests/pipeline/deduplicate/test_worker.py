@@ -15,7 +15,7 @@ from spark_jobs.lake.id_index import Piece, SortedRun, put_firsts, read_firsts
 from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
 from spark_jobs.pipeline.deduplicate.job import NewIds, PieceTask
-from spark_jobs.pipeline.deduplicate.worker import kinds_of, write_firsts
+from spark_jobs.pipeline.deduplicate.worker import kinds_of, rows_by, write_firsts
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
 
 DAY_US = 86_400_000_000
@@ -117,3 +117,11 @@ def test_what_a_duplicate_points_to(later: Sent, first: Sent, kind: DuplicateKin
     other = other.rename_columns([f"first_{name}" for name in names])
     other = other.append_column("first_day", pa.array([8], pa.int32()))
     assert kinds_of(10, one, other).to_pylist() == [kind]
+
+
+def test_duplicates_of_a_producer_without_a_transactional_id_are_counted_together() -> None:
+    names = pa.array([None, "t", None], pa.string())
+    rows = pa.table({"producer_id": [7, 7, 7], "transactional_id": names, "kind": ["repeated"] * 3})
+    counts = {row["transactional_id"]: row["count_all"] for row in rows_by(rows, rows.column_names)}
+    assert counts == {None: 2, "t": 1}
+    assert rows_by(rows.slice(0, 0), ["producer_id"]) == []
