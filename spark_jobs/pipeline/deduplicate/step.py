@@ -122,8 +122,7 @@ def run(context: RunContext) -> StepResult:
         put_listing(context.folder, Step.DEDUPLICATE, listing(context, results)),
         *(output for each in results for file in each.rewritten for output in outputs_of(file)),
     )
-    for found in tuple(context.lake.list(context.folder.key(Step.DEDUPLICATE, SCRATCH))):
-        context.lake.delete(found.key)
+    remove_scratch(context, context.folder.key(Step.DEDUPLICATE, SCRATCH))
     return StepResult(
         outputs=outputs,
         counts=counts_of(results),
@@ -131,6 +130,12 @@ def run(context: RunContext) -> StepResult:
         obsolete=tuple(key for each in results if each.builds is not None for key in each.builds.stored()),
         messages=tuple(message for each in results for message in (*each.messages, *messages_of(each))),
     )
+
+
+def remove_scratch(context: RunContext, folder: str) -> None:
+    """Deletes files that tasks have read."""
+    for found in tuple(context.lake.list(folder)):
+        context.lake.delete(found.key)
 
 
 # One rule.
@@ -189,6 +194,7 @@ def build(context: RunContext, rule: IdRule) -> tuple[IdIndex, list[str], Builds
         index, done = extended.index, done + len(chunk)
         duplicates += extended.duplicates
         builds.put(done, index, duplicates)
+        remove_scratch(context, _scratch(context, rule, chunk[0]))
     if not any(run.rows for run in runs):
         return index, [], builds
     message = f"{rule.name}: the index was built from {len(runs)} earlier runs, {index.ids:,} ids"

@@ -134,6 +134,7 @@ def test_an_interrupted_build_continues(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(ZeroDivisionError):
             runs(shop.settings(), 3)
     assert len(list(open_lake(settings).list(ID_BUILDS))) == 1
+    assert not [each.key for each in open_lake(settings).list() if "/deduplicate/parts/" in each.key]
     with monkeypatch.context() as watched:
         watched.setattr(step, "extend", until_second)
         [outcome] = runs(shop.settings(), 3)
