@@ -77,8 +77,8 @@ from spark_jobs.tables.deduplicate import (
 )
 from spark_jobs.tables.table_names import folder_name
 
-FEW_ROWS = 1 << 17
-"""So many records are compared in the driver: a Spark job costs more."""
+FEW_ROWS, FEW_BYTES = 1 << 17, 64 * 2**20
+"""So many records are compared in the driver if so many bytes are read for them: a Spark job costs more."""
 INDEX_SHARE = 16
 """A bucket has so many times as many ids of the index as it may have new ones: they are much smaller."""
 MEGABYTE = 10**6
@@ -232,7 +232,7 @@ def extend(
         key="bucket",
         function=partial(judge_bucket, bucket),
         name=f"compare ids of {rule.name}",
-        in_driver=rows <= FEW_ROWS,
+        in_driver=is_little(rows, sum(run.bytes for run in runs) + index.bytes),
     )
     results: list[BucketResult] = shuffled.summaries
     return Extended(
@@ -241,6 +241,11 @@ def extend(
         found=() if published else tuple(_found_keys(folder, results)),
         duplicates=sum(each.duplicates for each in results),
     )
+
+
+def is_little(rows: int, size: int) -> bool:
+    """Whether it is done in the driver; large values, or a few records and a large index, are for Spark."""
+    return rows <= FEW_ROWS and size <= FEW_BYTES
 
 
 def _scratch(context: RunContext, rule: IdRule, run: RunFiles) -> str:
@@ -328,12 +333,13 @@ def rewrite(context: RunContext, rule: IdRule, current: RunFiles, found: Sequenc
     """Writes the files again that have duplicates; none if there are none."""
     if not found:
         return []
+    in_driver = is_little(current.rows, current.bytes)
     parts: list[FoundPart] = context.shuffle(
         [TaskRows(function=read_found, tasks=[(context.lake, key) for key in found], schema=FOUND)],
         key="place",
         function=partial(put_part, context.lake, _scratch(context, rule, current)),
         name="list duplicates by file",
-        in_driver=current.rows <= FEW_ROWS,
+        in_driver=in_driver,
     ).summaries
     by_file: dict[int, dict[int, str]] = defaultdict(dict)
     for each in parts:
@@ -351,7 +357,7 @@ def rewrite(context: RunContext, rule: IdRule, current: RunFiles, found: Sequenc
         )
         for number, by_part in sorted(by_file.items())
     ]
-    return context.run_tasks(rewrite_file, tasks, in_driver=current.rows <= FEW_ROWS)
+    return context.run_tasks(rewrite_file, tasks, in_driver=in_driver)
 
 
 def listing(context: RunContext, results: Sequence[RuleResult]) -> list[TableEntry]:

@@ -18,8 +18,9 @@ from spark_jobs.operations.check import check
 from spark_jobs.operations.expire import expire
 from spark_jobs.operations.replay import Selection, decide
 from spark_jobs.operations.rollback import roll_back
+from spark_jobs.pipeline.context import RunContext
 from spark_jobs.pipeline.deduplicate import step, worker
-from spark_jobs.pipeline.deduplicate.history import Builds
+from spark_jobs.pipeline.deduplicate.history import Builds, RunFiles
 from spark_jobs.run import RunOutcome
 from tests.pipeline.deduplicate.lakes import (
     BY_ID,
@@ -220,6 +221,23 @@ def test_neither_buckets_nor_sizes_of_files_change_the_result(
     assert max(row["number"] for row in rows) > 8
     assert {row["level"] for row in rows if row["kind"] == "hashes"} == {0, 1}
     assert sum(counts["ids"] for counts in rows if counts["kind"] == "hashes") == found[-1]["index_ids"]
+
+
+def test_a_large_index_is_not_read_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = _shop(tmp_path).settings()
+    in_driver: list[bool] = []
+    shuffle = RunContext.shuffle
+
+    def watched(*args: Any, **options: Any) -> Any:
+        if options["name"] == "compare ids of orders":
+            in_driver.append(options["in_driver"])
+        return shuffle(*args, **options)
+
+    monkeypatch.setattr(RunContext, "shuffle", watched)
+    monkeypatch.setattr(RunFiles, "bytes", 0)
+    monkeypatch.setattr(step, "FEW_BYTES", 0)
+    runs(settings, 1, 2, until=Step.DEDUPLICATE)
+    assert in_driver == [True, False]  # the first run has no index yet
 
 
 def test_hashes_that_collide_are_told_apart_by_the_id(
