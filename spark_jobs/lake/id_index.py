@@ -181,11 +181,11 @@ def _put(lake: ObjectStore, table: pa.Table, deltas: Iterable[str], options: dic
 
 
 def iter_hashes(
-    lake: ObjectStore, run: SortedRun, bucket: int, buckets: int
+    lake: ObjectStore, pieces: Iterable[Piece], bucket: int, buckets: int
 ) -> Iterator[tuple[Hashes, Days]]:
-    """The run's hashes of a bucket in ascending order and their run dates, in parts of a row group."""
+    """Hashes of a bucket in the order of the pieces and their run dates, in parts of a row group."""
     first, last = bucket_range(bucket, buckets)
-    for piece in run.pieces_of(bucket, buckets):
+    for piece in pieces:
         key = state_key(piece.digest)
         for part in iter_groups(lake, key, "hash", first, last, columns=HASH_SCHEMA.names):
             hashes, days = (np.asarray(part.column(name)) for name in HASH_SCHEMA.names)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.config.dedup import IdRule
 from spark_jobs.config.settings import Settings
-from spark_jobs.lake.id_index import IdIndex, SortedRun
+from spark_jobs.lake.id_index import IdIndex, Piece
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA
@@ -138,13 +138,15 @@ class NewIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceTask:
-    """One file of the index: a `number` of `count`, made of earlier runs and of new ids."""
+    """One file of the index: a `number` of `count`, made of files of earlier runs and of new ids, by date.
+
+    It names only files with hashes of its range, since an index of billions of ids has thousands.
+    """
 
     number: int
     count: int
-    runs: tuple[SortedRun, ...]
+    pieces: tuple[Piece, ...]
     new: tuple[NewIds, ...]
-    buckets: int
     lake: ObjectStore
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from spark_jobs.config.dedup import IdRule
 from spark_jobs.execution.shuffle import TaskRows
 from spark_jobs.flow import Step
+from spark_jobs.kernels.ids import bucket_range
 from spark_jobs.lake.errors import Damaged
 from spark_jobs.lake.id_index import (
     IdIndex,
@@ -321,9 +322,22 @@ def piece_tasks(
     """A task for each file of so many ids; the number of files depends on nothing else."""
     count = piece_count(ids, context.settings.limits.file_bytes)
     return [
-        PieceTask(number=number, count=count, runs=runs, new=new, buckets=bucket.buckets, lake=bucket.lake)
+        PieceTask(
+            number=number,
+            count=count,
+            pieces=tuple(piece for run in runs for piece in run.pieces_of(number, count)),
+            new=tuple(_within(each, bucket.buckets, bucket_range(number, count)) for each in new),
+            lake=bucket.lake,
+        )
         for number in range(count)
     ]
+
+
+def _within(new: NewIds, buckets: int, hashes: tuple[int, int]) -> NewIds:
+    """The new ids without files of buckets that have none of these hashes."""
+    ranges = ((file, bucket_range(file[0], buckets)) for file in new.files)
+    files = (file for file, (first, last) in ranges if first <= hashes[1] and last >= hashes[0])
+    return replace(new, files=tuple(files))
 
 
 # Files without duplicates.

@@ -260,7 +260,8 @@ def known_firsts(context: BucketContext, bucket: int, hashes: Hashes, days: Days
     """First records of earlier runs for these sorted hashes, by ascending run date, within the window."""
     by_day: dict[int, list[Hashes]] = {}
     for run in context.index.hashes:
-        for found, when in iter_hashes(context.lake, run, bucket, context.buckets):
+        pieces = run.pieces_of(bucket, context.buckets)
+        for found, when in iter_hashes(context.lake, pieces, bucket, context.buckets):
             hits = places_of(hashes, found)
             for day in np.unique(when[hits]).tolist():
                 by_day.setdefault(day, []).append(found[hits[when[hits] == day]])
@@ -339,7 +340,7 @@ def _put_firsts(context: BucketContext, bucket: int, rows: pa.Table) -> dict[int
 
 def write_hashes(task: PieceTask) -> Piece:
     """A file of hashes: those of earlier runs and new ones, by hash and date."""
-    parts = [part for run in task.runs for part in iter_hashes(task.lake, run, task.number, task.count)]
+    parts = list(iter_hashes(task.lake, task.pieces, task.number, task.count))
     parts += [_new_hashes(task, new) for new in task.new]
     hashes = np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in parts)])
     days = np.concatenate([np.empty(0, np.int32), *(days for _, days in parts)])
@@ -363,13 +364,11 @@ def _new_rows(task: PieceTask, new: NewIds, columns: list[str]) -> pa.Table:
     first, last = bucket_range(task.number, task.count)
     schema = pa.schema([FIRST_SCHEMA.field(name) for name in columns])
     found = [schema.empty_table()]
-    for bucket, key in new.files:
-        begin, end = bucket_range(bucket, task.buckets)
-        if begin <= last and end >= first:
-            rows = read_groups(task.lake, key, "hash", first, last, columns=columns).cast(schema)
-            hashes = _numbers(rows, "hash")
-            start, stop = np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right")
-            found.append(rows.slice(int(start), int(stop - start)))
+    for _, key in new.files:
+        rows = read_groups(task.lake, key, "hash", first, last, columns=columns).cast(schema)
+        hashes = _numbers(rows, "hash")
+        start, stop = np.searchsorted(hashes, first, "left"), np.searchsorted(hashes, last, "right")
+        found.append(rows.slice(int(start), int(stop - start)))
     return pa.concat_tables(found)
 
 

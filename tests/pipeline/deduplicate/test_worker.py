@@ -1,6 +1,7 @@
 """Files of the index: their bytes, which parts of them are read, and what a duplicate points to."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_jobs.config.dedup import IdRule
 from spark_jobs.kernels.ids import bucket_of
 from spark_jobs.lake import id_index
 from spark_jobs.lake.file_store import FileStore
-from spark_jobs.lake.id_index import Piece, SortedRun, put_firsts, read_firsts
+from spark_jobs.lake.id_index import IdIndex, Piece, SortedRun, put_firsts, read_firsts
 from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
-from spark_jobs.pipeline.deduplicate.job import NewIds, PieceTask
+from spark_jobs.pipeline.deduplicate.job import BucketContext, NewIds, PieceTask
+from spark_jobs.pipeline.deduplicate.step import piece_tasks
 from spark_jobs.pipeline.deduplicate.worker import kinds_of, rows_by, write_firsts
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
 
@@ -52,7 +55,7 @@ def _written(lake: FileStore, rows: pa.Table, buckets: int) -> Piece:
         put_table(lake, f"parts/{buckets}", f"{bucket}.parquet", rows.filter(pa.array(places == bucket)))
         files.append((bucket, f"parts/{buckets}/{bucket}.parquet"))
     new = (NewIds(day=1, files=tuple(files)),)
-    return write_firsts(PieceTask(number=0, count=1, runs=(), new=new, buckets=buckets, lake=lake))
+    return write_firsts(PieceTask(number=0, count=1, pieces=(), new=new, lake=lake))
 
 
 def test_buckets_do_not_change_a_file_with_long_ids(lake: FileStore) -> None:
@@ -91,6 +94,20 @@ def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
     assert pa.Table.from_batches(parts).equals(table)
     numbers = iter_sized_rows(lake, "folder/table.parquet", columns=["number"], size=10_000)
     assert [part.num_rows for part in numbers] == [part.num_rows for part in parts]
+
+
+def test_a_task_of_the_index_names_only_files_of_its_range(lake: FileStore) -> None:
+    pieces = tuple(Piece(digest=str(number), ids=1, bytes=1) for number in range(8))
+    new = NewIds(day=3, files=tuple((bucket, str(bucket)) for bucket in (0, 5, 6, 9, 15)))
+    context: Any = SimpleNamespace(settings=SimpleNamespace(limits=SimpleNamespace(file_bytes=1)))
+    bucket = BucketContext(
+        rule=IdRule(scope=("orders",), id="key"), index=IdIndex(rule=""), buckets=16, folder="", lake=lake
+    )
+    tasks = piece_tasks(context, bucket, 4, (SortedRun(first=1, last=2, pieces=pieces),), (new,))
+    assert [[piece.digest for piece in task.pieces] for task in tasks] == [
+        [str(2 * number), str(2 * number + 1)] for number in range(4)
+    ]
+    assert [[bucket for bucket, _ in task.new[0].files] for task in tasks] == [[0], [5, 6], [9], [15]]
 
 
 @pytest.mark.parametrize(
