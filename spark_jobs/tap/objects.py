@@ -31,6 +31,7 @@ from spark_jobs.tap.messages import NO_ACKS, PartAnswer
 
 BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
 COPY_BYTES = 2**20
+MOST_NAME = 255
 ELECTION_MS = 50
 """A leader does not leave and come back in less; an answer may overtake that of a marker before it."""
 MOST_PIECES = 16
@@ -98,7 +99,7 @@ def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> O
     keys: list[str] = []
     with journal.open("rb") as file:
         for (topic, partition), parts in sorted(contents.parts.items()):
-            if LEGAL_TOPIC.fullmatch(topic) is None:  # the broker has refused it
+            if not _is_legal(topic, partition):  # the broker has refused it
                 counts.illegal += len(parts)
                 continue
             folder = f"dt={day_of(name)}/{topic}-{partition}"
@@ -111,6 +112,12 @@ def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> O
         store.put(keys[-1], json.dumps(contents.missed).encode())
     store.settle(keys)
     return counts
+
+
+def _is_legal(topic: str, partition: int) -> bool:
+    """Whether a broker can have the partition; no file system takes the name of a longer directory."""
+    is_short = len(f"{topic}-{partition}") <= MOST_NAME
+    return LEGAL_TOPIC.fullmatch(topic) is not None and partition >= 0 and is_short
 
 
 def _read(journal: Path) -> _Contents:

@@ -230,3 +230,13 @@ def test_topics_that_could_leave_the_root_are_left_out(tmp_path: Path) -> None:
     journal.seal()
     counts = write_objects(journal.path, FileStore(str(tmp_path / "root")), OnRefused.ASIDE)
     assert (counts.illegal, objects(tmp_path / "root")) == (2, {})
+
+
+def test_partitions_that_no_broker_can_have_are_left_out(tmp_path: Path) -> None:
+    """Their journal would never become objects, nor would those after it."""
+    journal = Spool(tmp_path, "tap").new()
+    request(journal, 1, [("t" * 249, 1_000_000, b"x"), ("orders", -1, b"x"), ("orders", 0, b"one")])
+    journal.seal()
+    counts = write_objects(journal.path, FileStore(str(tmp_path / "root")), OnRefused.ASIDE)
+    assert counts.illegal == 2
+    assert {key.split("/")[0] for key in objects(tmp_path / "root")} == {"orders-0"}
