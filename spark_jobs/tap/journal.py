@@ -152,7 +152,10 @@ def _write_all(file: int, pieces: list[memoryview]) -> None:
 
 
 def read_journal(path: Path) -> Iterator[Entry]:
-    """All whole entries; what a killed tap wrote last may be incomplete and is left out."""
+    """All whole entries; what a killed tap wrote last may be incomplete and is left out.
+
+    After a power failure pages of the last entries may be missing, so that they are zeros.
+    """
     size = path.stat().st_size
     with path.open("rb", buffering=READ_BYTES) as file:
         position = 0
@@ -163,7 +166,10 @@ def read_journal(path: Path) -> Iterator[Entry]:
             data_at = position + _ENTRY.size + text_size
             if kind not in set(EntryKind) or text_size < 0 or data_size < 0 or data_at + data_size > size:
                 return
-            text = json.loads(file.read(text_size))
+            try:
+                text = json.loads(file.read(text_size))
+            except ValueError:
+                return
             yield Entry(kind=EntryKind(kind), request=number, text=text, position=data_at, size=data_size)
             position = data_at + data_size
             file.seek(position)
@@ -194,9 +200,8 @@ class Spool:
         """A journal whose name is later than those of all earlier ones, and of their objects."""
         now, last = _time_text(datetime.now(tz=UTC)), self._last_time()
         time = now if now > last else _after(last)
-        journal = Journal(self.folder / f"{time}Z-{self.name}{SUFFIX}")
-        self._note(time)
-        return journal
+        self._note(time)  # first: on a full disk it fails, and a journal would stay open
+        return Journal(self.folder / f"{time}Z-{self.name}{SUFFIX}")
 
     def note(self, received_at: int) -> None:
         """Objects may have names of this time."""

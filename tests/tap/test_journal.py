@@ -1,5 +1,6 @@
 """Journals, also those that a killed tap left, and the objects that they become."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,28 @@ def test_a_journal_that_is_cut_anywhere_gives_whole_requests_only(journal: Journ
             if entry.kind.name == "REQUEST"
         ]
         assert b"".join(part.removesuffix(b"uno") for part in parts) in known
+
+
+def test_a_journal_that_a_power_failure_left_with_an_empty_page_ends_before_it(
+    journal: Journal, tmp_path: Path
+) -> None:
+    whole = journal.path.read_bytes()
+    last = list(read_journal(journal.path))[-1]
+    text = json.dumps(last.text, separators=(",", ":")).encode()
+    journal.path.write_bytes(whole[: -len(text)] + bytes(len(text)))
+    seal_left([journal.path])
+    write_objects(journal.path, FileStore(str(tmp_path / "root")), OnRefused.ASIDE)
+    assert objects(tmp_path / "root")[f"orders-0/{journal.name}.batches"] == b"onetwothree"
+
+
+def test_a_full_disk_leaves_no_journal_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space left"):
+        Spool(tmp_path, "tap").new()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_increase_though_the_clock_goes_back(tmp_path: Path) -> None:
