@@ -19,6 +19,8 @@ from spark_jobs.tap.objects import ObjectCounts, OnRefused, write_objects
 TICK_SECONDS = 0.5
 LAST_ATTEMPTS = 3
 """How often objects are tried when the tap is to end."""
+MOST_LATE = 100_000
+"""Markers that are kept in memory while the disk fails; more are missed."""
 PAUSES = (1, 2, 5, 10, 30, 60)
 """Seconds between attempts to write objects, and between attempts to write to a full disk."""
 
@@ -80,7 +82,10 @@ class Captured:
 
 @dataclass(slots=True)
 class LateMarker:
-    """A marker that went to the broker though the disk failed, and is captured once it works again."""
+    """A marker that went to the broker though the disk failed, and is captured once it works again.
+
+    `answers` is None until there are some, and empty if the connection ended without.
+    """
 
     request: AppendRequest
     received_at: int
@@ -186,12 +191,15 @@ class Capturing:
     def answer(self, number: int, answers: tuple[PartAnswer, ...] | None) -> None:
         """Keeps the answer to a request; it must not go to the client if it cannot be kept."""
         if number in self._late:
-            self._late[number].answers = answers
-        if self._current is None or number not in self._current.pending:
+            self._late[number].answers = answers or ()
+        current = self._current
+        if current is None or number not in current.pending:
             return
         try:
-            self._current.answer(number, answers)
+            self._catch_up(current)  # a late marker may be before this answer
+            current.answer(number, answers)
         except OSError as error:
+            current.pending.pop(number, None)
             if answers is None:
                 return
             if self.settings.on_full is OnFull.BLOCK:
@@ -203,7 +211,7 @@ class Capturing:
         if self._missed_since is None:
             self._missed_since = {"since": milliseconds(), "requests": 0, "partitions": 0}
             self.tell(f"requests go to the broker without being captured: {problem}")
-        if request is not None and request.is_marker:
+        if request is not None and request.is_marker and len(self._late) < MOST_LATE:
             self._number += 1
             self._late[self._number] = LateMarker(request, self._now())
             return Captured(self, self._number)
@@ -261,13 +269,15 @@ class Capturing:
 
     def stop(self) -> None:
         """No more requests come: `run` ends when everything is written."""
-        if self._current is not None:
-            try:
+        try:
+            if self._late or self._missed_since:
+                self._catch_up(self._open_journal())
+            if self._current is not None:
                 self._spool.note(self._received_at)
                 self._current.seal()
                 self._close(self._current)
-            except OSError as error:
-                self.tell(f"{self._current.path}: {error.strerror}")
+        except OSError as error:
+            self.tell(f"{self.settings.spool}: {error.strerror}")
         self._current, self._stopping = None, True
 
     async def _write(self, path: Path) -> None:

@@ -327,6 +327,48 @@ def test_a_marker_that_passed_a_full_disk_is_captured_before_what_follows(
     run(test())
 
 
+def test_a_marker_that_passed_a_full_disk_is_before_what_was_answered_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of the next transaction that arrived before the marker; and one marker without an answer."""
+    may_answer = asyncio.Event()
+
+    async def answer(request: bytes) -> bytes | None:
+        if request[:2] == b"\0\0":
+            await may_answer.wait()
+            return await take_all(request)
+        return await take_markers(request) if correlation_of(request) == 1 else None
+
+    unanswered = markers_request([(11, 4, True, {"orders": [0]})], correlation=2)
+
+    async def test() -> None:
+        async with (
+            Stub(answer).running() as broker,
+            running_tap(tmp_path, broker.port, on_full=OnFull.PASS) as tap,
+        ):
+            client, coordinator = await tap.client(), await tap.client()
+            await client.send(produce_request(TWO, transactional_id="t"))
+            await until(lambda: len(broker.requests) == 1)
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "request", full)
+                await coordinator.ask(MARKER)
+                await coordinator.send(unanswered)
+                assert await coordinator.is_closed()
+            may_answer.set()
+            await client.receive()
+            tap.tap.capturing.rotate()
+            await until(lambda: bool(tap.objects()))
+            found = tap.objects()
+            assert (found[-3:], len(found)) == (b"two", 3 + 3 * MARKER_BYTES)
+            with monkeypatch.context() as patched:
+                patched.setattr(Journal, "request", full)
+                await (await tap.client()).ask(MARKER)
+            await tap.stop()
+            assert len(tap.objects()) == 3 + 5 * MARKER_BYTES
+
+    run(test())
+
+
 def test_if_nothing_can_be_captured_clients_wait(tmp_path: Path) -> None:
     class Reluctant(FileStore):
         """A store that fails until it is told otherwise."""
