@@ -150,6 +150,7 @@ class Capturing:
 
     def _try(self, request: AppendRequest, size: int) -> Captured | str:
         if not request.is_marker and self.spooled_bytes + size > self.settings.spool_bytes:
+            self._make_room()
             return f"the spool has its {self.settings.spool_bytes:,} bytes (--spool-bytes)"
         try:
             journal = self._open_journal()
@@ -163,6 +164,12 @@ class Capturing:
         if journal.is_full(self.settings.rotate_bytes):
             self.rotate()
         return captured
+
+    def _make_room(self) -> None:
+        """If the current journal alone fills the spool, it is closed; unless most of it would be copied."""
+        current = self._current
+        if current is not None and not self._sealed_bytes and 2 * current.pending_bytes <= current.size:
+            self.rotate()
 
     def _now(self) -> int:
         """The time of a request, which is in the names of objects: it never goes back."""

@@ -68,6 +68,10 @@ class Journal:
     def name(self) -> str:
         return self.path.name.removesuffix(SUFFIX)
 
+    @property
+    def pending_bytes(self) -> int:
+        return sum(at.stop - at.start for at in self.pending.values())
+
     def is_full(self, limit: int) -> bool:
         """Whether it has `limit` new bytes, and more than were copied into it, which cost as much again."""
         return self.size - self.copied >= max(limit, self.copied)

@@ -122,7 +122,8 @@ class _Reader:
 
     def text(self) -> str | None:
         size = self.varint() - 1 if self.flexible else self.number("h")
-        return None if size < 0 else bytes(self.taken(size)).decode()
+        # As the broker does: a client's id may be in another encoding.
+        return None if size < 0 else bytes(self.taken(size)).decode(errors="replace")
 
     def records(self) -> memoryview | None:
         size = self.count()

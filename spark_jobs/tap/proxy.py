@@ -40,6 +40,8 @@ CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 LAST_ANSWERS_SECONDS = 10.0
 """How long the answers to requests of a client that has gone are waited for."""
+STALLED_SECONDS = 30.0
+"""How long a client may pause inside a request that is held; clients themselves give up after as long."""
 MOST_FRAME_BYTES = 2**30
 HELD = {PRODUCE, WRITE_TXN_MARKERS, API_VERSIONS}
 """Requests whose responses are held as a whole."""
@@ -167,7 +169,7 @@ class Link:
 
     async def _append(self, head: bytes, size: int) -> None:
         """Captures a produce request, or markers, then forwards the frame."""
-        frame = head + await self._from_client.readexactly(size - HEAD.size)
+        frame = head + await _read_whole(self._from_client, size - HEAD.size)
         api_key, version, correlation = HEAD.unpack(head)
         if api_key == PRODUCE:
             requests = {ALONE: read_produce_request(frame)}
@@ -241,6 +243,19 @@ def _checked(size: int, *, least: int) -> int:
     if not least <= size <= MOST_FRAME_BYTES:
         raise BadMessage(f"a frame of {size} bytes; is it a Kafka client, and does it use TLS as set here?")
     return size
+
+
+async def _read_whole(reader: asyncio.StreamReader, size: int) -> bytes:
+    """The next `size` bytes; `TimeoutError` if the client stops sending, since others wait for its memory."""
+    pieces = []
+    while size:
+        async with asyncio.timeout(STALLED_SECONDS):
+            piece = await reader.read(min(size, PIECE_BYTES))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", size)
+        size -= len(piece)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None, size: int) -> None:

@@ -57,6 +57,11 @@ def test_a_response_has_the_answer_to_each_part(version: int) -> None:
     assert (first.is_refused, second.is_refused) == (False, True)
 
 
+def test_a_client_id_in_another_encoding_is_read_as_a_broker_reads_it() -> None:
+    frame = produce_request([("orders", 0, b"one")]).replace(b"client", b"cli\xe4nt")
+    assert read_produce_request(frame).client_id == "cli\ufffdnt"
+
+
 def test_a_duplicate_is_not_refused() -> None:
     (answer,) = read_produce_answer(produce_response([("orders", 0, 46, -1)]), 9)[ALONE]
     assert not answer.is_refused

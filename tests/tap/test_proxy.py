@@ -415,6 +415,22 @@ def test_a_request_larger_than_the_memory_passes_alone(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_client_that_stops_inside_a_request_does_not_keep_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.tap.proxy.STALLED_SECONDS", 0.2)
+
+    async def test() -> None:
+        async with Stub(take_all).running() as broker, running_tap(tmp_path, broker.port) as tap:
+            good, bad = await tap.client(), await tap.client()
+            bad.writer.write((2**29).to_bytes(4, "big") + produce_request(ONE))
+            await until(lambda: tap.tap._memory.left == 0)
+            assert await good.ask(produce_request(ONE))
+            assert await bad.is_closed()
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     "frame",
     [
