@@ -13,6 +13,7 @@ from spark_jobs.kafka.errors import KafkaError, OnceoverError
 from spark_jobs.kafka.formats.control_record import ControlType, write_marker
 
 PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS, WRITE_TXN_MARKERS = 0, 3, 17, 18, 27
+SASL_AUTHENTICATE, FLEXIBLE_SASL_AUTHENTICATE = 36, 2
 FIRST_PRODUCE, LAST_PRODUCE, FLEXIBLE_PRODUCE = 3, 12, 9
 """Produce 13 names topics by id: the tap offers clients no more than 12."""
 FLEXIBLE_API_VERSIONS = 3
@@ -280,6 +281,27 @@ def _marker_answers(body: _Reader) -> Iterator[PartAnswer]:
             body.tags()
             yield PartAnswer(topic=topic, partition=partition, error_code=error_code)
         body.tags()
+
+
+def is_sasl_offered(frame: bytes) -> bool:
+    """Whether a SaslHandshake response is without an error: the listener wants clients to log in."""
+    return frame[4:6] == b"\0\0"
+
+
+def is_logged_in(frame: bytes, version: int) -> bool:
+    """Whether a SaslAuthenticate response ends a login.
+
+    With SCRAM the login goes on after `r=`; with OAUTHBEARER it fails with JSON.
+    """
+    try:
+        body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_SASL_AUTHENTICATE, at=4)
+        body.tags()
+        error_code = body.number("h")
+        body.text()
+        answer = bytes(body.records() or b"")
+    except (struct.error, IndexError) as error:
+        raise BadMessage(f"not a SaslAuthenticate response: {error}") from error
+    return error_code == 0 and not answer.startswith((b"r=", b"{"))
 
 
 def with_capped_produce(frame: bytes, version: int) -> bytes:

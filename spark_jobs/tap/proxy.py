@@ -23,10 +23,13 @@ from spark_jobs.tap.messages import (
     METADATA_REQUEST,
     NO_ACKS,
     PRODUCE,
+    SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SIZE,
     WRITE_TXN_MARKERS,
     BadMessage,
+    is_logged_in,
+    is_sasl_offered,
     read_brokers,
     read_marker_answers,
     read_markers,
@@ -43,7 +46,7 @@ LAST_ANSWERS_SECONDS = 10.0
 STALLED_SECONDS = 30.0
 """How long a client may pause inside a request that is held; clients themselves give up after as long."""
 MOST_FRAME_BYTES = 2**30
-HELD = {PRODUCE, WRITE_TXN_MARKERS, API_VERSIONS}
+HELD = {PRODUCE, WRITE_TXN_MARKERS, API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE}
 """Requests whose responses are held as a whole."""
 GONE = (ConnectionError, asyncio.IncompleteReadError, OSError, ssl.SSLError)
 
@@ -67,6 +70,13 @@ class Pending:
     version: int
     correlation: int
     captured: Mapping[int, Captured] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Listener:
+    """What the tap has learned of a broker's listener from its answers."""
+
+    wants_login: bool = False
 
 
 class Memory:
@@ -100,10 +110,12 @@ class Link:
         broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         capturing: Capturing,
         memory: Memory,
+        listener: Listener,
     ) -> None:
         self._from_client, self._to_client = client
         self._from_broker, self._to_broker = broker
-        self._capturing, self._memory = capturing, memory
+        self._capturing, self._memory, self._listener = capturing, memory, listener
+        self._is_logged_in = False
         self._pending: deque[Pending] = deque()
         self._is_client_gone = False
         self._stopped, self._idle = asyncio.Event(), asyncio.Event()
@@ -158,6 +170,8 @@ class Link:
                 raise BadMessage(f"WriteTxnMarkers {version}; the tap knows {LAST_MARKERS} at most")
             if api_key == SASL_HANDSHAKE and version == 0:
                 raise BadMessage("SaslHandshake 0 is not supported; use a client of Kafka 1.0 or later")
+            if api_key in (PRODUCE, WRITE_TXN_MARKERS) and self._listener.wants_login:
+                self._check_login()
             if api_key == WRITE_TXN_MARKERS or (api_key == PRODUCE and version >= FIRST_PRODUCE):
                 async with self._memory.taken(size):
                     await self._append(head, size)
@@ -166,6 +180,11 @@ class Link:
             self._expect(Pending(api_key=api_key, version=version, correlation=correlation))
             self._to_broker.write(SIZE.pack(size) + head)
             await _pass_on(self._from_client, self._to_broker, size - HEAD.size)
+
+    def _check_login(self) -> None:
+        """The broker would close the connection without an answer, and the batches be captured."""
+        if not self._is_logged_in:
+            raise BadMessage("batches of a client that has not logged in")
 
     async def _append(self, head: bytes, size: int) -> None:
         """Captures a produce request, or markers, then forwards the frame."""
@@ -211,6 +230,10 @@ class Link:
         """The response as the client gets it, after the tap has noted the broker's answer."""
         if waiting.api_key == API_VERSIONS:
             return _capped(frame, waiting.version)
+        if waiting.api_key == SASL_HANDSHAKE:
+            self._listener.wants_login |= is_sasl_offered(frame)
+        if waiting.api_key == SASL_AUTHENTICATE:
+            self._is_logged_in |= is_logged_in(frame, waiting.version)
         if waiting.captured:
             read = read_produce_answer if waiting.api_key == PRODUCE else read_marker_answers
             answers = read(frame, waiting.version)

@@ -19,6 +19,7 @@ from spark_jobs.tap.proxy import (
     PIECE_BYTES,
     Address,
     Link,
+    Listener,
     Memory,
     advertised,
     closed,
@@ -71,6 +72,7 @@ class Tap:
         self.settings = settings
         self.capturing = Capturing(settings.capture)
         self._memory = Memory(settings.memory_bytes)
+        self._listeners = {route.broker: Listener() for route in settings.routes}
         self._links: dict[asyncio.Task[None], Link] = {}
         self._stopped = asyncio.Event()
         self._quiet_until = 0.0
@@ -131,7 +133,7 @@ class Tap:
             self._complain(f"no connection to {broker}: {error}")
             await closed(writer)
             return
-        link = Link((reader, writer), upstream, self.capturing, self._memory)
+        link = Link((reader, writer), upstream, self.capturing, self._memory, self._listeners[broker])
         task = asyncio.current_task()
         assert task is not None
         self._links[task] = link

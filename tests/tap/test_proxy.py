@@ -34,7 +34,7 @@ from tests.tap.messages import (
 )
 
 ONE, TWO = [("orders", 0, b"one")], [("orders", 0, b"two")]
-FETCH = 1
+FETCH, SASL_HANDSHAKE, SASL_AUTHENTICATE = 1, 17, 36
 MARKER_BYTES = 78
 
 
@@ -215,7 +215,7 @@ def test_journals_are_closed_by_size(tmp_path: Path) -> None:
             running_tap(tmp_path, broker.port, rotate_bytes=1) as tap,
         ):
             client = await tap.client()
-            for _ in range(3):
+            for _ in range(4):  # the last one goes on in a journal that is not full
                 await client.ask(produce_request(ONE))
             await until(lambda: len(list((tmp_path / "root").rglob("*.batches"))) == 3)
 
@@ -449,6 +449,39 @@ def test_what_the_tap_does_not_understand_ends_its_connection_alone(tmp_path: Pa
             assert await bad.is_closed()
             assert await good.ask(produce_request(ONE))
             assert len(broker.requests) == 1
+
+    run(test())
+
+
+def test_nothing_is_captured_of_a_client_that_has_not_logged_in(tmp_path: Path) -> None:
+    """A listener with SASL closes such a connection without an answer; the tap learns that it has SASL."""
+    replies = [b"", b"r=nonce", b"v=proof"]
+
+    async def answer(request: bytes) -> bytes | None:
+        correlation = request[4:8]
+        if request[:2] == b"\0\0":
+            return await take_all(request)
+        if request[:2] == SASL_HANDSHAKE.to_bytes(2, "big"):
+            return correlation + bytes(2 + 4)
+        return correlation + bytes(1 + 2 + 1) + bytes([len(replies[-1]) + 1]) + replies.pop() + bytes(9)
+
+    handshake = request_head(SASL_HANDSHAKE, 1, 1, flexible=False) + b"\0\5PLAIN"
+    step = request_head(SASL_AUTHENTICATE, 2, 2, flexible=True) + b"\1\0"
+
+    async def test() -> None:
+        async with Stub(answer).running() as broker, running_tap(tmp_path, broker.port) as tap:
+            replies.reverse()
+            good, bad, other = [await tap.client() for _ in range(3)]
+            for frame in (handshake, step, produce_request(ONE)):
+                assert await good.ask(frame)
+            await bad.send(produce_request(TWO, acks=0))
+            assert await bad.is_closed()
+            for frame in (handshake, step):
+                await other.ask(frame)
+            await other.send(MARKER)
+            assert await other.is_closed()
+            await tap.stop()
+            assert (tap.objects(), tap.objects(".refused")) == (b"one", b"")
 
     run(test())
 
