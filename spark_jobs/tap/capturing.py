@@ -266,13 +266,21 @@ class Capturing:
 
     async def run(self) -> None:
         """Closes journals in time and makes them into objects, one after the other, until `stop`."""
-        while not self._is_abandoned and (not self._stopping or self._sealed):
+        async with asyncio.TaskGroup() as group:
+            closing = group.create_task(self._close_in_time())
+            while not self._is_abandoned and (not self._stopping or self._sealed):
+                if self._sealed:
+                    await self._write(self._sealed.popleft())
+                else:
+                    await asyncio.sleep(TICK_SECONDS)
+            closing.cancel()
+
+    async def _close_in_time(self) -> None:
+        """Also while the store fails: a journal has batches of one date, and is on the disk once closed."""
+        while True:
             if self._is_due():
                 self.rotate()
-            if self._sealed:
-                await self._write(self._sealed.popleft())
-            else:
-                await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(TICK_SECONDS)
 
     def stop(self) -> None:
         """No more requests come: `run` ends when everything is written."""

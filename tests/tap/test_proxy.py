@@ -234,6 +234,36 @@ def test_journals_are_closed_by_time(tmp_path: Path) -> None:
     run(test())
 
 
+class Reluctant(FileStore):
+    """A store that fails until it is told otherwise."""
+
+    is_down = True
+
+    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
+        if self.is_down:
+            raise StoreUnavailable("down")
+        super().adopt(path, key, lasting=lasting)
+
+
+def test_journals_are_closed_by_time_though_the_store_fails(tmp_path: Path) -> None:
+    store = Reluctant(str(tmp_path / "root"))
+
+    async def test() -> None:
+        async with (
+            Stub(take_all).running() as broker,
+            running_tap(tmp_path, broker.port, store=store, rotate_seconds=0.2) as tap,
+        ):
+            client = await tap.client()
+            for number in range(1, 4):
+                await client.ask(produce_request(ONE))
+                await until(lambda: len(tap.journalled(EntryKind.SEALED)) == number)  # noqa: B023
+            store.is_down = False
+            await tap.stop()
+            assert tap.objects() == b"one" * 3
+
+    run(test())
+
+
 def test_if_nothing_can_be_captured_requests_pass_and_the_gap_is_recorded(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
@@ -370,16 +400,6 @@ def test_a_marker_that_passed_a_full_disk_is_before_what_was_answered_after_it(
 
 
 def test_if_nothing_can_be_captured_clients_wait(tmp_path: Path) -> None:
-    class Reluctant(FileStore):
-        """A store that fails until it is told otherwise."""
-
-        is_down = True
-
-        def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
-            if self.is_down:
-                raise StoreUnavailable("down")
-            super().adopt(path, key, lasting=lasting)
-
     store = Reluctant(str(tmp_path / "root"))
 
     async def test() -> None:
@@ -393,7 +413,7 @@ def test_if_nothing_can_be_captured_clients_wait(tmp_path: Path) -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.reader.readexactly(1), 0.5)
             assert len(broker.requests) == 1
-            Reluctant.is_down = False
+            store.is_down = False
             await client.receive()
             await tap.stop()
             assert tap.objects() == b"x" * 300 + b"y" * 300
