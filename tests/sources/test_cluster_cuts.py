@@ -8,13 +8,14 @@ import pytest
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.formats.checkpoints import read_leader_epochs, read_offsets, read_partition_metadata
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.errors import OutOfTurn
+from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.manifest import ObjectRole
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.cluster.cut import (
     CUT,
+    FETCHED,
     PLAN,
     CutDates,
     Known,
@@ -23,6 +24,7 @@ from spark_jobs.sources.cluster.cut import (
     Plan,
     cut_bytes,
     cut_dates,
+    fetched_bytes,
     known_partitions,
     plan_bytes,
     read_plan,
@@ -138,6 +140,24 @@ def test_folders_that_are_no_complete_cut_are_not_listed(settings: Settings, lak
         for each in reader_of(settings.source("live")).objects(settings, FIRST, THIRD)
     }
     assert listed == {"2026-03-01"}
+
+
+def test_a_cut_that_no_run_has_taken_needs_its_segments_before_a_later_one_is_read(
+    settings: Settings, lake: ObjectStore
+) -> None:
+    reader, source = reader_of(settings.source("live")), settings.source("live")
+    segment, placed = source_key("live", FIRST, "orders-0", "00000000000000000020.log"), []
+    lake.put(source_key("live", FIRST, "orders-0", FETCHED), fetched_bytes(fetched_of()))
+    lake.put(segment, b"")
+    for day in (FIRST, SECOND):
+        put_cut(lake, plan_of(day))
+        stat = ObjectStat(key=f"{day}/{CUT}", size=0, version="1")
+        placed.append(Placed(source=source, stat=stat, role=ObjectRole.LOG_DIRECTORY, day=day))
+    assert list(reader.describe(placed, settings)) == placed
+    lake.delete(segment)
+    with pytest.raises(ObjectMissing, match="neither 2026-03-01 nor a later date can run again"):
+        list(reader.describe(placed, settings))
+    assert list(reader.describe(placed[1:], settings)) == placed[1:]
 
 
 def test_another_cluster_is_refused_before_it_is_planned(

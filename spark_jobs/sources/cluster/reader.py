@@ -1,7 +1,7 @@
 """`kind: cluster` as a source: fetches a cut into the lake, and lists it like a copy of a broker's log."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -29,8 +29,9 @@ from spark_jobs.kafka.formats.log_files import (
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
 from spark_jobs.lake.layout import source_key
-from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects
+from spark_jobs.lake.manifest import Manifest, ObjectRole, StagedObjects, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
+from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.broker_files import COPY_TIMES
 from spark_jobs.sources.broker_log import BrokerLog
 from spark_jobs.sources.cluster.cut import (
@@ -77,6 +78,17 @@ class Cluster(BrokerLog):
         keys = {each.key for each in found}
         complete = {each for each in folders if run_date_of(each) and f"{each}/{CUT}" in keys}
         yield from (each for each in found if each.key.partition("/")[0] in complete)
+
+    def describe(self, placed: Sequence[Placed], settings: Settings) -> Iterator[Placed | StageProblem]:
+        """Raises `ObjectMissing` if segments are missing of a cut that no current run has taken.
+
+        Such a run was rolled back after its segments expired: a run of a later date would take the rest, and
+        a partition would begin later than it did. `bring_in` has fetched or checked the newest cut.
+        """
+        cuts = sorted({each.day for each in placed if each.name == CUT and each.day})
+        for day in cuts[:-1]:
+            check_segments(open_lake(settings), self.source.name, day)
+        yield from super().describe(placed, settings)
 
     def bring_in(
         self, day: date, lake: ObjectStore, tasks: TaskRunner | None, settings: Settings | None = None
@@ -195,7 +207,8 @@ def check_segments(lake: ObjectStore, source: str, day: date) -> None:
         if gone:
             raise ObjectMissing(
                 f"{lake.url_of(folder + gone[0])}: this segment has expired or was removed: without it "
-                f"{day} cannot run again from what was fetched for it"
+                f"neither {day} nor a later date can run again from what was fetched. To run later dates "
+                f"without the records of {day}, remove the folder sources/{source}/{day} from the lake"
             )
 
 

@@ -11,6 +11,7 @@ from spark_jobs.cli import app
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.explain import NothingKnown, Question, explain
+from spark_jobs.flow import Step
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
@@ -262,3 +263,8 @@ def test_fetched_segments_go_unless_a_young_run_or_an_open_transaction_needs_the
     run(settings, 8)
     assert [row["offset"] for row in rows_of(settings, "t")] == [0]
     assert [row["offset"] for row in rows_of(settings, "plain")] == list(range(5))
+
+    for entry in reversed(read_chain(lake).current.values()):
+        roll_back(settings, entry.run_id)
+    with pytest.raises(ObjectMissing, match=f"{day(1)}/plain-0.*has expired or was removed"):
+        run(settings, 8, Step.STAGE)  # plain would begin with offset 2, and nothing would tell
