@@ -18,7 +18,7 @@ from tests.e2e.tables import Records, own_rows
 from tests.pipeline.resolve.run_lake import FIRST_DAY
 
 LAST = RUN_DATES[-1]
-ONLY_SOMETIMES = 3
+ONLY_SOMETIMES = 4
 """Expectations of runs with business ids, and with the answers of a broker."""
 
 

@@ -31,6 +31,7 @@ from spark_jobs.kafka.formats.records import Record
 from spark_jobs.lake.layout import OBJECTS, STATE
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.deduplicate import step as deduplicate
 from spark_jobs.pipeline.stage import fetch
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
@@ -115,6 +116,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Worked:
     settings, spark = load_settings(place / CONFIG), Recorded()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch, "IN_DRIVER_COST", 0)
+        patch.setattr(deduplicate, "remove_scratch", lambda *_: None)  # late attempts have read it before
         _run(settings, RUN_DATES[0], Step.PUBLISH, InProcess())
         first, then = (_with_ranges(settings, each) for each in RANGES)
         run_id = _run(first, RUN_DATES[1], Step.AUDIT, spark)
@@ -171,6 +173,7 @@ WRITERS = (
     "judge_bucket",
     "write_hashes",
     "write_firsts",
+    "put_part",
     "rewrite_file",
 )
 READERS = ("find_newest_markers", "survey_partitions", "count_transactions", "count_facts")
