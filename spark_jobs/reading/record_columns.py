@@ -1,6 +1,7 @@
 """Columns of decoded records that come from their batch: timestamps, their types, and constants."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS, TI
 
 _MICROSECONDS = 1000
 """In a millisecond."""
+_MOST_SHARED = 2**17
+"""Rows of a column of one value that is kept and shared: more than a piece of usual records has."""
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -41,7 +44,7 @@ class Timestamps:
         """The columns of a table that hold them."""
         is_null = None if self.is_stored is None else ~self.is_stored
         if self.is_outside is None:
-            outside = pa.nulls(self.given.size, pa.int64())
+            outside = repeated(None, pa.int64(), self.given.size)
         else:
             outside = pa.array(self.given, pa.int64(), mask=~self.is_outside)
         return {
@@ -51,6 +54,16 @@ class Timestamps:
 
 
 def repeated(value: object, kind: Any, rows: int) -> "pa.Array[Any]":
-    """A column with the same value in each row, None for nulls."""
+    """A column with the same value in each row, None for nulls; columns of a usual length share memory."""
+    if rows > _MOST_SHARED:
+        return _column(value, kind, rows)
+    column: pa.Array[Any] = _shared(value, kind, 1 << rows.bit_length()).slice(0, rows)
+    return column
+
+
+def _column(value: object, kind: Any, rows: int) -> "pa.Array[Any]":
     column: pa.Array[Any] = pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
     return column
+
+
+_shared = lru_cache(maxsize=64)(_column)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tests.bench.floor import floor_row
 from tests.bench.mix_data import objects_of
-from tests.bench.onceover import run_row
+from tests.bench.onceover import run_row, start_up
 from tests.bench.runs import run_measured
 from tests.bench.workspace import Row, Workspace
 
@@ -27,6 +27,7 @@ def measure(space: Workspace) -> Sequence[Row]:
         ]
     larger = replace(space, volume=replace(space.volume, records=records))
     capture = larger.capture(codec)
+    start_up(space)  # the session is up, as in the section `onceover`
     try:
         floor = floor_row(larger, codec)
         found = run_measured(capture, space.spark, scratch=space.home / "lakes")
