@@ -297,7 +297,7 @@ def step_row(space: Workspace, history: History, number: int, *, with_generated:
 
 
 def _size(index: IdIndex) -> str:
-    return f"{index.ids / 1e6:,.3g} M"
+    return f"{float(f'{index.ids / 1e6:.3g}'):,g} M"
 
 
 # Rivals.
