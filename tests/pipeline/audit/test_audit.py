@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -80,13 +80,13 @@ def _files(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in found}
 
 
-def _spoil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on `materialise` writes the first row of its first file twice."""
+def _spoil(monkeypatch: pytest.MonkeyPatch, choose: Callable[[Iterable[str]], str] = min) -> None:
+    """From now on `materialise` writes the first row of a file twice."""
     run = materialise.run
 
     def run_and_spoil(context: RunContext) -> StepResult:
         result = run(context)
-        first = min(output.path for output in result.outputs if output.path.startswith("records/"))
+        first = choose(output.path for output in result.outputs if output.path.startswith("records/"))
         folder = context.folder.key(Step.MATERIALISE)
         rows = read_table(context.lake, f"{folder}/{first}")
         output = put_table(context.lake, folder, first, pa.concat_tables([rows.slice(0, 1), rows]))
@@ -171,7 +171,7 @@ def test_a_second_run_that_fails_leaves_what_the_first_has_published(
     _run_day(settings, first, Step.PUBLISH)
     before = _published(settings)
     assert "onceover.expectation_results" in before
-    _spoil(monkeypatch)
+    _spoil(monkeypatch, max)  # not a topic with a business id, where `deduplicate` would stop the run
     _failure(lambda: _run_day(settings, second, Step.PUBLISH))
     assert _published(settings) == before
 
