@@ -206,7 +206,7 @@ def answers(captures: Path) -> Iterator[tuple[TopicPartition, dict[str, Any], by
 
 
 def unanswered(captures: Path) -> Counter[str]:
-    """The records of captured batches of which nobody knows whether the broker took them."""
+    """The records of captured batches that have no answer: the broker may have taken them or not."""
     return contents(
         record
         for partition, line, raw in answers(captures)

@@ -235,7 +235,7 @@ def test_journals_are_closed_by_time(tmp_path: Path) -> None:
 
 
 class Reluctant(FileStore):
-    """A store that fails until it is told otherwise."""
+    """A store that fails while `is_down`."""
 
     is_down = True
 
