@@ -222,8 +222,10 @@ class Brokers:
 
     async def _ask(self, address: Address, request: Any) -> dict[str, Any]:
         """A broker whose last reply was throttled by a quota is asked after that time."""
-        await asyncio.sleep(max(self._throttled_until.get(address, 0.0) - time.monotonic(), 0))
         connection = await self._connection(address)
+        while (pause := self._throttled_until.get(address, 0.0) - time.monotonic()) > 0:
+            await asyncio.sleep(pause)
+            connection = await self._connection(address)
         try:
             reply = await connection.send(request)
         except NotImplementedError as error:
@@ -236,7 +238,8 @@ class Brokers:
             raise
         found = wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])
         if found.get("throttle_time_ms", 0) > 0:
-            self._throttled_until[address] = time.monotonic() + found["throttle_time_ms"] / MS
+            until = time.monotonic() + found["throttle_time_ms"] / MS
+            self._throttled_until[address] = max(until, self._throttled_until.get(address, 0.0))
         return found
 
     async def _connection(self, address: Address) -> AIOKafkaConnection:
