@@ -1,6 +1,7 @@
 """The page on the configuration: every key with its type, its default and the example's comment."""
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
@@ -12,7 +13,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from reference_text import BLANK_LINE, cell, plain
 
 from spark_jobs.config.audit import ExpectationName
 from spark_jobs.config.fields import (
@@ -23,6 +23,21 @@ from spark_jobs.config.fields import (
     parse_size,
 )
 from spark_jobs.config.settings import Address, Settings, check_address, check_file
+
+BLANK_LINE = "\n\n"
+
+
+def cell(text: str) -> str:
+    """One line, with what would end a cell or begin a tag spelled out."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def plain(value: object) -> str:
+    """A value as YAML or a command line has it."""
+    if isinstance(value, tuple | dict):
+        return json.dumps(value)
+    return str(value).lower() if isinstance(value, bool) else str(getattr(value, "value", value))
+
 
 EXAMPLE = Path(__file__).parents[1] / "example" / "onceover.yaml"
 MIB = 2**20

@@ -1,15 +1,45 @@
-"""The plugin: an entry "Onceover" in Airflow's navigation, and the site behind it.
+"""The dashboard in Airflow: its entry in the navigation, its address, and the button from a task to its run.
 
-Every process of Airflow loads plugins, so the server itself is imported with the first request only.
+Every process of Airflow loads plugins, so the server of the site is imported with the first request only.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 
+from airflow.sdk import BaseOperator, BaseOperatorLink, XComArg
+from airflow.sdk.configuration import conf
+from airflow.sdk.execution_time.xcom import XCom
 from airflow.sdk.plugins_manager import AirflowPlugin
+from airflow.sdk.types import TaskInstanceKey
 
-from spark_jobs.airflow.links import FIRST_PAGE, PREFIX
+PREFIX = "/onceover"
+FIRST_PAGE = "dashboard/index.html"
+
+
+def run_page(run_id: str) -> str:
+    """The page of one run, below Airflow's own address; the overview where no run is known."""
+    return f"{PREFIX}/dashboard/run.html#run={quote(run_id)}" if run_id else f"{PREFIX}/{FIRST_PAGE}"
+
+
+def with_run_page(done: XComArg) -> XComArg:
+    """The task, with a button to the run that it returns as `run_id`."""
+    for operator, _ in done.iter_references():
+        operator.operator_extra_links = (RunPage(),)
+    return done
+
+
+class RunPage(BaseOperatorLink):
+    """Links to the page of the task's run, or to the overview if it has no run."""
+
+    name = "Dashboard"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002 — Airflow's own names
+        reported = XCom.get_value(ti_key=ti_key, key="return_value") or {}
+        base = str(conf.get("api", "base_url", fallback="")).rstrip("/")
+        return f"{base}{run_page(str(reported.get('run_id', '')))}"
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]

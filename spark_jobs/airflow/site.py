@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Response
 from fastapi.responses import RedirectResponse
 
 from spark_jobs.airflow.dag_run import CONFIG_VARIABLE, NIGHTLY
-from spark_jobs.airflow.links import FIRST_PAGE, PREFIX
+from spark_jobs.airflow.plugin import FIRST_PAGE, PREFIX
 from spark_jobs.config.load import load_settings
 from spark_jobs.lake.object_store import ObjectStore, key_problem
 from spark_jobs.lake.stores import open_lake

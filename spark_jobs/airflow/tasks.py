@@ -16,7 +16,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
 from spark_jobs.airflow.dag_run import NIGHTLY, restage_of, run_date_of, where
-from spark_jobs.airflow.links import with_run_page
+from spark_jobs.airflow.plugin import with_run_page
 from spark_jobs.driver.client import ask, run_step
 from spark_jobs.driver.protocol import ExpireRequest, FetchRequest, ReportRequest, SourcesRequest, StepRequest
 from spark_jobs.flow import LAST_OF_RUN, Step

@@ -7,7 +7,6 @@ import typer
 
 from spark_jobs.commands.encryption_keys import EncryptionKeys, key_references
 from spark_jobs.commands.failure import reported_failures
-from spark_jobs.inspect.options import Options
 from spark_jobs.reading.isolation import Isolation
 
 
@@ -43,6 +42,7 @@ def inspect(
 
     Example: onceover inspect data/orders-0 --records --isolation read_committed --json > records.jsonl
     """
+    from spark_jobs.inspect.inspector import Options
     from spark_jobs.inspect.places import inspect_places
     from spark_jobs.inspect.printers import JsonPrinter, TextPrinter
 

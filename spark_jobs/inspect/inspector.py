@@ -5,7 +5,7 @@ import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from spark_jobs.inspect.log_reports import (
     report_partition,
     report_segment,
 )
-from spark_jobs.inspect.options import Options
 from spark_jobs.inspect.partition import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -53,6 +52,20 @@ from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.plain import FAST_FROM
 from spark_jobs.reading.remarks import Level, Remark, error, plural
 from spark_jobs.reading.visibility import Outcome, decide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How paths are shown."""
+
+    records: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    as_json: bool = False
+    progress: bool | None = None
+    """None where the terminal decides."""
+    fast: bool | None = None
+    """Compiled or plain reading; None where the size decides."""
+
 
 Decoder = Callable[[LogRecord], dict[str, Any]]
 _PART = 128 * 1024 * 1024

@@ -11,8 +11,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spark_jobs.inspect.inspector import Emit, inspect_paths
-from spark_jobs.inspect.options import Options
+from spark_jobs.inspect.inspector import Emit, Options, inspect_paths
 from spark_jobs.inspect.printers import Printer, Report, printable
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.kafka.formats.tier_files import WATERMARK, parse_tier_name

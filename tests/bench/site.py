@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_jobs.lake.file_store import FileStore
-from spark_jobs.pipeline.report.site import build_site
 from spark_jobs.pipeline.report.site_files import DASHBOARD, topic_code
+from spark_jobs.pipeline.report.step import build_site
 from tests.bench.site_data import Year, one_more_run, write_year
 
 TOPIC = "shop.events.topic-0007"

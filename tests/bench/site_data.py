@@ -20,8 +20,8 @@ from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.run_folder import MANIFEST, RunInputs
 from spark_jobs.pipeline.report.run_page import run_data
 from spark_jobs.pipeline.report.run_tables import RunTables
-from spark_jobs.pipeline.report.site import SiteState, fingerprint, write_state, write_years
 from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
+from spark_jobs.pipeline.report.step import SiteState, fingerprint, write_state, write_years
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, BATCHES
 from spark_jobs.tables.audit import EXPECTATION_RESULTS, PARTITION_FACTS, TOPIC_VOLUMES
 from spark_jobs.tables.contract import Contract

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.cluster.airflow_home import ClusterHome, run_once, running_airflow
-from infra.cluster.missing import ComponentMissing, check_components
-from infra.cluster.postgres import running_postgres
+from infra.cluster.postgres import ComponentMissing, check_components, running_postgres
 from infra.cluster.spark import running_spark
 from infra.cluster.topology import AIRFLOW_DATABASE, CATALOG_DATABASE, CATALOG_VARIABLE, S3_ENDPOINT
 from infra.embedded.__main__ import NIGHTLY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.airflow.links import run_page
+from spark_jobs.airflow.plugin import run_page
 from spark_jobs.airflow.site import content_type, is_served
 
 

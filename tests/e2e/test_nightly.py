@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.embedded.__main__ import QUALITY
+from infra.embedded.__main__ import QUALITY, show_summary
 from infra.embedded.follow import follow
 from infra.embedded.home import EmbeddedFailed, check_port
 from infra.embedded.rest import Refused
 from infra.embedded.services import running
-from infra.embedded.summary import show_summary
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.holdings import published_tables

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infra.cluster.env_file import filled
-from infra.cluster.missing import ComponentMissing, check_components
+from infra.cluster.postgres import ComponentMissing, check_components
 from infra.cluster.topology import (
     AIRFLOW_COMMANDS,
     AIRFLOW_DATABASE,
@@ -271,7 +271,7 @@ def test_a_missing_component_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("infra.cluster.missing.DEBIAN_POSTGRES", tmp_path)
+    monkeypatch.setattr("infra.cluster.postgres.DEBIAN_POSTGRES", tmp_path)
     with pytest.raises(ComponentMissing) as missing:
         check_components(s3_server=tmp_path / "versitygw")
     assert "apt-get install postgresql" in str(missing.value)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.inspect.inspector import inspect_paths
-from spark_jobs.inspect.options import Options
+from spark_jobs.inspect.inspector import Options, inspect_paths
 from spark_jobs.inspect.printers import JsonPrinter
 from spark_jobs.inspect.segments import is_fast_for
 from spark_jobs.reading import plain

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.inspect.inspector import inspect_paths
-from spark_jobs.inspect.options import Options
+from spark_jobs.inspect.inspector import Options, inspect_paths
 from spark_jobs.inspect.partition import read_partition
 from spark_jobs.inspect.printers import JsonPrinter
 from spark_jobs.reading.isolation import Isolation

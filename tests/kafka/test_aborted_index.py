@@ -9,7 +9,6 @@ from spark_jobs.kafka.log.log_segment import (
     aborted_for_fetch,
     append_aborted,
     build_aborted_index,
-    may_hide_aborted,
     search_aborted,
     truncate_aborted,
 )
@@ -68,13 +67,6 @@ def test_the_last_stable_offset_is_where_the_oldest_other_transaction_begins() -
     log = write_log([("data", 1), ("data", 2), ("abort", 2), ("abort", 1)])
     found = tuple(build_aborted_index(log_batches(*log)))
     assert found == (entry(2, 4, 0, pid=2), entry(0, 5, 6, pid=1))
-
-
-def test_an_entry_of_a_follower_that_hides_a_later_abort_is_reported() -> None:
-    leader, follower = entry(0, 5, 6, pid=1), entry(0, 5, 10, pid=1)
-    later = entry(6, 12, 10, pid=1)
-    assert not may_hide_aborted(leader, (later,))
-    assert may_hide_aborted(follower, (later,))
 
 
 @given(steps=STEPS)

@@ -15,7 +15,6 @@ from spark_jobs.kafka.formats.record_batch import (
     check_batch,
     crc32c,
     read_header,
-    set_log_append_time,
     set_max_timestamp,
     write_header,
 )
@@ -123,7 +122,7 @@ def test_a_leader_places_a_batch_without_touching_what_the_crc_covers() -> None:
 
 
 def test_log_append_time_rules_every_record_of_the_batch() -> None:
-    stamped = set_log_append_time(TRANSACTIONAL_BATCH, NOON + 500)
+    stamped = set_max_timestamp(TRANSACTIONAL_BATCH, TimestampType.LOG_APPEND_TIME, NOON + 500)
     assert check_batch(stamped).timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp for record in read_records(stamped)] == [NOON + 500] * 2
     assert stamped[HEADER_SIZE:] == TRANSACTIONAL_BATCH[HEADER_SIZE:]
@@ -137,7 +136,7 @@ def test_a_timestamp_that_is_already_there_changes_no_byte() -> None:
 def test_a_new_timestamp_clears_attribute_bits_that_mean_nothing() -> None:
     stray_bits = seal(header_of(attributes=0x12D0), TRANSACTIONAL_BATCH[HEADER_SIZE:])
     assert check_batch(set_max_timestamp(stray_bits, TimestampType.CREATE_TIME, NOON)).attributes == 0x50
-    assert check_batch(set_log_append_time(stray_bits, NOON)).attributes == 0x58
+    assert check_batch(set_max_timestamp(stray_bits, TimestampType.LOG_APPEND_TIME, NOON)).attributes == 0x58
 
 
 def test_the_high_byte_of_the_attributes_is_ignored() -> None:

@@ -20,7 +20,7 @@ from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.ledger import RunStatus, list_runs
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.stores import open_lake
-from spark_jobs.pipeline.report.headline import headline
+from spark_jobs.pipeline.report.run_page import headline
 from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run

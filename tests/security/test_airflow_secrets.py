@@ -19,8 +19,7 @@ from urllib.parse import quote
 
 import pytest
 
-from infra.cluster.missing import ComponentMissing
-from infra.cluster.postgres import Postgres, running_postgres
+from infra.cluster.postgres import ComponentMissing, Postgres, running_postgres
 from infra.cluster.topology import CATALOG_DATABASE, CATALOG_VARIABLE, SPARK_VARIABLE
 from infra.embedded.__main__ import execute_run
 from infra.embedded.rest import Api

@@ -63,11 +63,6 @@ class SegmentManifest:
     leader_epochs: IndexRange
     txn_index: IndexRange
 
-    @property
-    def stored_size(self) -> int:
-        """Bytes of the `.log` object."""
-        return sum(chunk.size for chunk in self.chunks)
-
     def original_size_of(self, index: IndexRange) -> int:
         """Bytes of an index once it is decrypted: indexes are never compressed."""
         return index.size - (IV_BYTES + TAG_BYTES if self.encryption is not None and index.size else 0)

@@ -1,7 +1,6 @@
 """`__consumer_offsets`: the keys and values of committed offsets (facts §1.14)."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from struct import Struct
 
 from spark_jobs.kafka.errors import CorruptCoordinatorRecord
@@ -17,7 +16,8 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 
 OFFSET_KEY_TYPES = (0, 1)
 """Both mean the same; 0 is what the oldest brokers wrote."""
-GROUP_METADATA_KEY_TYPE = 2
+KEY_TYPES = frozenset(range(24)) - {9, 18}
+"""Committed offsets (0, 1), classic (2), consumer (3-8, 16), share (10-15) and streams groups (17, 19-23)."""
 HIGHEST_VALUE_VERSION = 4
 FLEXIBLE_VALUE_VERSION = 4
 FIRST_VERSION_WITH_LEADER_EPOCH = 3
@@ -26,26 +26,6 @@ TAG_TOPIC_ID = 0
 
 _INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 _TOPIC_ID_SIZE = 16
-
-
-class RecordFamily(StrEnum):
-    """The kind of record that a key's type names."""
-
-    OFFSET_COMMIT = "offset commit"
-    GROUP_METADATA = "group metadata"
-    CONSUMER_GROUP = "consumer group"
-    SHARE_GROUP = "share group"
-    STREAMS_GROUP = "streams group"
-    UNKNOWN = "unknown"
-
-
-FAMILY_OF_TYPE: dict[int, RecordFamily] = {
-    **dict.fromkeys(OFFSET_KEY_TYPES, RecordFamily.OFFSET_COMMIT),
-    GROUP_METADATA_KEY_TYPE: RecordFamily.GROUP_METADATA,
-    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), RecordFamily.CONSUMER_GROUP),
-    **dict.fromkeys(range(10, 16), RecordFamily.SHARE_GROUP),
-    **dict.fromkeys((17, 19, 20, 21, 22, 23), RecordFamily.STREAMS_GROUP),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +50,6 @@ class GroupKey:
     group: str
     data: bytes = b""
 
-    @property
-    def family(self) -> RecordFamily:
-        return FAMILY_OF_TYPE[self.record_type]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitValue:
@@ -95,7 +71,7 @@ def read_key(data: bytes, *, source: str = "<bytes>") -> OffsetsKey:
     """A key of any type; one of an unknown type is kept as bytes, and the loader skips it."""
     reader = Reader(data, error=CorruptCoordinatorRecord, source=source)
     record_type = reader.read_int16()
-    if record_type not in FAMILY_OF_TYPE:
+    if record_type not in KEY_TYPES:
         return UnknownKey(record_type=record_type, data=reader.read_bytes(reader.remaining))
     group = reader.read_string()
     if record_type not in OFFSET_KEY_TYPES:

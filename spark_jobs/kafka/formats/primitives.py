@@ -11,7 +11,6 @@ T = TypeVar("T")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
-_UINT32 = Struct(">I")
 
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
@@ -81,9 +80,6 @@ class Reader:
 
     def read_int64(self) -> int:
         return int(_INT64.unpack_from(self.data, self.advance(8))[0])
-
-    def read_uint32(self) -> int:
-        return int(_UINT32.unpack_from(self.data, self.advance(4))[0])
 
     def read_bool(self) -> bool:
         return self.read_int8() != 0

@@ -247,11 +247,6 @@ def assign_offset(batch: bytes, *, base_offset: int, partition_leader_epoch: int
     return prefix + batch[_PLACEMENT.size :]
 
 
-def set_log_append_time(batch: bytes, timestamp: int) -> bytes:
-    """`batch` as a leader stamps it on a LogAppendTime topic."""
-    return set_max_timestamp(batch, TimestampType.LOG_APPEND_TIME, timestamp)
-
-
 def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
     """`batch` with this timestamp type and value and a new CRC; unchanged bytes if it has both already.
 

@@ -79,16 +79,6 @@ def aborted_for_fetch(
     return tuple(found)
 
 
-def may_hide_aborted(entry: AbortedTxn, others: Iterable[AbortedTxn]) -> bool:
-    """Whether a search that stops at `entry` can miss a transaction aborted later (facts §1.9).
-
-    Followers write such entries when one fetch has several transactions: trust the markers instead.
-    """
-    return any(
-        o.first_offset < entry.last_stable_offset and o.last_offset > entry.last_offset for o in others
-    )
-
-
 MAX_RELATIVE_OFFSET = 2**31 - 1
 NOT_READ = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
 """Not yet computed: a segment's largest timestamp is then the last entry of its time index."""

@@ -18,7 +18,7 @@ from spark_jobs.lake.manifest import BATCH_ROLES, ManifestEntry, ObjectRole, Sta
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.pipeline.context import RunContext, share_out
-from spark_jobs.pipeline.coordinator_logs.log_copies import LogCopy
+from spark_jobs.pipeline.coordinator_logs.log_records import LogCopy
 from spark_jobs.pipeline.coordinator_logs.transaction_state import (
     FoldedPartition,
     FoldJob,

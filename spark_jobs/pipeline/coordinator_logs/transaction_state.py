@@ -35,8 +35,13 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.states import get_content, put_content
-from spark_jobs.pipeline.coordinator_logs.log_copies import LogCopy, LogRows, rows_of_log
-from spark_jobs.pipeline.coordinator_logs.log_records import LogReader, LogRecords
+from spark_jobs.pipeline.coordinator_logs.log_records import (
+    LogCopy,
+    LogReader,
+    LogRecords,
+    LogRows,
+    rows_of_log,
+)
 from spark_jobs.pipeline.coordinator_logs.timelines import (
     CoordinatorFold,
     gc_paused,

@@ -28,7 +28,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 from spark_jobs.lake.table_listing import final_listing
-from spark_jobs.pipeline.report.headline import quarantine, seconds_of
+from spark_jobs.pipeline.report.run_page import quarantine, seconds_of
 from spark_jobs.pipeline.report.run_tables import RunTables
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS

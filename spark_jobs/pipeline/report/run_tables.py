@@ -19,6 +19,7 @@ from spark_jobs.lake.run_folder import DONE
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.materialise import TABLE_FILES
 
+Row = dict[str, Any]
 PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
 """Verdicts of batches without any problem."""
 COLUMNS = [
@@ -43,7 +44,7 @@ class RunTables:
         table = read_table(self.lake, self.key(step, path))
         return table if columns is None else table.select(columns)
 
-    def rows(self, step: Step, path: str) -> list[dict[str, Any]]:
+    def rows(self, step: Step, path: str) -> list[Row]:
         """The rows of a small table; none if there is no such table."""
         table = self.table(step, path)
         return [] if table is None else table.to_pylist()
@@ -56,7 +57,7 @@ class RunTables:
         for found in self.lake.list(self.key(step, prefix)):
             yield from iter_rows(self.lake, found.key, columns=columns)
 
-    def table_files(self, step: Step) -> Iterator[dict[str, Any]]:
+    def table_files(self, step: Step) -> Iterator[Row]:
         """The files that `step` made for published tables, as far as they are still there."""
         for entry in self.rows(step, TABLE_FILES.file):
             if entry["file"] is not None and self.has(step, entry["file"]):
@@ -121,7 +122,7 @@ def merge(producers: Producers, found: Producers) -> None:
         mine.accepted += other.accepted
 
 
-def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def _grouped(rows: pa.RecordBatch) -> Iterator[Row]:
     """Rows that are not plain, by producer, epoch, verdict and the expected epoch."""
     is_plain = pc.is_in(rows.column("verdict"), value_set=pa.array(sorted(PLAIN)))
     found = pa.Table.from_batches([rows]).filter(pc.invert(is_plain))
@@ -132,7 +133,7 @@ def _grouped(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield from groups.aggregate([("gap", "max"), ("verdict", "count")]).to_pylist()
 
 
-def _note(producer: ProducerCounts, row: dict[str, Any], partition: str) -> None:
+def _note(producer: ProducerCounts, row: Row, partition: str) -> None:
     verdict, count = row["verdict"], row["verdict_count"]
     producer.verdicts[verdict] += count
     producer.epochs[row["producer_epoch"]] += count

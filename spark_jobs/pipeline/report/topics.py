@@ -11,8 +11,7 @@ from spark_jobs.flow import Step
 from spark_jobs.kafka.producers.verdict import Verdict, VerdictGroup
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.parquet_file import iter_rows
-from spark_jobs.pipeline.report.headline import Row
-from spark_jobs.pipeline.report.run_tables import PLAIN, Producers, RunTables, count_batches, merge
+from spark_jobs.pipeline.report.run_tables import PLAIN, Producers, Row, RunTables, count_batches, merge
 from spark_jobs.pipeline.report.site_files import NamedData, shard_of, topic_code
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS
 from spark_jobs.tables.audit import PARTITION_FACTS

@@ -14,7 +14,7 @@ from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, RunTables
+from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, Row, RunTables
 from spark_jobs.tables.admit import GAPS
 from spark_jobs.tables.resolve import TRANSACTIONS
 
@@ -27,7 +27,6 @@ SHOWN = (
     "batches", "records", "age_ms", "held_back", "abort_commands",
     "coordinator_time", "data_time",
 )  # fmt: skip
-Row = dict[str, Any]
 MOST_PRODUCERS = 500
 MOST_PARTITIONS = 8
 MOST_GAPS = 200

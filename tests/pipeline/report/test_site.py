@@ -14,8 +14,8 @@ from spark_jobs.lake.ledger import Ledger
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import EMPTY_STATE, RunInputs
 from spark_jobs.lake.s3_store import S3Store
-from spark_jobs.pipeline.report.site import build_site
 from spark_jobs.pipeline.report.site_files import SiteFiles, from_script
+from spark_jobs.pipeline.report.step import build_site
 from tests.s3_server import S3Server
 
 FIRST = date(2024, 5, 1)
