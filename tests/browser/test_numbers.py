@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from spark_jobs.config.audit import ExpectationName
+from spark_jobs.kafka.producers.verdict import Verdict
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.holdings import topic_tables
 from spark_jobs.pipeline.report.table_queries import queries
@@ -56,6 +57,8 @@ def test_the_overview_shows_the_last_published_run(browser: Browser, sample: Sho
         )
         assert f"{verdicts.total() - verdicts['overlap']:,} batches" in card(seen, "New batches")
         assert f"{verdicts['overlap']} known from an earlier run" in card(seen, "New batches")
+        refused = sum(count for name, count in verdicts.items() if Verdict(name).is_refused)
+        assert f"{refused} batches" in card(seen, "Batches refused")
         assert f"{outcomes['committed']} committed, {outcomes['aborted']} aborted" in card(
             seen, "Transactions ended"
         )

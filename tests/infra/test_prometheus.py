@@ -1,4 +1,4 @@
-"""Dashboard and alert rules ask only for what runs tell, by names that exist."""
+"""Dashboard and alert rules use only metrics that runs write, by names that exist."""
 
 import json
 import re
@@ -30,6 +30,7 @@ VALUES: dict[str, frozenset[str]] = {
 }
 USE = re.compile(r"\b(onceover_\w+)(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"')
+EXCLUDED_VERDICTS = re.compile(r'verdict!~\\?"([^"]+)"')
 GROUPING = re.compile(r"(?:by|ignoring) \(([^)]*)\)")
 
 
@@ -52,7 +53,7 @@ def expressions() -> Iterator[str]:
 def used(expression: str) -> Iterator[tuple[Metric, str]]:
     """Every metric of an expression with what it is narrowed to."""
     for name, matchers in USE.findall(expression):
-        assert name in KNOWN, f"{name}: no run tells this"
+        assert name in KNOWN, f"{name}: no run writes this"
         yield KNOWN[name], matchers
 
 
@@ -66,6 +67,13 @@ def test_an_expression_uses_metrics_labels_and_values_that_exist(expression: str
             assert set(values.split("|")) <= VALUES[label]
     for labels in GROUPING.findall(expression):
         assert set(labels.split(", ")) <= {label for metric, _ in uses for label in metric.labels}
+
+
+@pytest.mark.parametrize("file", [RULES, DASHBOARD, INFRA.parent / "docs" / "metrics.md"])
+def test_refused_batches_are_all_but_those_of_the_other_groups(file: Path) -> None:
+    others = {verdict.value for verdict in Verdict if not verdict.is_refused}
+    [excluded] = EXCLUDED_VERDICTS.findall(file.read_text())
+    assert set(re.findall(r"\w+", excluded)) == others
 
 
 def test_every_metric_is_on_the_dashboard_or_in_a_rule() -> None:

@@ -38,6 +38,10 @@ class VerdictGroup(StrEnum):
     HELD = "held"
 
 
+REFUSED_GROUPS = frozenset({VerdictGroup.REJECTED, VerdictGroup.CORRUPT})
+"""Batches that are neither in the log, nor held for a later run."""
+
+
 class Tone(StrEnum):
     """How a page colours a label."""
 
@@ -83,6 +87,10 @@ class Verdict(StrEnum):
         for field in fields(definition):
             setattr(member, field.name, getattr(definition, field.name))
         return member
+
+    @property
+    def is_refused(self) -> bool:
+        return self.group in REFUSED_GROUPS
 
     ACCEPTED = (
         "accepted",

@@ -21,7 +21,7 @@ from spark_jobs.tables.materialise import TABLE_FILES
 
 Row = dict[str, Any]
 PLAIN = frozenset({Verdict.ACCEPTED.value, Verdict.OVERLAP.value})
-"""Verdicts of batches without any problem."""
+"""Verdicts of batches that no producer has to be asked about; a duplicate is a retry, an overlap is not."""
 COLUMNS = [
     "verdict", "producer_id", "producer_epoch", "expected_epoch", "base_sequence", "expected_sequence",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.context import StepResult
 from spark_jobs.pipeline.report.metrics import publish
 from spark_jobs.pipeline.report.run_page import headline, write_run
-from spark_jobs.pipeline.report.run_tables import Row, RunTables
+from spark_jobs.pipeline.report.run_tables import PLAIN, Row, RunTables
 from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles, shard_of, to_constant, topic_code
 from spark_jobs.pipeline.report.table_queries import table_view
 from spark_jobs.tables.audit import TOPIC_VOLUMES
@@ -106,11 +106,15 @@ def page_files(lake: str) -> Iterator[tuple[str, bytes]]:
         yield f"assets/{name}", (_chart_library() / name).read_bytes()
 
 
-def labels() -> dict[str, dict[str, tuple[str, str, str]]]:
-    """Symbol, tone and meaning of every verdict and outcome, from their definitions."""
+def labels() -> dict[str, Any]:
+    """The definitions of verdicts and outcomes for pages: symbol, tone, meaning, and a verdict's group."""
     return {
-        "verdicts": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Verdict},
+        "verdicts": {
+            each.value: (each.symbol, each.tone.value, each.meaning, each.group.value) for each in Verdict
+        },
         "outcomes": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Outcome},
+        "refused": [each.value for each in Verdict if each.is_refused],
+        "plain": sorted(PLAIN),
     }
 
 

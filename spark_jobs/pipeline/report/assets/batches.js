@@ -9,46 +9,46 @@
   const quoted = (text) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
   const given = (value) => value !== null && value !== "";
 
-  function wish() {
+  function readQuery() {
     const found = onceover.fragment();
     const number = (name) => (given(found.get(name)) && /^-?\d+$/.test(found.get(name)) ? Number(found.get(name)) : null);
     return { topic: found.get("topic") || "", partition: number("partition"), offset: number("offset"), producer: number("producer"), verdict: found.get("verdict") || "" };
   }
 
   // Whether a chunk can have a match; most are excluded without loading them.
-  function mayHold(entry, wished) {
-    if (wished.verdict && !entry.verdicts.includes(wished.verdict)) return false;
-    if (wished.producer !== null) {
+  function mayHold(entry, query) {
+    if (query.verdict && !entry.verdicts.includes(query.verdict)) return false;
+    if (query.producer !== null) {
       const [first, last] = entry.producer_range;
-      if (entry.producers ? !entry.producers.includes(wished.producer) : wished.producer < first || wished.producer > last) return false;
+      if (entry.producers ? !entry.producers.includes(query.producer) : query.producer < first || query.producer > last) return false;
     }
-    return entry.parts.some(([topic, partition, first, last]) => (!wished.topic || topic === wished.topic) && (wished.partition === null || partition === wished.partition) && (wished.offset === null || (first >= 0 && first <= wished.offset && wished.offset <= last)));
+    return entry.parts.some(([topic, partition, first, last]) => (!query.topic || topic === query.topic) && (query.partition === null || partition === query.partition) && (query.offset === null || (first >= 0 && first <= query.offset && query.offset <= last)));
   }
 
-  const fits = (batch, wished) =>
-    (!wished.topic || batch.topic === wished.topic) &&
-    (wished.partition === null || batch.partition === wished.partition) &&
-    (wished.producer === null || batch.producer === wished.producer) &&
-    (!wished.verdict || batch.verdict === wished.verdict) &&
-    (wished.offset === null || (batch.offset !== null && batch.offset <= wished.offset && wished.offset <= batch.last));
+  const fits = (batch, query) =>
+    (!query.topic || batch.topic === query.topic) &&
+    (query.partition === null || batch.partition === query.partition) &&
+    (query.producer === null || batch.producer === query.producer) &&
+    (!query.verdict || batch.verdict === query.verdict) &&
+    (query.offset === null || (batch.offset !== null && batch.offset <= query.offset && query.offset <= batch.last));
 
-  async function find(run, index, wished) {
-    const chunks = index.chunks.map((entry, i) => [entry, i]).filter(([entry]) => mayHold(entry, wished));
+  async function find(run, index, query) {
+    const chunks = index.chunks.map((entry, i) => [entry, i]).filter(([entry]) => mayHold(entry, query));
     const found = [];
     let loaded = 0;
     for (const [, i] of chunks) {
       if (found.length >= MOST) break;
       const chunk = await onceover.load(`run/${run.id}/batches/${i}`);
-      found.push(...chunk.filter((batch) => fits(batch, wished)));
+      found.push(...chunk.filter((batch) => fits(batch, query)));
       loaded += 1;
     }
     return { found: found.slice(0, MOST), more: found.length > MOST || loaded < chunks.length };
   }
 
-  function form(run, runs, index, wished) {
+  function form(run, runs, index, query) {
     const field = (name, label, control) => el("p", {}, el("label", { for: name }, label), control);
-    const number = (name) => el("input", { id: name, name, inputmode: "numeric", pattern: "-?[0-9]+", value: wished[name] ?? "", autocomplete: "off" });
-    const choice = (name, options) => el("select", { id: name, name }, el("option", { value: "" }, "any"), options.map(([value, text]) => el("option", { value, selected: value === wished[name] }, text)));
+    const number = (name) => el("input", { id: name, name, inputmode: "numeric", pattern: "-?[0-9]+", value: query[name] ?? "", autocomplete: "off" });
+    const choice = (name, options) => el("select", { id: name, name }, el("option", { value: "" }, "any"), options.map(([value, text]) => el("option", { value, selected: value === query[name] }, text)));
     const submit = (event) => {
       event.preventDefault();
       const values = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ""));
@@ -72,9 +72,9 @@
     return el("p", { class: "notice" }, `The run has ${words.count(index.batches, "batch", "batches")}. This page holds ${troubled} that were not simply accepted, and the newest ${words.number(index.shown - index.shown_troubled)} of the others, shared out evenly over the partitions. For any other batch: `, el("code", {}, "onceover explain"), ".");
   }
 
-  function results({ found, more }, run, wished) {
+  function results({ found, more }, run, query) {
     if (!found.length) {
-      const command = wished.topic ? `onceover explain ${quoted(wished.topic)} ${wished.partition ?? 0} --run ${run.id}${wished.offset === null ? "" : ` --offset ${wished.offset}`} --config onceover.yaml` : null;
+      const command = query.topic ? `onceover explain ${quoted(query.topic)} ${query.partition ?? 0} --run ${run.id}${query.offset === null ? "" : ` --offset ${query.offset}`} --config onceover.yaml` : null;
       return [el("p", { class: "notice", id: "results" }, "No batch on this page matches.", command ? [" To search the whole run: ", el("code", {}, visible(command))] : null)];
     }
     const offsets = (batch) => (batch.offset === null ? words.NONE : batch.offset === batch.last ? words.number(batch.offset) : `${words.number(batch.offset)} – ${words.number(batch.last)}`);
@@ -94,9 +94,9 @@
     const runs = await onceover.loadRuns(site, ENOUGH);
     const run = parts.chosenRun(runs);
     const index = await onceover.load(`run/${run.id}/batches`);
-    const wished = wish();
+    const query = readQuery();
     document.title = `Batches on ${run.day} · Onceover`;
     const rest = Object.fromEntries([...onceover.fragment()].filter(([name]) => name !== "run"));
-    return [parts.runPicker(runs, run.id, "batches", rest), el("h1", {}, `Batches on ${run.day}`), holds(index), form(run, runs, index, wished), ...results(await find(run, index, wished), run, wished)];
+    return [parts.runPicker(runs, run.id, "batches", rest), el("h1", {}, `Batches on ${run.day}`), holds(index), form(run, runs, index, query), ...results(await find(run, index, query), run, query)];
   });
 })();

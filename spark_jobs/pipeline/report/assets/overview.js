@@ -6,9 +6,8 @@
   const TREND = 28;
   const DAYS = 92;
   const GONE = ["replaced", "rolled back"];
-  const BENIGN = ["accepted", "duplicate", "overlap", "behind_gap", "late"];
   const sum = (counts, names = Object.keys(counts)) => names.reduce((all, name) => all + (counts[name] || 0), 0);
-  const refused = (run) => sum(run.verdicts) - sum(run.verdicts, BENIGN);
+  const refused = (run) => sum(run.verdicts, Object.keys(run.verdicts).filter(words.isRefused));
   const open = (run) => sum(run.outcomes) - sum(run.outcomes, ["committed", "aborted"]);
   const fill = (id, ...children) => document.getElementById(id).replaceChildren(...children);
 
@@ -90,7 +89,7 @@
   }
 
   function breakdown(run) {
-    const found = Object.entries(run.verdicts).filter(([name]) => !BENIGN.includes(name));
+    const found = Object.entries(run.verdicts).filter(([name]) => words.isRefused(name));
     return found.map(([name, n]) => `${words.number(n)} ${words.verdict(name).text}`).join(", ");
   }
 
@@ -99,10 +98,10 @@
     const of = (name, pick, tone) => ({ name, values: runs.map((run) => pick(run) ?? null), tone });
     const seen = (field, names) => names.filter((name) => runs.some((run) => run[field][name]));
     const tones = ["warn", "bad", "accent", "calm", "good", "soft"];
-    const troubles = seen("verdicts", words.VERDICTS).filter((name) => !["accepted", "overlap"].includes(name));
+    const notPlain = seen("verdicts", words.VERDICTS).filter((name) => !words.isPlain(name));
     return [
       charts.chart({ title: "Records published", what: "records per run", days, kind: "bars", series: [of("records", (run) => (run.published ? run.records : null), "accent")] }),
-      charts.chart({ title: "Batches by verdict", what: "batches per run, without the accepted", days, series: troubles.map((name, i) => of(words.verdict(name).text, (run) => run.verdicts[name] || 0, tones[i % tones.length])) }),
+      charts.chart({ title: "Batches by verdict", what: "batches per run, without accepted and overlap", days, series: notPlain.map((name, i) => of(words.verdict(name).text, (run) => run.verdicts[name] || 0, tones[i % tones.length])) }),
       charts.chart({ title: "Batches accepted", what: "batches per run", days, kind: "bars", series: [of("accepted", (run) => run.verdicts.accepted, "good")] }),
       charts.chart({ title: "Transactions by outcome", what: "transactions per run", days, series: seen("outcomes", words.OUTCOMES).map((name, i) => of(words.outcome(name).text, (run) => run.outcomes[name] || 0, ["good", "calm", "warn", "bad", "accent", "soft"][i])) }),
       charts.chart({ title: "LSO lag", what: "offsets that readers cannot reach yet, all partitions", days, kind: "bars", series: [of("lag", (run) => run.lag, "warn")] }),
@@ -139,13 +138,13 @@
 
   parts.start(async (index) => {
     const runs = await onceover.loadRuns(index, DAYS);
-    const speaking = runs.filter((run) => run.status === "final").slice(-TREND);
+    const finalRuns = runs.filter((run) => run.status === "final").slice(-TREND);
     const newest = runs.findLast((run) => !GONE.includes(run.status)) || runs.at(-1);
     fill("strip", ...strip(runs, newest.day));
     fill("last", last(newest));
-    if (speaking.length) {
-      fill("numbers", ...numbers(speaking));
-      fill("trends", ...trends(speaking));
+    if (finalRuns.length) {
+      fill("numbers", ...numbers(finalRuns));
+      fill("trends", ...trends(finalRuns));
       fill("topics", ...topics(await onceover.load("recent")));
     }
     return null;

@@ -12,7 +12,7 @@
     "not reached": { symbol: "·", tone: "none", text: "not reached" },
   };
   const section = (id, title, ...children) => el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
-  const isTrouble = (name) => !["accepted", "overlap", "duplicate"].includes(name);
+  const isRefusedOrHeld = (name) => words.isRefused(name) || words.verdict(name).group === "held";
 
   function head(run, runs) {
     const failure = run.message ? el("pre", { class: "message", tabindex: "0", "aria-label": "What failed" }, onceover.visibleLines(run.message)) : null;
@@ -78,15 +78,15 @@
     if (!data || !data.rows.length) return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "The run did not get to admit."));
     const names = words.VERDICTS.filter((name) => data.rows.some((row) => row[2][name]));
     const all = (row) => Object.values(row[2]).reduce((sum, n) => sum + n, 0);
-    const trouble = (row) => Object.entries(row[2]).reduce((sum, [name, n]) => sum + (isTrouble(name) ? n : 0), 0);
-    const rows = [...data.rows].sort((a, b) => trouble(b) - trouble(a) || all(b) - all(a));
+    const unpublished = (row) => Object.entries(row[2]).reduce((sum, [name, n]) => sum + (isRefusedOrHeld(name) ? n : 0), 0);
+    const rows = [...data.rows].sort((a, b) => unpublished(b) - unpublished(a) || all(b) - all(a));
     const columns = [
       { title: "Partition", cell: (row) => topicLink(data.topics[row[0]].code, `${data.topics[row[0]].name}-${row[1]}`) },
       ...names.map((name) => ({ title: `${words.verdict(name).symbol} ${words.verdict(name).text}`, number: true, cell: (row) => shade(row[2][name] || 0, all(row), name, data.topics[row[0]].name, row[1], run) })),
       { title: "Records", number: true, cell: (row) => words.number(row[3]) },
       { title: "LSO lag", number: true, cell: (row) => (row[7] ? words.number(row[7]) : words.NONE) },
     ];
-    return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "Batches of the run; the darker a cell, the larger its share of the partition. Partitions with most trouble come first."), el("div", { class: "heat" }, parts.table("Batches by partition and verdict", columns, rows)));
+    return section("heat", "Verdicts by partition", el("p", { class: "soft" }, "Batches of the run; the darker a cell, the larger its share of the partition. Partitions with the most refused or held batches come first."), el("div", { class: "heat" }, parts.table("Batches by partition and verdict", columns, rows)));
   }
 
   function shade(n, all, name, topic, partition, run) {
@@ -158,7 +158,7 @@
     return el("div", {}, list("New topics", now.filter((each) => !earlier.has(each.code))), list("Topics without new batches, which had some", before.filter((each) => hasNews(each) && !fresh.has(each.code))));
   }
 
-  function troubles(run) {
+  function quarantine(run) {
     const kinds = Object.entries(run.quarantine);
     return kinds.length ? el("p", {}, "Quarantine: ", kinds.map(([kind, n]) => `${words.number(n)} ${kind}`).join(", "), ". The table ", el("code", {}, "quarantine"), " has the bytes and the reason of each.") : null;
   }
@@ -170,6 +170,6 @@
     const before = [...runs].reverse().find((each) => each.status === "final" && each.day < run.day);
     const of = (each, name) => (each ? onceover.load(`run/${each.id}/${name}`) : null);
     const [data, partitions, topics, dataBefore, topicsBefore] = await Promise.all([of(run, "run"), of(run, "partitions"), of(run, "topics"), of(before, "run"), of(before, "topics")]);
-    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), duplicates(data.duplicates), troubles(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
+    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), duplicates(data.duplicates), quarantine(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
   });
 })();

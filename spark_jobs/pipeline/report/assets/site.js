@@ -2,28 +2,28 @@
 "use strict";
 
 const onceover = (() => {
-  const waiting = new Map();
+  const pending = new Map();
   let version = String(Date.now());
 
   // Data files call this. A page opened as a file may load scripts, but not fetch.
   function take([name, value]) {
-    waiting.get(name).resolve(value);
+    pending.get(name).resolve(value);
   }
 
   // The value of a data file; null if the site has no such file.
   function load(name) {
-    if (!waiting.has(name)) {
+    if (!pending.has(name)) {
       const entry = {};
       entry.promise = new Promise((resolve) => {
         entry.resolve = resolve;
       });
-      waiting.set(name, entry);
+      pending.set(name, entry);
       const script = document.createElement("script");
       script.src = `data/${name}.js?${version}`;
       script.addEventListener("error", () => entry.resolve(null));
       document.head.append(script);
     }
-    return waiting.get(name).promise;
+    return pending.get(name).promise;
   }
 
   async function loadIndex() {

@@ -54,7 +54,7 @@
       const known = words.outcome(name);
       const rows = data.undecided.filter((row) => row.outcome === name);
       const title = { hanging: "Hanging", conflict: "Conflicting", ongoing: "Open", ambiguous: "Ambiguous" }[name];
-      return el("section", { "aria-labelledby": name }, el("h2", { id: name }, `${known.symbol} ${title}: ${words.number(data.outcomes[name] || 0)}`), el("p", { class: "soft" }, `${known.meaning[0].toUpperCase()}${known.meaning.slice(1)}.`), rows.length ? undecided(rows, title) : null);
+      return el("section", { "aria-labelledby": name }, el("h2", { id: name }, `${known.symbol} ${title}: ${words.number(data.outcomes[name] || 0)}`), el("p", { class: "soft" }, known.meaning), rows.length ? undecided(rows, title) : null);
     });
     const ended = ["committed", "aborted"].map((name) => el("span", {}, parts.outcome(name), ` ${words.number(data.outcomes[name] || 0)} `));
     const bounded = data.undecided_count > data.undecided.length ? el("p", { class: "notice" }, `The ${words.number(data.undecided.length)} that hold back most, of ${words.number(data.undecided_count)} undecided ones; `, el("code", {}, "onceover transactions --json"), " lists all.") : null;
