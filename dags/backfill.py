@@ -41,17 +41,18 @@ with DAG(
     planned = plan()
     days = run_day.expand(day=planned)
     report = report_task("Updates the dashboard; also when a date failed.")
-    good_backfill = EmptyOperator(
-        task_id="good_backfill",
+    backfill_succeeded = EmptyOperator(
+        task_id="backfill_succeeded",
         pool=POOL,
         trigger_rule=TriggerRule.NONE_FAILED,
         doc_md="Succeeds if every date has succeeded or was skipped, and the dashboard is updated.",
     )
 
-    # plan → approve       optional: a person approves the plan before anything changes
-    # → days               in order, each only after the one before it
-    # → report             also when a date failed
-    # both → good_backfill Airflow takes the state of a DAG run from its last tasks, and `report` runs always
+    # plan → approve             optional: a person approves the plan before anything changes
+    # → days                     in order, each only after the one before it
+    # → report                   also when a date failed
+    # both → backfill_succeeded  Airflow takes the state of a DAG run from its last tasks, and `report` always
+    #                            runs
     if IS_APPROVED:
         from airflow.providers.standard.operators.hitl import ApprovalOperator  # slow to load, for this alone
 
@@ -65,6 +66,6 @@ with DAG(
         )
         chain(planned, approve, days)
     chain(days, report)
-    chain([days, report], good_backfill)
+    chain([days, report], backfill_succeeded)
 
 __all__ = ["DAYS", "PLAN", "backfill"]

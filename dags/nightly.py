@@ -89,7 +89,9 @@ with DAG(
     #   rebuild → admit       a verdict depends on the producer's earlier state
     #   admit → resolve       a transaction consists of accepted batches
     #   resolve → materialise only committed records are decoded
-    #   materialise → audit   the files to be published are checked
+    #   materialise → deduplicate  business ids are read from the files of records; without a declared id the
+    #                         files stay as they are
+    #   deduplicate → audit   the files to be published are checked
     #   audit → publish       nothing is visible before the audit has passed
     #   publish → report      shows what was published, or why nothing was
     #   both → run_succeeded  Airflow takes the state of a DAG run from its last tasks, and `report` always

@@ -32,7 +32,6 @@ ALERTS_HEAD = (
     "Of `infra/prometheus/rules.yml`, for Prometheus.\n\n| alert | severity | meaning |\n|---|---|---|"
 )
 DECISIONS = "decisions"
-LAYERS_PICTURE = "img/layers.svg"
 ICEBERG_NAME = {
     "int8": "int", "int16": "int", "int32": "int", "int64": "long", "bool": "boolean",
     "timestamp[us, tz=UTC]": "timestamptz", "date32[day]": "date",
@@ -183,13 +182,8 @@ def _page(title: str, text: str, heading: str, rows: Iterable[str]) -> str:
 
 
 def _architecture() -> str:
-    """ARCHITECTURE.md, with the picture of the layers."""
-    text = (ROOT / "ARCHITECTURE.md").read_text().replace("](docs/", "](../")
-    if LAYERS_PICTURE not in text:
-        text = text.replace(
-            "## The layers\n", f"## The layers\n![The layers of the code](../{LAYERS_PICTURE})\n\n"
-        )
-    return text
+    """ARCHITECTURE.md, with links as the site has them."""
+    return (ROOT / "ARCHITECTURE.md").read_text().replace("](docs/", "](../")
 
 
 def _decisions() -> str:

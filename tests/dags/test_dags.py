@@ -125,14 +125,14 @@ def test_a_backfill_is_triggered_by_hand_with_a_form(backfill: dict[str, Any]) -
 
 def test_no_day_of_a_backfill_runs_before_its_plan(backfill: dict[str, Any]) -> None:
     assert backfill["edges"] == [
-        ["days", "good_backfill"],
+        ["days", "backfill_succeeded"],
         ["days", "report"],
         ["plan", "days"],
-        ["report", "good_backfill"],
+        ["report", "backfill_succeeded"],
     ]
     assert backfill["tasks"]["days"]["mapped"]
     assert backfill["tasks"]["report"]["trigger_rule"] == "all_done"
-    assert backfill["tasks"]["good_backfill"]["trigger_rule"] == "none_failed"
+    assert backfill["tasks"]["backfill_succeeded"]["trigger_rule"] == "none_failed"
 
 
 def test_where_approval_is_required_no_day_runs_without(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_dry_run_shows_the_plan_and_ends(airflow_lake: AirflowLake) -> None:
         "approve": "skipped",
         "days": "skipped",
         "report": "skipped",
-        "good_backfill": "skipped",
+        "backfill_succeeded": "skipped",
     }
     shown = airflow_lake.api.get(
         f"dags/{BACKFILL}/dagRuns/{quote(run_id)}/taskInstances/plan/xcomEntries/plan"
@@ -94,7 +94,7 @@ def test_what_someone_refuses_is_not_done(airflow_lake: AirflowLake) -> None:
     follow(airflow_lake.api, BACKFILL, run_id)
 
     assert f"{FIRST}: **runs again**" in asked["body"]
-    assert airflow_lake.states(BACKFILL, run_id)["good_backfill"] == "skipped"
+    assert airflow_lake.states(BACKFILL, run_id)["backfill_succeeded"] == "skipped"
     assert airflow_lake.tree() == before
 
 
@@ -115,9 +115,9 @@ def test_what_someone_approves_runs_day_by_day_as_without_airflow_and_then_has_n
 
     states = airflow_lake.states(BACKFILL, run_id)
     assert states.pop(f"days {FIRST}") == "success"
-    assert {name: states[name] for name in ("plan", "approve", "report", "good_backfill")} == dict.fromkeys(
-        ("plan", "approve", "report", "good_backfill"), "success"
-    )
+    assert {
+        name: states[name] for name in ("plan", "approve", "report", "backfill_succeeded")
+    } == dict.fromkeys(("plan", "approve", "report", "backfill_succeeded"), "success")
     ran = {outcome.run_id[: len(FIRST)] for outcome in done}
     days = {name.removeprefix("days "): state for name, state in states.items() if name.startswith("days ")}
     assert days == {day: "success" if day in ran else "skipped" for day in days}
