@@ -1,6 +1,6 @@
 """Merges copies of a log and finds misplaced batches: twins of `kafka.log.replica_copies` and `log_order`.
 
-Call `CopySettler.settle` with consecutive chunks of the merged copies, and the order watch with consecutive
+Call `CopyMerger.merge` with consecutive chunks of the merged copies, and the order watch with consecutive
 chunks of one copy.
 """
 
@@ -97,7 +97,7 @@ def _is_same(identity: Int64s, newest: Int64s) -> bool:
 
 
 @kernel
-def _settle(
+def _merge(
     rows: CopyColumns,
     known: _Epochs,
     taken: _Epochs,
@@ -133,8 +133,8 @@ def _settle(
     return end_offset, found
 
 
-class CopySettler:
-    """Settles the merged copies of one partition chunk by chunk; the log so far ends at `end_offset`."""
+class CopyMerger:
+    """Merges the copies of one partition chunk by chunk; the log so far ends at `end_offset`."""
 
     def __init__(
         self,
@@ -147,11 +147,11 @@ class CopySettler:
         self._taken_offset, self.end_offset = taken_offset, taken_offset
         self._newest = np.full(_FIELDS, NO_OFFSET, dtype=np.int64)
 
-    def settle(self, rows: CopyColumns) -> tuple[Codes, Rows]:
+    def merge(self, rows: CopyColumns) -> tuple[Codes, Rows]:
         """A verdict code per batch, and rows of `GAP`."""
         size = rows.base_offset.size
         verdicts, gaps = np.empty(size, dtype=np.int8), np.empty(size, dtype=GAP)
-        self.end_offset, found = _settle(
+        self.end_offset, found = _merge(
             rows,
             self._known,
             self._taken,

@@ -142,17 +142,17 @@ def lowest(room: ParkedArrays, producer_id: int) -> int:
 @helper
 def park(room: ParkedArrays, batches: BatchColumns, index: int) -> None:
     """Stores the batch at `index` of its chunk in the next place."""
-    place, in_parking = room.counts[USED], room.batches
-    in_parking.base_offset[place] = batches.base_offset[index]
-    in_parking.attributes[place] = batches.attributes[index]
-    in_parking.last_offset_delta[place] = batches.last_offset_delta[index]
-    in_parking.max_timestamp[place] = batches.max_timestamp[index]
-    in_parking.producer_id[place] = batches.producer_id[index]
-    in_parking.producer_epoch[place] = batches.producer_epoch[index]
-    in_parking.base_sequence[place] = batches.base_sequence[index]
-    in_parking.record_count[place] = batches.record_count[index]
-    in_parking.control_type[place] = batches.control_type[index]
-    in_parking.coordinator_epoch[place] = batches.coordinator_epoch[index]
+    place, parked = room.counts[USED], room.batches
+    parked.base_offset[place] = batches.base_offset[index]
+    parked.attributes[place] = batches.attributes[index]
+    parked.last_offset_delta[place] = batches.last_offset_delta[index]
+    parked.max_timestamp[place] = batches.max_timestamp[index]
+    parked.producer_id[place] = batches.producer_id[index]
+    parked.producer_epoch[place] = batches.producer_epoch[index]
+    parked.base_sequence[place] = batches.base_sequence[index]
+    parked.record_count[place] = batches.record_count[index]
+    parked.control_type[place] = batches.control_type[index]
+    parked.coordinator_epoch[place] = batches.coordinator_epoch[index]
     room.gone[place] = False
     room.arrival[place] = index
     room.counts[USED] += 1
@@ -209,12 +209,12 @@ def larger_arrays(room: ParkedArrays) -> ParkedArrays:
     return larger
 
 
-def parked_arrays(in_parking: BatchColumns) -> ParkedArrays:
+def parked_arrays(parked: BatchColumns) -> ParkedArrays:
     """Arrays with these batches, and places for as many more."""
-    room = no_parked(2 * in_parking.rows)
+    room = no_parked(2 * parked.rows)
     for name in BatchColumns._fields:
-        getattr(room.batches, name)[: in_parking.rows] = getattr(in_parking, name)
-    room.counts[USED] = in_parking.rows
+        getattr(room.batches, name)[: parked.rows] = getattr(parked, name)
+    room.counts[USED] = parked.rows
     _park(room)
     return room
 
@@ -384,13 +384,13 @@ class Freed(NamedTuple):
 class ParkedBatches:
     """The parked batches of one partition; places count from 0 and change only by `tidy`."""
 
-    def __init__(self, in_parking: BatchColumns, *, rules: Rules, most: int) -> None:
-        """`in_parking` are batches of earlier runs; at most `most` are parked."""
+    def __init__(self, parked: BatchColumns, *, rules: Rules, most: int) -> None:
+        """`parked` are batches of earlier runs; at most `most` are parked."""
         self._most, self._conditions = most, conditions_of(rules)
-        self._room = parked_arrays(in_parking)
+        self._room = parked_arrays(parked)
 
     @property
-    def in_parking(self) -> int:
+    def parked(self) -> int:
         """How many are parked."""
         return int(self._room.counts[IN_PARKING])
 
@@ -439,8 +439,8 @@ class ParkedBatches:
     def tidy(self) -> Int64s:
         """Renumbers the places; returns the old places of the parked batches, in their new order."""
         places = np.flatnonzero(~self._room.gone[: self.used])
-        in_parking = batch_columns(column[places] for column in self._room.batches)
-        self._room = parked_arrays(in_parking)
+        parked = batch_columns(column[places] for column in self._room.batches)
+        self._room = parked_arrays(parked)
         return places
 
     def _with_room(self, producers: ProducerTable) -> Known:

@@ -12,7 +12,7 @@ from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.admission import batches_of, fold
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.compile import compiled_here
-from spark_jobs.kernels.copies import CopyColumns, CopySettler, OrderColumns, OrderWatch, SegmentColumns
+from spark_jobs.kernels.copies import CopyColumns, CopyMerger, OrderColumns, OrderWatch, SegmentColumns
 from spark_jobs.kernels.crc import checksum_castagnoli, checksum_ieee
 from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.ids import hash_ids
@@ -45,7 +45,7 @@ def _warm_admission(headers: HeaderColumns) -> None:
     producers = ProducerTable()
     TransactionTable().track(batches, fold(batches, producers, rules=Rules()))
     producers.canonical()
-    CopySettler().settle(CopyColumns._make(getattr(headers, name) for name in CopyColumns._fields))
+    CopyMerger().merge(CopyColumns._make(getattr(headers, name) for name in CopyColumns._fields))
     segment = SegmentColumns(
         object_order=np.zeros(1, np.int64),
         start=np.zeros(1, np.int64),

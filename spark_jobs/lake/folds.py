@@ -121,9 +121,9 @@ _PREAMBLE = Struct(">4sh")
 _HEADING = Struct(">qbii")
 
 HELD_PART = np.dtype(
-    [*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("timed_out", np.int8)]
+    [*((name, TRANSACTION[name]) for name in TRANSACTION.names or ()), ("is_below_published", np.int8)]
 )
-"""A transaction of the partition; `timed_out` if its batches are held below the published offset."""
+"""A transaction of the partition; `is_below_published` if its batches are held below the published offset."""
 
 
 def _stored_without(*names: str) -> np.dtype[Any]:

@@ -99,11 +99,12 @@ def _no_transactions() -> Rows:
 class PartitionState:
     """One partition up to (excluding) `end_offset`; compare states by their bytes.
 
-    `published_offset` is up to where records were published. `producers` are rows of `PRODUCER`, one for
-    each, in any order; those of a file are canonical. `open_transactions`, rows of `TRANSACTION` by first
-    offset, are those that no marker of the partition has closed. `parked` names a file of inherited rows,
-    `gaps` one of missing offsets and the batches held behind them; empty without any. `topic_id` is the
-    topic's, as `partition.metadata` spells it; empty if unknown.
+    `published_offset` is where publishing began: `rebuild` sets it once and later runs keep it; how far a
+    run has published is in `resolved_partitions`. `producers` are rows of `PRODUCER`, one for each, in any
+    order; those of a file are canonical. `open_transactions`, rows of `TRANSACTION` by first offset, are
+    those that no marker of the partition has closed. `parked` names a file of inherited rows, `gaps` one of
+    missing offsets and the batches held behind them; empty without any. `topic_id` is the topic's, as
+    `partition.metadata` spells it; empty if unknown.
     """
 
     log_start_offset: int = 0

@@ -57,7 +57,7 @@ def test_the_overview_shows_the_last_published_run(browser: Browser, sample: Sho
         )
         assert f"{verdicts.total() - verdicts['overlap']:,} batches" in card(seen, "New batches")
         assert f"{verdicts['overlap']} known from an earlier run" in card(seen, "New batches")
-        refused = sum(count for name, count in verdicts.items() if Verdict(name).is_refused)
+        refused = sum(verdicts[each.value] for each in Verdict if each.is_refused)
         assert f"{refused} batches" in card(seen, "Batches refused")
         assert f"{outcomes['committed']} committed, {outcomes['aborted']} aborted" in card(
             seen, "Transactions ended"

@@ -24,7 +24,7 @@ Digests = dict[str, str]
 
 def digests_of(name: str, place: Path) -> Digests:
     """Runs the scenario below `place`; keys before its end begin with the moment."""
-    found = {}
+    found: Digests = {}
     for moment, settings in SCENARIOS[name](place):
         prefix = f"{moment}: " if moment else ""
         found |= {f"{prefix}{key}": digest for key, digest in lake_digests(settings).items()}

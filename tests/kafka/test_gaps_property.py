@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kafka.coordinator.history import CoordinatorRecord
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
-from spark_jobs.kafka.log.replica_copies import settle_copies
+from spark_jobs.kafka.log.replica_copies import merge_copies
 from spark_jobs.kafka.producers.producer_state import TransactionVersion
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.kafka.transactions.partition_transactions import PartitionTransaction, fold
@@ -59,7 +59,7 @@ def without(logs: Logs, lost: Lost) -> Logs:
 def parts_with_gaps(logs: Logs) -> Iterator[PartitionTransaction]:
     for partition, log in logs.items():
         headers = [header for header, _ in log if isinstance(header, RecordBatchHeader)]
-        closed, left = fold(log, partition, gaps=settle_copies(headers).gaps)
+        closed, left = fold(log, partition, gaps=merge_copies(headers).gaps)
         yield from (*closed, *left.values())
 
 

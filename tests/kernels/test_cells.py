@@ -64,7 +64,7 @@ write_64 = from_python(write_base64)
 
 
 def written_as_base64(data: bytes, start: int, size: int) -> bytes:
-    """What is written_as_base64, with room for no more than the kernel asks for."""
+    """What the kernel writes as base64, into no more bytes than it asks for."""
     expected = (size + 2) // 3 * 4
     out = np.full(5 + expected + SPILL + 9, UNTOUCHED, dtype=np.uint8)
     end = write_64(out, 5, np.frombuffer(data, dtype=np.uint8), start, size)

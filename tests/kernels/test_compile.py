@@ -41,7 +41,7 @@ def test_a_process_that_is_warm_has_loaded_what_index_and_admit_call() -> None:
         "_fold",
         "_track",
         "_put_canonical",
-        "_settle",
+        "_merge",
         "_is_in_order",
     }
 

@@ -34,7 +34,7 @@ class ParkingCase:
     title: str
     rows: tuple[BatchRow, ...]
     expected: tuple[tuple[int, Verdict], ...]
-    in_parking: tuple[BatchRow, ...] = ()
+    parked: tuple[BatchRow, ...] = ()
     most: int = MANY
 
 
@@ -51,7 +51,7 @@ CASES = (
     ),
     ParkingCase(
         title="a gap that fills on another run",
-        in_parking=(data(seq=0), data(seq=2)),
+        parked=(data(seq=0), data(seq=2)),
         rows=(data(seq=1),),
         expected=((0, ACCEPTED), (2, ACCEPTED), (1, ACCEPTED)),
     ),
@@ -112,7 +112,7 @@ CASES = (
 
 def fold_with_kernel(
     states: ProducerStates,
-    in_parking: Sequence[BatchRow],
+    parked: Sequence[BatchRow],
     rows: Sequence[BatchRow],
     *,
     rules: Rules,
@@ -121,11 +121,11 @@ def fold_with_kernel(
     cuts: Sequence[int] = (),
 ) -> ParkingFold:
     """The kernel's run, in chunks, tidied after each."""
-    every = [*in_parking, *rows]
-    producers, room = table_of(states), ParkedBatches(columns_of(in_parking), rules=rules, most=most)
-    places, judged = list(range(len(in_parking))), list[Judged]()
+    every = [*parked, *rows]
+    producers, room = table_of(states), ParkedBatches(columns_of(parked), rules=rules, most=most)
+    places, judged = list(range(len(parked))), list[Judged]()
     for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
-        first, part = len(in_parking) + start, rows[start:end]
+        first, part = len(parked) + start, rows[start:end]
         may_park = np.array(
             [first + number not in never_parked for number in range(len(part))], dtype=np.bool_
         )
@@ -141,10 +141,10 @@ def fold_with_kernel(
         places = [places[kept] for kept in room.tidy()]
     freed = room.end(producers)
     judged += _at(freed, -1, places, every)
-    left, parked = room.stay(producers)
+    left, parked_decisions = room.stay(producers)
     judged += zip(
         (places[place] for place in left),
-        decisions_of(parked, [every[places[place]] for place in left]),
+        decisions_of(parked_decisions, [every[places[place]] for place in left]),
         strict=True,
     )
     return ParkingFold(judged=tuple(judged), states=states_of(producers))
@@ -161,8 +161,8 @@ def _at(freed: Freed, number: int, places: list[int], every: list[BatchRow]) -> 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_case(case: ParkingCase) -> None:
     states, rules = ProducerStates(), Rules()
-    if case.in_parking:
-        (first, *left) = case.in_parking
+    if case.parked:
+        (first, *left) = case.parked
         states = fold_with_parking(states, (), [first], rules=rules, most=MANY).states
         found = fold_with_parking(states, left, case.rows, rules=rules, most=case.most)
         judged = ((0, ACCEPTED), *((place + 1, decision.verdict) for place, decision in found.judged))
@@ -188,7 +188,7 @@ class Run:
     """A run, and the batches that an earlier one left parked."""
 
     states: ProducerStates
-    in_parking: list[BatchRow]
+    parked: list[BatchRow]
     rows: list[BatchRow]
     rules: Rules
     most: int
@@ -203,7 +203,7 @@ def runs(draw: st.DrawFn) -> Run:
     before = fold_with_parking(states, (), earlier, rules=rules, most=MANY)
     return Run(
         states=before.states,
-        in_parking=[earlier[place] for place, decision in before.judged if decision.verdict is PARK],
+        parked=[earlier[place] for place, decision in before.judged if decision.verdict is PARK],
         rows=draw(histories()),
         rules=rules,
         most=draw(st.sampled_from((0, 1, 3, MANY))),
@@ -214,8 +214,8 @@ def runs(draw: st.DrawFn) -> Run:
 @given(runs(), st.lists(st.integers(0, 40), max_size=3))
 def test_the_kernel_waits_as_its_pure_twin(run: Run, cuts: list[int]) -> None:
     conditions: dict[str, Any] = {"rules": run.rules, "most": run.most, "never_parked": run.never_parked}
-    expected = fold_with_parking(run.states, run.in_parking, run.rows, **conditions)
-    found = fold_with_kernel(run.states, run.in_parking, run.rows, **conditions, cuts=cuts)
+    expected = fold_with_parking(run.states, run.parked, run.rows, **conditions)
+    found = fold_with_kernel(run.states, run.parked, run.rows, **conditions, cuts=cuts)
     assert found == expected
 
 
@@ -287,5 +287,5 @@ def test_a_room_grows_and_keeps_everyone() -> None:
     assert (decisions.verdict[:7000] == PARKED).all()
     assert decisions.base_offset[7000:].tolist() == list(range(0, 7007, 1001))
     assert sorted(freed.places.tolist()) == list(range(7000))
-    assert room.in_parking == 0
+    assert room.parked == 0
     assert producers.end_offset == len(rows)

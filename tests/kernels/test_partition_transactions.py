@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
-from spark_jobs.kafka.log.replica_copies import Gap, settle_copies
+from spark_jobs.kafka.log.replica_copies import Gap, merge_copies
 from spark_jobs.kafka.producers import admission
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin, ProducerStates
 from spark_jobs.kafka.producers.verdict import BatchRow, Rules, Verdict
@@ -71,7 +71,7 @@ def _value(row: Any) -> PartitionTransaction:
 def _gaps(log: Sequence[LogBatch]) -> tuple[Gap, ...]:
     """Every hole of the log counts."""
     headers = [header for header, _ in log if isinstance(header, RecordBatchHeader)]
-    return settle_copies(headers).gaps
+    return merge_copies(headers).gaps
 
 
 def _rows_of(gaps: Sequence[Gap], offsets: Sequence[int]) -> Rows:

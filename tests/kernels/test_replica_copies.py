@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
-from spark_jobs.kafka.log.replica_copies import Gap, SettledCopies, settle_copies
+from spark_jobs.kafka.log.replica_copies import Gap, MergedCopies, merge_copies
 from spark_jobs.kafka.producers.verdict import VERDICTS, Verdict
-from spark_jobs.kernels.copies import CopyColumns, CopySettler
+from spark_jobs.kernels.copies import CopyColumns, CopyMerger
 from tests.cases.batch_rows import header
 
 TYPES = (np.int64, np.int32, np.int32, np.int64, np.int16, np.int32, np.int64, np.uint32)
@@ -103,9 +103,7 @@ CASES = (
 )
 
 
-def settle_with_kernel(
-    batches: list[RecordBatchHeader], cuts: list[int], settler: CopySettler
-) -> SettledCopies:
+def merge_with_kernel(batches: list[RecordBatchHeader], cuts: list[int], merger: CopyMerger) -> MergedCopies:
     verdicts: list[Verdict] = []
     gaps: list[Gap] = []
     for start, end in pairwise([0, *sorted(min(cut, len(batches)) for cut in cuts), len(batches)]):
@@ -114,13 +112,13 @@ def settle_with_kernel(
             np.array([getattr(each, name) for each in part], dtype=kind)
             for name, kind in zip(CopyColumns._fields, TYPES, strict=True)
         )
-        codes, found = settler.settle(columns)
+        codes, found = merger.merge(columns)
         verdicts += [VERDICTS[code] for code in codes]
         gaps += [
             Gap(place=start + int(place), first_offset=int(first), last_offset=int(last))
             for place, first, last in found
         ]
-    return SettledCopies(verdicts=tuple(verdicts), gaps=tuple(gaps), end_offset=settler.end_offset)
+    return MergedCopies(verdicts=tuple(verdicts), gaps=tuple(gaps), end_offset=merger.end_offset)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
@@ -129,11 +127,11 @@ def test_case(case: CopiesCase) -> None:
         "leader_epochs": case.leader_epochs,
         "taken_epochs": case.taken_epochs,
     }
-    settled = settle_copies(case.batches, **given_epochs, taken_offset=case.taken_offset)
-    assert settled.verdicts == case.verdicts
-    assert tuple((gap.first_offset, gap.last_offset) for gap in settled.gaps) == case.gaps
-    settler = CopySettler(**given_epochs, taken_offset=case.taken_offset)
-    assert settle_with_kernel(list(case.batches), [1], settler) == settled
+    merged = merge_copies(case.batches, **given_epochs, taken_offset=case.taken_offset)
+    assert merged.verdicts == case.verdicts
+    assert tuple((gap.first_offset, gap.last_offset) for gap in merged.gaps) == case.gaps
+    merger = CopyMerger(**given_epochs, taken_offset=case.taken_offset)
+    assert merge_with_kernel(list(case.batches), [1], merger) == merged
 
 
 BATCHES = st.builds(
@@ -156,7 +154,7 @@ EPOCHS = st.lists(st.integers(0, 12), max_size=4).map(
     st.integers(0, 8),
     st.lists(st.integers(0, 12), max_size=2),
 )
-def test_the_kernel_settles_as_its_pure_twin(
+def test_the_kernel_merges_as_its_pure_twin(
     batches: list[RecordBatchHeader],
     known: tuple[EpochEntry, ...],
     taken: tuple[EpochEntry, ...],
@@ -164,6 +162,6 @@ def test_the_kernel_settles_as_its_pure_twin(
     cuts: list[int],
 ) -> None:
     ordered = sorted(batches, key=lambda each: (each.base_offset, -each.partition_leader_epoch))
-    expected = settle_copies(ordered, leader_epochs=known, taken_epochs=taken, taken_offset=taken_offset)
-    settler = CopySettler(leader_epochs=known, taken_epochs=taken, taken_offset=taken_offset)
-    assert settle_with_kernel(ordered, cuts, settler) == expected
+    expected = merge_copies(ordered, leader_epochs=known, taken_epochs=taken, taken_offset=taken_offset)
+    merger = CopyMerger(leader_epochs=known, taken_epochs=taken, taken_offset=taken_offset)
+    assert merge_with_kernel(ordered, cuts, merger) == expected

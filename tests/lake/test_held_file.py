@@ -18,7 +18,7 @@ def held_state() -> HeldState:
     transactions["producer_id"] = (5, 2**40)
     transactions["first_offset"] = (90, 17)
     transactions["marker_type"] = (NO_MARKER, 1)
-    transactions["timed_out"] = (1, 0)
+    transactions["is_below_published"] = (1, 0)
     transactions["gap_first_offset"] = transactions["gap_last_offset"] = NO_OFFSET
     stretches = np.array([(0, 3, bytes(range(32))), (2, 4, bytes(32))], dtype=STRETCH)
     return HeldState(published_offset=17, has_markers=False, transactions=transactions, stretches=stretches)
@@ -30,7 +30,7 @@ def test_what_waits_survives_its_bytes_with_transactions_by_first_offset() -> No
     assert read.transactions["first_offset"].tolist() == [17, 90]
     assert read.transactions["producer_id"].tolist() == [2**40, 5]
     assert read.transactions["marker_type"].tolist() == [1, NO_MARKER]
-    assert read.transactions["timed_out"].tolist() == [0, 1]
+    assert read.transactions["is_below_published"].tolist() == [0, 1]
     assert read.held == (bytes(range(32)).hex(), bytes(32).hex())
     assert write_held(read) == write_held(held_state())
 

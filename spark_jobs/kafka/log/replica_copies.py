@@ -23,7 +23,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettledCopies:
+class MergedCopies:
     """A verdict per batch (`accepted`: it is in the merged log), the gaps, and the end of the log."""
 
     verdicts: tuple[Verdict, ...]
@@ -31,13 +31,13 @@ class SettledCopies:
     end_offset: int
 
 
-def settle_copies(
+def merge_copies(
     batches: Iterable[RecordBatchHeader],
     *,
     leader_epochs: Sequence[EpochEntry] = (),
     taken_epochs: Sequence[EpochEntry] = (),
     taken_offset: int = 0,
-) -> SettledCopies:
+) -> MergedCopies:
     """All `batches` of all copies in order.
 
     `leader_epochs` come from the copies' checkpoints. Earlier runs have taken the log up to `taken_offset`,
@@ -61,7 +61,7 @@ def settle_copies(
             if batch.base_offset > end_offset:
                 gaps.append(Gap(place=place, first_offset=end_offset, last_offset=batch.base_offset - 1))
             end_offset, newest = batch.last_offset + 1, batch
-    return SettledCopies(verdicts=tuple(verdicts), gaps=tuple(gaps), end_offset=end_offset)
+    return MergedCopies(verdicts=tuple(verdicts), gaps=tuple(gaps), end_offset=end_offset)
 
 
 def is_overwritten(batch: RecordBatchHeader, leader_epochs: Sequence[EpochEntry]) -> bool:

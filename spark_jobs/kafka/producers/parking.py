@@ -30,21 +30,21 @@ class ParkingFold:
 
 def fold_with_parking(
     states: ProducerStates,
-    in_parking: Sequence[BatchRow],
+    parked: Sequence[BatchRow],
     rows: Sequence[BatchRow],
     *,
     rules: Rules,
     most: int,
     never_parked: frozenset[int] = frozenset(),
 ) -> ParkingFold:
-    """Folds a run: `in_parking` batches of earlier runs, then `rows` in arrival order.
+    """Folds a run: `parked` batches of earlier runs, then `rows` in arrival order.
 
     At most `most` batches are parked: beyond that, an unknown producer begins at once and a gap is rejected.
     The batches at the indexes `never_parked` are never parked.
     """
-    run = _Run(states, (*in_parking, *rows), rules, most)
-    run.in_parking = list(range(len(in_parking)))
-    for place in range(len(in_parking), len(in_parking) + len(rows)):
+    run = _Run(states, (*parked, *rows), rules, most)
+    run.parked = list(range(len(parked)))
+    for place in range(len(parked), len(parked) + len(rows)):
         run.arrive(place, is_parkable=place not in never_parked)
     run.end()
     return ParkingFold(judged=tuple(run.judged), states=run.states)
@@ -61,36 +61,36 @@ class _Run:
     """A partition during a fold with parking."""
 
     def __init__(self, states: ProducerStates, rows: Sequence[BatchRow], rules: Rules, most: int) -> None:
-        self.states, self.judged, self.in_parking = states, list[Judged](), list[int]()
+        self.states, self.judged, self.parked = states, list[Judged](), list[int]()
         self._rows, self._rules, self._most = rows, rules, most
 
     def arrive(self, place: int, *, is_parkable: bool) -> None:
         """Decide a batch, or park it; then decide the parked batches that it releases."""
         if is_parkable and self._waits(place):
-            if len(self.in_parking) < self._most:
-                self.in_parking.append(place)
+            if len(self.parked) < self._most:
+                self.parked.append(place)
                 return
             if self._entry(place) is None:
-                self._settle(self._rows[place].header.producer_id)
+                self._begin(self._rows[place].header.producer_id)
         self._judge(place)
 
     def end(self) -> None:
         """Ends the run: unknown producers start, batches whose gap can no longer fill are rejected."""
-        for place in self.in_parking.copy():
-            while place in self.in_parking and self._entry(place) is None:
-                self._settle(self._rows[place].header.producer_id)
-        for place in self.in_parking.copy():
-            if place in self.in_parking and not self._waits(place):
-                self.in_parking.remove(place)
+        for place in self.parked.copy():
+            while place in self.parked and self._entry(place) is None:
+                self._begin(self._rows[place].header.producer_id)
+        for place in self.parked.copy():
+            if place in self.parked and not self._waits(place):
+                self.parked.remove(place)
                 self._judge(place)
-        self.judged += [(place, _parked(self._decide(place)[0])) for place in self.in_parking]
+        self.judged += [(place, _parked(self._decide(place)[0])) for place in self.parked]
 
-    def _settle(self, producer_id: int) -> None:
+    def _begin(self, producer_id: int) -> None:
         """An unknown producer begins at the lowest sequence of its parked batches, if it has any."""
-        own = [place for place in self.in_parking if self._rows[place].header.producer_id == producer_id]
+        own = [place for place in self.parked if self._rows[place].header.producer_id == producer_id]
         if own:
             first = min(own, key=self._age)
-            self.in_parking.remove(first)
+            self.parked.remove(first)
             self._judge(first)
 
     def _age(self, place: int) -> tuple[int, int, int]:
@@ -112,7 +112,7 @@ class _Run:
         while decision.verdict is Verdict.ACCEPTED and header.has_producer_id and not header.is_control:
             following = self._following(self.states.producers[header.producer_id])
             for freed in following:
-                self.in_parking.remove(freed)
+                self.parked.remove(freed)
                 self._decide_for_good(freed)
             if not following:
                 return
@@ -120,7 +120,7 @@ class _Run:
     def _following(self, entry: ProducerStateEntry) -> list[int]:
         """Parked batches that begin with the producer's next sequence, in arrival order."""
         key = (entry.producer_id, entry.producer_epoch, increment_sequence(entry.last_sequence, 1))
-        return [place for place in self.in_parking if _sequence_of(self._rows[place].header) == key]
+        return [place for place in self.parked if _sequence_of(self._rows[place].header) == key]
 
     def _decide_for_good(self, place: int) -> None:
         decision, self.states = self._decide(place)

@@ -71,12 +71,12 @@ class Lineage:
         self._segments = dict(truncation.segments) if truncation is not None and is_due else {}
 
     def epoch_at(self, base_offset: int) -> int:
-        """The epoch of the segment at `base_offset` before it is settled."""
+        """The epoch of the segment at `base_offset` before it is assigned."""
         old = self._old.epochs if self._old is not None else ()
         known = [epoch for epoch, start_offset in old if start_offset <= base_offset]
         return max([self._latest, *known[-1:]])
 
-    def settle(self, base_offset: int, digest: str) -> int:
+    def assign(self, base_offset: int, digest: str) -> int:
         """The epoch that the finished segment has to have: its own, or the new one if the old log ends."""
         if self._old is None:
             return self._latest
@@ -263,7 +263,7 @@ class AcceptedLog:
             return
         base_offset = self._segment.base_offset
         written = self._segment.digest.under(self._lineage.epoch_at(base_offset))
-        self._segments.append(self._segment.finish(self._lineage.settle(base_offset, written)))
+        self._segments.append(self._segment.finish(self._lineage.assign(base_offset, written)))
         if self._aborted:
             name = segment_file_name(self._segment.base_offset, LogFileKind.TXN_INDEX)
             self._put(name, write_txn_index(self._aborted))

@@ -21,7 +21,7 @@ from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs, read_
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kafka.producers.verdict import Rules
-from spark_jobs.kernels.copies import CopyColumns, CopySettler
+from spark_jobs.kernels.copies import CopyColumns, CopyMerger
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.gap_file import KnownGap, get_gaps, put_gaps
 from spark_jobs.lake.index_rows import (
@@ -165,28 +165,28 @@ class CopyRules:
     """
 
     def __init__(
-        self, settler: CopySettler, holes: Holes, *, holds: bool, passed: Sequence[KnownGap] = ()
+        self, merger: CopyMerger, holes: Holes, *, holds: bool, passed: Sequence[KnownGap] = ()
     ) -> None:
-        self._settler, self._holes, self._holds, self._passed = settler, holes, holds, passed
+        self._merger, self._holes, self._holds, self._passed = merger, holes, holds, passed
         self._is_damaged = False
         self.gap: tuple[int, int] | None = None
         """The first gap, if it holds what follows it."""
 
     @property
-    def settled_end(self) -> int:
+    def merged_end(self) -> int:
         """Where the merged copies end, also behind gaps."""
-        return self._settler.end_offset
+        return self._merger.end_offset
 
     @property
     def end_offset(self) -> int:
         """Where the admitted log ends."""
-        return self._settler.end_offset if self.gap is None else self.gap[0]
+        return self._merger.end_offset if self.gap is None else self.gap[0]
 
     def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[Chunk, FoundGaps]:
         """The chunk, and the gaps found before some of its rows."""
         problem = is_problem(rows)
         columns = CopyColumns._make(values(rows, name)[~problem] for name in CopyColumns._fields)
-        codes, holes = self._settler.settle(columns)
+        codes, holes = self._merger.merge(columns)
         preset: Codes = np.full(rows.num_rows, CORRUPT, dtype=np.int8)
         preset[~problem] = np.where(codes == ACCEPTED, OPEN, codes)
         places = np.flatnonzero(~problem)
@@ -351,7 +351,7 @@ class _BrokerLog:
         self._held = HeldBatches(lake, known, objects)
         self._gaps = GapKeeper(known, objects, holds=holds, day=files.task.day)
         self._rules = CopyRules(
-            self._settler(state),
+            self._merger(state),
             Holes(
                 EVERYWHERE if has_holes_by_design(job.partition.topic, settings) else job.cleaned_offset,
                 self._log_start,
@@ -369,8 +369,8 @@ class _BrokerLog:
     def _is_internal(self) -> bool:
         return self._job.partition.topic in INTERNAL_TOPICS
 
-    def _settler(self, state: PartitionState) -> CopySettler:
-        return CopySettler(
+    def _merger(self, state: PartitionState) -> CopyMerger:
+        return CopyMerger(
             leader_epochs=self._leader_epochs(state),
             taken_epochs=state.leader_epochs,
             taken_offset=state.end_offset,
@@ -408,7 +408,7 @@ class _BrokerLog:
         return replace(
             admitted,
             misplaced=self._misplaced,
-            gap_rows=self._gaps.rows(self._rules.settled_end),
+            gap_rows=self._gaps.rows(self._rules.merged_end),
             reaches=self._reaches.found,
             txn_index_differences=self._witness.differences(
                 StagedObjects(self._files.task.settings),

@@ -243,12 +243,12 @@ class GapKeeper:
         kept = [*missing[-MOST_GAPS:], *passed[-MOST_GAPS:]]
         return PartitionGaps(gaps=tuple(sorted(kept, key=lambda gap: gap.first_offset)), held=held)
 
-    def rows(self, settled_end: int) -> tuple[GapRow, ...]:
-        """The run's rows of the table `gaps`; the merged copies end at `settled_end`."""
+    def rows(self, merged_end: int) -> tuple[GapRow, ...]:
+        """The run's rows of the table `gaps`; the merged copies end at `merged_end`."""
         found = [
             *(self._row(each, self._status) for each in self._missing),
             *(self._row(each, GapStatus.DELETED) for each in self._deleted),
-            *self._filled(settled_end),
+            *self._filled(merged_end),
             *self._late_rows(),
         ]
         return tuple(sorted(found, key=lambda row: (row.first_offset, row.status, row.after)))
@@ -288,12 +288,12 @@ class GapKeeper:
         )
         return min(before, default=self._day)
 
-    def _filled(self, settled_end: int) -> Iterator[GapRow]:
+    def _filled(self, merged_end: int) -> Iterator[GapRow]:
         """The parts of gaps that were open and are missing no longer."""
         missing = [(each.first_offset, each.last_offset) for each in self._missing]
         for gap in self._known.open:
             for first, last in without((gap.first_offset, gap.last_offset), missing):
-                is_taken = first < settled_end
+                is_taken = first < merged_end
                 yield GapRow(
                     first_offset=first,
                     last_offset=last,

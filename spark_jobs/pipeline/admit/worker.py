@@ -48,9 +48,7 @@ class _Capture:
         self._state = state.without_producers()
         self._objects = CaptureObjects(job.objects, task.settings)
         self._parked = self._parked_before()
-        self._judge = CaptureJudge(
-            job.partition, state, self._objects, task.settings, in_parking=self._parked
-        )
+        self._judge = CaptureJudge(job.partition, state, self._objects, task.settings, parked=self._parked)
         self._memory = self._judge.memory
         batches = VerdictFile(task.lake, job.partition, lambda judged: self._objects.sources(judged.rows))
         self._run = PartitionRun(job, files, stack.enter_context(batches))

@@ -197,10 +197,10 @@ TIDY_ABOVE = 1 << 16
 class ParkingMemory(PartitionMemory):
     """A partition's state with parked batches; `object` of their rows is their object's order."""
 
-    def __init__(self, state: PartitionState, rules: Rules, *, in_parking: Rows, most: int) -> None:
+    def __init__(self, state: PartitionState, rules: Rules, *, parked: Rows, most: int) -> None:
         super().__init__(state, rules)
-        self._rows = in_parking
-        self._room = ParkedBatches(_batches(in_parking), rules=rules, most=most)
+        self._rows = parked
+        self._room = ParkedBatches(_batches(parked), rules=rules, most=most)
 
     def judge_with_parking(self, chunk: Chunk, is_parkable: npt.NDArray[np.bool_]) -> tuple[Judged, Rows]:
         """What is decided now, by the chunk's batches and by those that they free."""
@@ -255,7 +255,7 @@ class ParkingMemory(PartitionMemory):
         return _judged(index_rows_of(self._rows[places]), decisions)
 
     def _tidy(self) -> None:
-        if self._room.used - self._room.in_parking > max(TIDY_ABOVE, self._room.in_parking):
+        if self._room.used - self._room.parked > max(TIDY_ABOVE, self._room.parked):
             self._rows = self._rows[self._room.tidy()]
 
 
@@ -293,7 +293,7 @@ JudgedRows = tuple[pa.RecordBatch, npt.NDArray[np.int8]]
 class CaptureJudge:
     """Judges the batches of one partition in arrival order.
 
-    Of `in_parking`, `object` is an object's order.
+    Of `parked`, `object` is an object's order.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class CaptureJudge:
         objects: CaptureObjects,
         settings: Settings,
         *,
-        in_parking: Rows,
+        parked: Rows,
         enforce_open_transaction: bool = True,
     ) -> None:
         self._objects = objects
@@ -316,7 +316,7 @@ class CaptureJudge:
         )
         if state.parked or objects.any_may_park:
             most = settings.limits.parked_batches
-            self.memory: PartitionMemory = ParkingMemory(state, rules, in_parking=in_parking, most=most)
+            self.memory: PartitionMemory = ParkingMemory(state, rules, parked=parked, most=most)
         else:
             self.memory = PartitionMemory(state, rules)
 
@@ -353,7 +353,7 @@ def judge_producers(
         state,
         CaptureObjects(captured.objects, settings),
         settings,
-        in_parking=parked,
+        parked=parked,
         enforce_open_transaction=markers is not None,
     )
     own = np.array(sorted(producers), dtype=np.int64)

@@ -22,7 +22,7 @@ from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET
 from spark_jobs.kernels.admission import ACCEPTED
 from spark_jobs.kernels.columns import HeaderColumns
-from spark_jobs.kernels.copies import DIVERGENT, CopyColumns, CopySettler
+from spark_jobs.kernels.copies import DIVERGENT, CopyColumns, CopyMerger
 from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.lake.index_rows import IndexedCopy, is_problem, iter_log, values
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
@@ -160,18 +160,18 @@ def rows_of_log(
     read = [_read_copy(lake, copy) for copy in copies]
     rows = _in_order([batch for each in read for batch in each.rows])
     epochs = _leader_epochs(rows, copies)
-    settler = CopySettler(
+    merger = CopyMerger(
         leader_epochs=epochs if len(copies) > 1 else (), taken_epochs=taken_epochs, taken_offset=end_offset
     )
     columns = CopyColumns._make(values(rows, name) for name in CopyColumns._fields)
-    codes, _ = settler.settle(columns)
+    codes, _ = merger.merge(columns)
     is_replaced = (codes == DIVERGENT) & (columns.base_offset < end_offset)
     newest = max((entry.epoch for entry in taken_epochs), default=UNDEFINED_EPOCH)
     is_replaced &= columns.partition_leader_epoch > newest
     return LogRows(
         rows=rows.filter(pa.array(codes == ACCEPTED)),
         leader_epochs=_joined(taken_epochs, epochs),
-        end_offset=settler.end_offset,
+        end_offset=merger.end_offset,
         replaced=tuple(columns.base_offset[is_replaced].tolist()),
         newest_timestamp=_newest_timestamp(
             codes, rows, max((each.whole_until for each in read), default=NO_OFFSET)

@@ -185,7 +185,9 @@ class ConcludedParts:
         return Holding(
             cut=cut,
             aborted=self.parts["first_offset"][is_over].astype(np.int64),
-            timed_out=self.parts["first_offset"][self.parts["timed_out"] != 0].astype(np.int64),
+            below_published=self.parts["first_offset"][self.parts["is_below_published"] != 0].astype(
+                np.int64
+            ),
         )
 
     def held_transactions(self) -> Rows:

@@ -52,8 +52,8 @@ _FIELDS: "list[pa.Field[Any]]" = [
 CONCLUDED_PARTS = pa.schema([*_FIELDS, *PART_FIELDS])
 """Parts with their outcome, on their way to the worker that closes their partition's `bin`.
 
-`is_late`: published now, below its partition's floor. `is_kept`: not settled. `timed_out` of a part is for
-the next run: its batches are held, though below its cut.
+`is_late`: published now, below its partition's floor. `is_kept`: not completed. `is_below_published`
+of a part is for the next run: its batches are held, though below its cut.
 """
 
 
@@ -176,17 +176,17 @@ def concluded_parts_table(
     """Rows of `CONCLUDED_PARTS`."""
     parts, number = file.parts.copy(), file.transaction
     is_timed_out = file.is_timed_out[number]
-    was_late = parts["timed_out"] != 0
+    was_late = parts["is_below_published"] != 0
     is_below = parts["first_offset"] < cut.cuts[parts["partition"]]
     stays_late = was_late & (file.is_undecided | dispositions.is_held)[number]
     is_passed = (is_timed_out | file.is_set_aside[number]) & is_below
-    parts["timed_out"] = (parts["batches"] > 0) & (is_passed | stays_late)
+    parts["is_below_published"] = (parts["batches"] > 0) & (is_passed | stays_late)
     columns: dict[str, Any] = {
         BIN: bins[parts["partition"]],
         "outcome": file.outcome[number].astype(np.int8),
         "is_timed_out": is_timed_out,
         "is_late": was_late & dispositions.is_published[number],
-        "is_kept": (parts["marker_type"] == NO_MARKER) | ~dispositions.is_settled[number],
+        "is_kept": (parts["marker_type"] == NO_MARKER) | ~dispositions.is_completed[number],
         "transactional_id": file.transactions.column("transactional_id").take(number),
         **part_columns(parts),
     }
@@ -196,7 +196,7 @@ def concluded_parts_table(
 def completed_table(file: JoinedTransactions, dispositions: Dispositions) -> pa.Table:
     """Rows of `COMPLETED`."""
     known = file.transactions.column(COORDINATOR).to_numpy() != NONE
-    completed = file.transactions.filter(pa.array(known & dispositions.is_settled))
+    completed = file.transactions.filter(pa.array(known & dispositions.is_completed))
     return completed.select(COMPLETED.names).cast(COMPLETED)
 
 

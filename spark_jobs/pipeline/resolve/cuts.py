@@ -100,7 +100,7 @@ class JoinedTransactions:
         """Of each part, whether it has records that no run has published."""
         parts = self.parts
         is_new = parts["last_offset"] >= self.published.floors[parts["partition"]]
-        is_kept = is_new | (parts["timed_out"] != 0)
+        is_kept = is_new | (parts["is_below_published"] != 0)
         found: Flags = (parts["batches"] > 0) & ~self.published.is_internal[parts["partition"]] & is_kept
         return found
 
@@ -160,14 +160,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispositions:
-    """Of each transaction: whether it is held though committed, published now, settled, listed.
+    """Of each transaction: whether it is held though committed, published now, completed, listed.
 
-    Of a settled one neither data nor marker nor publication is to come.
+    Of a completed one neither data nor marker nor publication is to come.
     """
 
     is_held: Flags
     is_published: Flags
-    is_settled: Flags
+    is_completed: Flags
     is_listed: Flags
 
 
@@ -181,6 +181,6 @@ def dispositions_of(file: JoinedTransactions, cuts: Offsets) -> Dispositions:
     return Dispositions(
         is_held=is_held,
         is_published=is_due & ~is_held,
-        is_settled=flags(file.transactions, "is_ended") & ~is_held,
+        is_completed=flags(file.transactions, "is_ended") & ~is_held,
         is_listed=flags(file.transactions, "is_news") | file.is_undecided | is_due,
     )

@@ -104,7 +104,7 @@ def parts_held(held: Rows, number: int) -> Rows:
 def joined(held: Rows, new: Rows, gaps: Mapping[int, tuple[int, int]]) -> Rows:
     """All parts of some partitions; this run's part with data replaces the held one of the same transaction.
 
-    It is the same transaction if it began at the same offset; whether it timed out is kept.
+    It is the same transaction if it began at the same offset; `is_below_published` is kept.
     What was held for its marker and is open no longer has ended where its partition, by number, has a gap.
     """
     places = {key: place for place, key in enumerate(_beginnings(held)) if held["batches"][place]}
@@ -114,7 +114,7 @@ def joined(held: Rows, new: Rows, gaps: Mapping[int, tuple[int, int]]) -> Rows:
         before = places.get(key)
         if before is not None:
             is_replaced[before] = True
-            new["timed_out"][place] = held["timed_out"][before]
+            new["is_below_published"][place] = held["is_below_published"][before]
     left = held[~is_replaced]
     for number, (first_offset, last_offset) in gaps.items():
         ended = (left["partition"] == number) & (left["marker_type"] == NO_MARKER) & (left["batches"] > 0)

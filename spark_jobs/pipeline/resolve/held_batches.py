@@ -37,25 +37,25 @@ _END = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Which batches are held: from `cut` on all that may still be published, before it those timed out.
+    """Which batches are held: from `cut` on all that may still be published, before it `below_published`.
 
-    `aborted` and `timed_out` are first offsets of transactions, ascending.
+    `aborted` and `below_published` are first offsets of transactions, ascending.
     """
 
     cut: int
     aborted: Offsets
-    timed_out: Offsets
+    below_published: Offsets
 
     def takes(self, offset: Offsets, txn_first_offset: Offsets) -> Flags:
         """Which batches are held."""
         is_aborted = _is_in(txn_first_offset, self.aborted)
-        is_timed_out = _is_in(txn_first_offset, self.timed_out)
-        return np.where(offset >= self.cut, ~is_aborted, is_timed_out)
+        is_below_published = _is_in(txn_first_offset, self.below_published)
+        return np.where(offset >= self.cut, ~is_aborted, is_below_published)
 
     @property
     def first_offset(self) -> int:
         """No batch before this one is held."""
-        return min(self.cut, int(self.timed_out[0]) if self.timed_out.size else self.cut)
+        return min(self.cut, int(self.below_published[0]) if self.below_published.size else self.cut)
 
 
 def _is_in(offsets: Offsets, sorted_offsets: Offsets) -> Flags:

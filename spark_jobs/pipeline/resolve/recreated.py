@@ -1,4 +1,4 @@
-"""Transactions on topics that were deleted and created anew: the coordinator names a topic, not its log.
+"""Transactions on topics that were deleted and recreated: the coordinator names a topic, not its log.
 
 A transaction is in the log that holds a part of it, by the rules that find its part on any partition. Where
 no log holds one, the newest is meant: its copy may not reach that far yet.
@@ -18,7 +18,7 @@ Logs = Mapping[TopicPartition, tuple[TopicPartition, ...]]
 
 
 def later_logs(partitions: Iterable[TopicPartition]) -> Logs:
-    """The logs of partitions whose topic was created anew."""
+    """The logs of partitions whose topic was recreated."""
     found: dict[TopicPartition, list[TopicPartition]] = {}
     for partition in partitions:
         found.setdefault(partition.in_kafka, []).append(partition)

@@ -299,7 +299,7 @@ class JoinedRows:
         """Columns from the parts; a timeout that passed since the last run is a change without a batch."""
         beginnings, starts = parts.beginnings()
         names = pa.array(map(str, self.marked), pa.string())
-        was_open = parts.any_of((parts.rows["timed_out"] == 0) & parts.has_data)
+        was_open = parts.any_of((parts.rows["is_below_published"] == 0) & parts.has_data)
         is_news = parts.any_of(parts.rows["is_news"] != 0) | (timed_out & was_open)
         return {
             "batches": parts.total("batches"),

@@ -60,15 +60,15 @@ def test_no_transaction_is_torn_and_no_cut_could_be_later(parts: list[Part], cut
     transactions: dict[int, list[Part]] = {}
     for part in parts:
         transactions.setdefault(part[0], []).append(part)
-    held_state = [
+    held = [
         part
         for own in transactions.values()
         if any(last >= lowered[partition] for _, partition, _, last in own)
         for part in own
     ]
-    assert all(first >= lowered[partition] for _, partition, first, _ in held_state)
+    assert all(first >= lowered[partition] for _, partition, first, _ in held)
     for partition, cut in enumerate(lowered):
-        assert cut in {cuts[partition], *(first for _, p, first, _ in held_state if p == partition)}
+        assert cut in {cuts[partition], *(first for _, p, first, _ in held if p == partition)}
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 8))

@@ -32,16 +32,16 @@ def _gaps(rows: Rows) -> list[tuple[int, int]]:
 
 
 def test_what_waited_and_is_open_no_longer_has_ended_in_the_gap() -> None:
-    held_state = _parts({"first_offset": 10}, {"first_offset": 20}, {"first_offset": 5, "marker_type": 1})
+    held = _parts({"first_offset": 10}, {"first_offset": 20}, {"first_offset": 5, "marker_type": 1})
     run = _parts({"first_offset": 20, "began_before": 1})
 
-    rows = joined(held_state, run, {0: GAP})
+    rows = joined(held, run, {0: GAP})
 
     assert rows["first_offset"].tolist() == [10, 5, 20]
     assert _gaps(rows) == [GAP, (NO_OFFSET, NO_OFFSET), (NO_OFFSET, NO_OFFSET)]
 
 
-def test_without_a_gap_on_its_partition_what_waited_goes_on_waiting() -> None:
+def test_without_a_gap_on_its_partition_what_waited_continues_waiting() -> None:
     rows = joined(_parts({"first_offset": 10}), _parts(), {7: GAP})
     assert _gaps(rows) == [(NO_OFFSET, NO_OFFSET)]
 

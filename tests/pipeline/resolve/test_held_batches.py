@@ -69,9 +69,11 @@ def run(
     return RunBatches(key=f"admit/{name}.parquet", objects=(entry(order),))
 
 
-def holding(cut: int, *, aborted: tuple[int, ...] = (), timed_out: tuple[int, ...] = ()) -> Holding:
+def holding(cut: int, *, aborted: tuple[int, ...] = (), below_published: tuple[int, ...] = ()) -> Holding:
     return Holding(
-        cut=cut, aborted=np.array(aborted, dtype=np.int64), timed_out=np.array(timed_out, dtype=np.int64)
+        cut=cut,
+        aborted=np.array(aborted, dtype=np.int64),
+        below_published=np.array(below_published, dtype=np.int64),
     )
 
 
@@ -85,12 +87,12 @@ def test_from_the_cut_on_all_is_held_but_what_was_aborted(lake: FileStore) -> No
     assert offsets(lake, hold(lake, holding(5, aborted=(7,)), NO_STRETCHES, batches)) == [5, 6, 9]
 
 
-def test_before_the_cut_only_what_has_timed_out_is_held(lake: FileStore) -> None:
+def test_before_the_cut_only_what_has_below_published_is_held(lake: FileStore) -> None:
     batches = run(lake, (3, 3), (4, 4), (5, None), (6, 3))
-    assert offsets(lake, hold(lake, holding(7, timed_out=(3,)), NO_STRETCHES, batches)) == [3, 6]
+    assert offsets(lake, hold(lake, holding(7, below_published=(3,)), NO_STRETCHES, batches)) == [3, 6]
 
 
-def test_what_is_held_goes_on_from_run_to_run_until_it_can_go(lake: FileStore) -> None:
+def test_what_is_held_continues_from_run_to_run_until_it_can_go(lake: FileStore) -> None:
     first = hold(lake, holding(2), NO_STRETCHES, run(lake, (1, None), (2, 2), (3, None)))
     second = hold(lake, holding(2), first, run(lake, (4, 2), order=1, name="second"))
     assert offsets(lake, second) == [2, 3, 4]

@@ -102,7 +102,7 @@ def test_what_is_prepared_decides_every_listed_partition_though_a_marker_is_miss
 
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
-def test_where_a_partition_goes_on_without_the_marker_of_what_is_complete_its_consumers_stop(
+def test_where_a_partition_continues_without_the_marker_of_what_is_complete_its_consumers_stop(
     lake: RunLake, result: TransactionResult
 ) -> None:
     cluster = cluster_at(0)
@@ -454,7 +454,7 @@ def test_markers_that_a_new_coordinator_sends_again_close_nothing(lake: RunLake)
     assert only(found)["coordinator_epochs"] == [1, 2]
 
 
-def test_an_exhausted_epoch_goes_on_under_a_new_producer_id(lake: RunLake) -> None:
+def test_an_exhausted_epoch_continues_under_a_new_producer_id(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     metadata = cluster.coordinator.transactions["a"]
