@@ -1,1 +1,1 @@
-"""Expectations that must hold before a run is published: suites, custom expectations, and the gate."""
+"""Expectations that must hold before a run is published: suites of numbers, their judge, and the gate."""

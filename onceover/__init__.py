@@ -5,7 +5,7 @@
 >>> reader.read_all().to_pylist()[0]
 {'partition': 0, 'offset': 0, 'value': b'order 1'}
 
-`read_log` streams records, `scan_log` gives tables of what headers tell, `admit` judges batches.
+`read_log` streams records, `scan_log` gives tables of what headers contain, `admit` judges batches.
 `register(spark)` adds the data source `kafka-log` to a Spark session.
 """
 

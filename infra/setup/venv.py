@@ -4,7 +4,7 @@ Runs on the machine's own Python before anything is installed: standard library 
 older Python cannot read, so that an old one gets a sentence and not a syntax error.
 
 A stamp inside the environment tells what it was built from. It is removed before the first change and written
-after the last, so an interrupted set-up is never taken for a finished one: no stamp means building anew.
+after the last, so an interrupted set-up is never taken for a finished one: no stamp means building again.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def create(venv: Path) -> None:
 
 
 def install_uv(venv: Path, root: Path) -> None:
-    """The fast installer, from the pin that the requirements carry anyway."""
+    """The fast installer, from the pin that the requirements have anyway."""
     only_uv = venv / "uv-requirements.txt"
     only_uv.write_text(pinned((root / "requirements.txt").read_text(), "uv"))
     with phase("fetching the installer (uv)"):

@@ -1,4 +1,4 @@
-# The Glue databases that Iceberg's tables are entered in.
+# The Glue databases that Iceberg's tables are registered in.
 resource "aws_glue_catalog_database" "topics" {
   name        = var.topics_database
   description = "One table per Kafka topic, each committed record once."

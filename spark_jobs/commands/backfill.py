@@ -101,7 +101,7 @@ def _show(plan: "BackfillPlan", *, as_json: bool) -> None:
 
 
 def _row(day: "DayPlan") -> tuple[str, ...]:
-    answer = "yes" if day.changes else "perhaps" if day.reasons else "no"
+    answer = "yes" if day.changes else "may run again" if day.reasons else "no"
     why = "\n".join(each.sentence for each in day.reasons) or "nothing has changed"
     if day.missed:
         why += f"\n{day.missed:,} objects are gone from their source; their copies in the lake are used"

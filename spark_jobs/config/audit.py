@@ -67,7 +67,7 @@ class ExpectationName(StrEnum):
         Severity.WARNING,
         (
             "Every object of a source can be read: none is denied by its store, and none is damaged. In a"
-            " log, what lies behind such an object is held as behind any gap."
+            " log, what follows such an object is held as behind any gap."
         ),
     )
     CAPTURED_OBJECTS_CAN_BE_READ = (
@@ -252,17 +252,19 @@ else:
 class AuditSettings(Frozen):
     """What counts as too far, and what stops a run.
 
-    What is usual is the median of the last `history_runs` runs, once there are `history_least` of them: a
-    share may exceed it by `share_above_usual`, the volume of a topic may be `volume_factor` times as much or
-    as little. Timestamps are between `earliest_timestamp` and `timestamp_ahead_ms` after the end of the
-    run's date: by default a day, since the copy that a run reads is taken on the next day and holds records
-    of it. Of `key_sample` keys of each partition, a share of `keys_elsewhere` may be in another partition
-    than the partitioner chooses that was established in earlier runs. A share of `refused_share` of a
-    topic's new batches may be refused or corrupt, and of `undecided_share` of all transactional batches the
-    outcome may be unknown; neither is judged below `share_least` batches. A share of `without_id` of a
-    partition's records may have no business id, where `dedup` declares one, and a share of `duplicate_share`
-    may be removed as duplicates; both are judged from `share_least` records on. `examples` is how many places
-    of a failure are kept.
+    - Usual values are medians of the last `history_runs` runs, once there are `history_least` of them. A
+      share may exceed its median by `share_above_usual`. The volume of a topic may be `volume_factor` times
+      as large or as small as its median.
+    - Timestamps must be after `earliest_timestamp`, and at most `timestamp_ahead_ms` after the end of the
+      run date. The default is a day: the copy is taken on the next day and has records of that day.
+    - `key_sample` keys of each partition are compared with the partitioner of earlier runs. A share of
+      `keys_elsewhere` may be in another partition.
+    - A share of `refused_share` of a topic's new batches may be refused or corrupt. A share of
+      `undecided_share` of all transactional batches may have no known outcome. Fewer than `share_least`
+      batches are not checked.
+    - Where `dedup` declares a business id, a share of `without_id` of a partition's records may have none,
+      and a share of `duplicate_share` may be duplicates. Fewer than `share_least` records are not checked.
+    - `examples` is how many places of a failure are kept.
     """
 
     severities: Severities = Severities()

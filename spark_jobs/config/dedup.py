@@ -106,7 +106,7 @@ def rule_of(topic: str, settings: DedupSettings) -> IdRule:
 
 
 def rules_of(dedup: Iterable[tuple[str, str, DedupSettings | None]]) -> Iterator[tuple[IdRule, list[str]]]:
-    """Each rule with its logs, by scope; given are logs, their topics, and the settings of these."""
+    """Each rule, by scope, with its logs; `dedup` has a log, its topic, and the topic's settings each."""
     found: dict[tuple[str, ...], tuple[IdRule, list[str]]] = {}
     for log, topic, settings in dedup:
         if settings is not None:

@@ -126,7 +126,7 @@ class JvmSession:
 
     @contextmanager
     def labelled(self, tag: str, description: str) -> Iterator[None]:
-        """Jobs of this thread carry `tag`, and `description` in Spark's UI."""
+        """Jobs of this thread have `tag`, and `description` in Spark's UI."""
         self._context.setJobGroup(tag, description)
         self.session.addTag(tag)
         try:

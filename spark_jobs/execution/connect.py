@@ -47,7 +47,7 @@ class ConnectSession:
 
     @contextmanager
     def labelled(self, tag: str, description: str) -> Iterator[None]:
-        """Operations of this thread carry `tag`, and the description as a second tag for Spark's UI."""
+        """Operations of this thread have `tag`, and the description as a second tag for Spark's UI."""
         tags = (tag, description.replace(",", " "))
         for each in tags:
             self.session.addTag(each)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 Summary = TypeVar("Summary")
 
 NOTE = "_note"
-"""Column beside the rows, null but in rows that carry a pickled note or error instead; their key is null."""
+"""Column beside the rows, null but in rows that have a pickled note or error instead; their key is null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def _several_ids(ids: Mapping[str | None, set[str]]) -> Iterator[Remark]:
         if len(found) > 1:
             yield warning(
                 f"{topic}: its partitions have {len(found)} topic ids ({', '.join(sorted(found))}): the "
-                "topic was deleted and created anew while this copy was made"
+                "topic was deleted and recreated while this copy was made"
             )
 
 

@@ -1,7 +1,7 @@
 """The one family of errors, and Kafka's own error codes.
 
 Outcomes are values (a `Verdict`); an exception means that bytes or a request are not what they claim to be.
-Every error carries its fields in its message, because only text comes back from a Spark worker, and survives
+Every error has its fields in its message, because only text comes back from a Spark worker, and survives
 pickling. `transient` decides whether Airflow retries.
 """
 
@@ -84,7 +84,7 @@ class ZeroFilledTail(BadLength):
 
 
 class MisplacedBatch(CorruptData):
-    """A base offset that the batches around it leave no room for; no checksum covers it (facts §1.3)."""
+    """A base offset that the batches around it leave no space for; no checksum covers it (facts §1.3)."""
 
     problem = "misplaced batch"
 

@@ -106,7 +106,7 @@ class SegmentPlace:
 def segment_places(entries: Iterable[ManifestEntry], *, is_compacted: bool) -> tuple[SegmentPlace, ...]:
     """The segments of one copy; one that is not read from its beginning starts at its `next_offset`.
 
-    The cleaner's checkpoint does not tell where a compacted log has holes: a replica that was added later
+    The cleaner's checkpoint does not show where a compacted log has holes: a replica that was added later
     has the holes of the leader that it fetched from.
     """
     named = sorted(((base_offset_of(entry), entry) for entry in entries), key=lambda each: each[0])

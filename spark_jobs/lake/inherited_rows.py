@@ -202,7 +202,7 @@ def inherited_of(rows: pa.RecordBatch) -> Rows:
 
 
 def index_rows_of(inherited: Rows) -> pa.RecordBatch:
-    """Rows of `INHERITED`, of which `object` is an object's order, as rows of the table `index`."""
+    """Turns rows of `INHERITED` into rows of the table `index`; their `object` is the order of an object."""
     native = {name: np.ascontiguousarray(inherited[name]) for name in INHERITED.names or ()}
     columns = {
         **native,

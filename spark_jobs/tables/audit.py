@@ -31,7 +31,7 @@ def _count(name: str, meaning: str) -> Column:
 PARTITION_FACTS = Contract(
     name="partition_facts",
     file="partition_facts.parquet",
-    meaning="One row per partition ever seen, counted anew from the files that the run has written.",
+    meaning="One row per partition ever seen, counted again from the files that the run has written.",
     columns=(
         Column("topic", pa.string(), "the topic"),
         Column("partition", pa.int32(), "the partition"),

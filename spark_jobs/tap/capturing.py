@@ -101,8 +101,8 @@ def say(text: str) -> None:
 class Capturing:
     """The journals of a running tap."""
 
-    def __init__(self, settings: CaptureSettings, tell: Callable[[str], None] = say) -> None:
-        self.settings, self.tell = settings, tell
+    def __init__(self, settings: CaptureSettings, log: Callable[[str], None] = say) -> None:
+        self.settings, self.log = settings, log
         self.statistics = Statistics()
         self._spool = Spool(settings.spool, settings.name)
         self._current: Journal | None = None
@@ -132,7 +132,7 @@ class Capturing:
         self._sealed.extend(left)
         self._sealed_bytes.update((path, path.stat().st_size) for path in left)
         if left:
-            self.tell(f"{len(left)} journals of an earlier process are made into objects first")
+            self.log(f"{len(left)} journals of an earlier process are made into objects first")
 
     async def keep(self, request: AppendRequest, size: int) -> Captured:
         """Returns when the request is in a journal, or, with `on_full: pass`, when it cannot be."""
@@ -144,7 +144,7 @@ class Capturing:
             if self.settings.on_full is OnFull.PASS:
                 return self._miss(request, problem)
             if attempt % 30 == 0:
-                self.tell(f"clients wait: {problem}")
+                self.log(f"clients wait: {problem}")
             attempt += 1
             await asyncio.sleep(TICK_SECONDS)
 
@@ -217,7 +217,7 @@ class Capturing:
         """Notes that a request, or only its answer (None), was not captured. Markers are captured later."""
         if self._missed_since is None:
             self._missed_since = {"since": milliseconds(), "requests": 0, "partitions": 0}
-            self.tell(f"requests go to the broker without being captured: {problem}")
+            self.log(f"requests go to the broker without being captured: {problem}")
         if request is not None and request.is_marker and len(self._late) < MOST_LATE:
             self._number += 1
             self._late[self._number] = LateMarker(request, self._now())
@@ -244,8 +244,8 @@ class Capturing:
                 following = self._spool.new()
                 following.copy_pending(current)
             current.seal(current.pending)
-        except OSError as error:  # the current journal goes on
-            self.tell(f"{current.path.name}: not closed: {error.strerror}")
+        except OSError as error:  # the current journal continues
+            self.log(f"{current.path.name}: not closed: {error.strerror}")
             if following is not None:
                 following.discard()
             return
@@ -292,7 +292,7 @@ class Capturing:
                 self._current.seal()
                 self._close(self._current)
         except OSError as error:
-            self.tell(f"{self.settings.spool}: {error.strerror}")
+            self.log(f"{self.settings.spool}: {error.strerror}")
         self._current, self._stopping = None, True
 
     async def _write(self, path: Path) -> None:
@@ -302,10 +302,10 @@ class Capturing:
             try:
                 counts = await asyncio.to_thread(write_objects, path, store, on_refused)
             except (OnceoverError, OSError) as error:
-                self.tell(f"{path.name}: objects cannot be written, will be tried again: {error}")
+                self.log(f"{path.name}: objects cannot be written, will be tried again: {error}")
                 if self._stopping and attempt >= LAST_ATTEMPTS:
                     self._is_abandoned = True
-                    self.tell(f"{self.settings.spool}: journals are left, the next tap continues with them")
+                    self.log(f"{self.settings.spool}: journals are left, the next tap continues with them")
                     return
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
             else:

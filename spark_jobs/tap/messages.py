@@ -291,7 +291,7 @@ def is_sasl_offered(frame: bytes) -> bool:
 def is_logged_in(frame: bytes, version: int) -> bool:
     """Whether a SaslAuthenticate response ends a login.
 
-    With SCRAM the login goes on after `r=`; with OAUTHBEARER it fails with JSON.
+    With SCRAM the login continues after `r=`; with OAUTHBEARER it fails with JSON.
     """
     try:
         body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_SASL_AUTHENTICATE, at=4)

@@ -142,7 +142,7 @@ class Link:
             await self._end()
         for problem in found:
             if isinstance(problem, BadMessage | NotJournalled):
-                self._capturing.tell(f"a connection was closed: {problem}")
+                self._capturing.log(f"a connection was closed: {problem}")
             elif isinstance(problem, Exception) and not isinstance(problem, GONE):
                 raise problem
 
@@ -210,10 +210,10 @@ class Link:
             correlation = SIZE.unpack(head := await self._from_broker.readexactly(4))[0]
             if not self._pending or self._pending[0].correlation != correlation:
                 raise BadMessage(f"a response with correlation id {correlation} to no request")
-            waiting = self._pending[0]
-            if waiting.api_key in HELD:
+            pending = self._pending[0]
+            if pending.api_key in HELD:
                 frame = head + await self._from_broker.readexactly(size - 4)
-                await self._forward(SIZE.pack(size) + self._noted(waiting, frame))
+                await self._forward(SIZE.pack(size) + self._noted(pending, frame))
             else:
                 await self._forward(SIZE.pack(size) + head)
                 to = None if self._is_client_gone else self._to_client
@@ -226,18 +226,18 @@ class Link:
         self._pending.append(request)
         self._idle.clear()
 
-    def _noted(self, waiting: Pending, frame: bytes) -> bytes:
+    def _noted(self, pending: Pending, frame: bytes) -> bytes:
         """The response as the client gets it, after the tap has noted the broker's answer."""
-        if waiting.api_key == API_VERSIONS:
-            return _capped(frame, waiting.version)
-        if waiting.api_key == SASL_HANDSHAKE:
+        if pending.api_key == API_VERSIONS:
+            return _capped(frame, pending.version)
+        if pending.api_key == SASL_HANDSHAKE:
             self._listener.wants_login |= is_sasl_offered(frame)
-        if waiting.api_key == SASL_AUTHENTICATE:
-            self._is_logged_in |= is_logged_in(frame, waiting.version)
-        if waiting.captured:
-            read = read_produce_answer if waiting.api_key == PRODUCE else read_marker_answers
-            answers = read(frame, waiting.version)
-            for key, captured in waiting.captured.items():
+        if pending.api_key == SASL_AUTHENTICATE:
+            self._is_logged_in |= is_logged_in(frame, pending.version)
+        if pending.captured:
+            read = read_produce_answer if pending.api_key == PRODUCE else read_marker_answers
+            answers = read(frame, pending.version)
+            for key, captured in pending.captured.items():
                 captured.answered(answers.get(key))
         return frame
 

@@ -112,7 +112,7 @@ class Tap:
             server = await asyncio.start_server(serve, listen.host, listen.port, ssl=tls, limit=PIECE_BYTES)
         except OSError as error:
             raise TapFailed(f"cannot listen on {listen}: {error.strerror}") from error
-        self.capturing.tell(f"listening on {listen}, forwarding to {route.broker}")
+        self.capturing.log(f"listening on {listen}, forwarding to {route.broker}")
         return server
 
     async def _end_links(self) -> None:
@@ -147,7 +147,7 @@ class Tap:
         """Says it, but not for each attempt of each client."""
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + COMPLAINT_SECONDS
-            self.capturing.tell(text)
+            self.capturing.log(text)
 
     async def _check_advertised(self, route: Route) -> None:
         """Clients that are given another address than the tap's would go past it."""
@@ -158,7 +158,7 @@ class Tap:
             found = await advertised(broker, self._broker_tls)
         except (*GONE, TimeoutError, BadMessage) as error:
             why = "it closed the connection, as listeners with SASL do" if _is_closed(error) else str(error)
-            self.capturing.tell(f"{broker} was not asked for its advertised address: {why}")
+            self.capturing.log(f"{broker} was not asked for its advertised address: {why}")
             return
         if (wanted.host, wanted.port) not in found:
             named = ", ".join(f"{host}:{port}" for host, port in found) or "none"
@@ -175,7 +175,7 @@ class Tap:
 
     def _print_statistics(self) -> None:
         found, objects = self.capturing.statistics, self.capturing.statistics.objects
-        self.capturing.tell(
+        self.capturing.log(
             f"{len(self._links)} connections, {found.requests:,} produce requests "
             f"({found.request_bytes:,} bytes), {found.markers:,} markers, "
             f"{objects.objects:,} objects ({objects.bytes:,} bytes), "
@@ -234,4 +234,4 @@ def run_tap(settings: TapSettings) -> None:
         await tap[0].run()
 
     asyncio.run(main())
-    tap[0].capturing.tell(f"ended after {time.monotonic() - began:,.0f} s")
+    tap[0].capturing.log(f"ended after {time.monotonic() - began:,.0f} s")

@@ -153,15 +153,15 @@ def write_capture(batches: Iterable[Captured], root: Path, random: Random, *, ru
 
     A damaged batch has an object of its own: inside another its end would be unknown.
     """
-    held_state: dict[TopicPartition, list[bytes]] = defaultdict(list)
+    queues: dict[TopicPartition, list[bytes]] = defaultdict(list)
     for number, batch in enumerate(batches):
-        held, is_damaged = held_state[batch.partition], batch.label.startswith(DAMAGED)
+        held, is_damaged = queues[batch.partition], batch.label.startswith(DAMAGED)
         if held and is_damaged:
             _put(root, batch.partition, f"{run}-{number:08d}-before", held)
         held.append(batch.records)
         if is_damaged or random.random() < FLUSHED:
             _put(root, batch.partition, f"{run}-{number:08d}-upto", held)
-    for partition, held in held_state.items():
+    for partition, held in queues.items():
         if held:
             _put(root, partition, f"{run}-rest", held)
 

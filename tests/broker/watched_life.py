@@ -58,7 +58,7 @@ class Watched:
 
 @dataclass
 class WatchedLife:
-    """Clients at work, one topic deleted and created anew halfway, `MOMENTS` copies on the way."""
+    """Clients at work, one topic deleted and recreated halfway, `MOMENTS` copies on the way."""
 
     place: Path
     seed: int
@@ -120,7 +120,7 @@ class WatchedLife:
             process.send_signal(signal.SIGCONT)
 
     def _recreate(self) -> None:
-        """Deletes the topic and creates it anew, with other records from offset 0 on."""
+        """Deletes the topic and recreates it, with other records from offset 0 on."""
         client = admin(self.broker.address)
         client.delete_topics([RECREATED])[RECREATED].result(CALL_SECONDS)
         until(lambda: RECREATED not in client.list_topics(timeout=30).topics, "the topic is gone")

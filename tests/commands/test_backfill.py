@@ -40,7 +40,7 @@ def test_a_dry_run_says_which_days_would_change_and_why_and_writes_nothing(confi
     assert "2024-05-01 no nothing has changed" in lines
     late = "gateway/dt=2024-05-02/orders-0/late[1]"
     assert f"2024-05-02 yes 1 object that arrived after the run and no run has taken {late}" in lines
-    assert "2024-05-03 perhaps if the state of 2024-05-02 changes" in lines
+    assert "2024-05-03 may run again if the state of 2024-05-02 changes" in lines
     assert tree(config.parent) == before
 
 

@@ -116,7 +116,7 @@ def test_lineage_knows_the_published_tables_as_datasets(airflow_lake: AirflowLak
     assert outputs == {("file", table.location.removeprefix("file://")) for table in tables.values()}
 
 
-def test_a_run_that_is_late_is_reported_while_it_goes_on(airflow_lake: AirflowLake) -> None:
+def test_a_run_that_is_late_is_reported_while_it_continues(airflow_lake: AirflowLake) -> None:
     reported = (
         airflow_lake.api.home.directory / "logs" / "executor_callbacks" / NIGHTLY / airflow_lake.dag_runs[0]
     )
@@ -196,7 +196,7 @@ def test_a_failed_audit_stops_publishing_says_why_and_is_reported_in_a_run_that_
     assert [line.status for line in list_runs(open_lake(airflow_lake.settings))][-1] is RunStatus.FAILED
 
 
-def test_airflows_own_backfill_goes_on_where_runs_stopped_and_gives_what_plain_runs_give(
+def test_airflows_own_backfill_continues_where_runs_stopped_and_gives_what_plain_runs_give(
     airflow_lake: AirflowLake,
 ) -> None:
     """It starts all runs at once: one that is done, one that has failed, one that never ran."""

@@ -26,7 +26,7 @@ from tests.pipeline.runs import place_at
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
 BEFORE = date(2026, 11, 10)
-"""Lies before the recordings, so that no transaction that they leave open has timed out."""
+"""Earlier than the recordings, so that no transaction that they leave open has timed out."""
 CONFIG = """
 lake: lake
 publish: read_committed
@@ -160,5 +160,5 @@ def _records(batch: CapturedBatch) -> Iterator[dict[str, Any]]:
 
 def _listed(settings: Settings) -> set[str]:
     """The outcomes of transactions whose records wait for one."""
-    held_state = {"ambiguous", "hanging", "conflict"}
-    return {row["outcome"] for row in own_rows(settings, "transactions")} & held_state
+    undecided = {"ambiguous", "hanging", "conflict"}
+    return {row["outcome"] for row in own_rows(settings, "transactions")} & undecided

@@ -16,7 +16,7 @@ from tests.e2e.tables import by_duckdb, by_pyiceberg, own_rows
 from tests.pipeline.materialise.truth import DATA, truth_of
 
 BEFORE = date(2026, 11, 10)
-"""Lies before the recordings, so that no transaction that they leave open has timed out."""
+"""Earlier than the recordings, so that no transaction that they leave open has timed out."""
 
 
 def settings_for(place: Path, recording: str) -> Settings:

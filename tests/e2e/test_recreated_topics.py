@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew: its logs are never merged, and each is published whole, once."""
+"""A topic that is deleted and recreated: its logs are never merged, and each is published whole, once."""
 
 import shutil
 from collections import Counter
@@ -53,7 +53,7 @@ def day(number: int) -> date:
 
 @dataclass
 class Kafka:
-    """A cluster whose orders can be deleted and created anew, and a shop that writes to it."""
+    """A cluster whose orders can be deleted and recreated, and a shop that writes to it."""
 
     place: Path
     cluster: Cluster = field(
@@ -83,7 +83,7 @@ class Kafka:
         self.sent += 1
 
     def recreate(self, topic_id: str = NEW) -> None:
-        """Delete the topic and create it anew: offsets begin at 0 again."""
+        """Delete the topic and recreate it: offsets begin at 0 again."""
         self.cluster.now += HOUR
         self.ids["orders"] = topic_id
         for partition in ORDERS:
@@ -138,7 +138,7 @@ def kafka(tmp_path: Path) -> Kafka:
     return Kafka(tmp_path)
 
 
-def test_a_run_stops_where_a_topic_was_created_anew_and_nothing_is_mixed(kafka: Kafka) -> None:
+def test_a_run_stops_where_a_topic_was_recreated_and_nothing_is_mixed(kafka: Kafka) -> None:
     old = kafka.sell(5)
     kafka.copy()
     kafka.run(1)

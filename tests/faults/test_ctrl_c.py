@@ -78,7 +78,7 @@ def _start(config: Path, *more: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_run_says_so_in_a_sentence_and_goes_on_later(
+def test_an_interrupted_run_says_so_in_a_sentence_and_continues_later(
     config: Path, moment: Callable[["subprocess.Popen[str]"], None]
 ) -> None:
     with _start(config) as run:

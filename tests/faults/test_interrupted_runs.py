@@ -116,7 +116,9 @@ def test_a_run_killed_at_any_time_and_repeated_leaves_what_an_undisturbed_one_le
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_that_finds_no_space_says_so_and_goes_on_when_there_is_some(runs: RunServer, run: int) -> None:
+def test_a_run_that_finds_no_space_says_so_and_continues_when_there_is_some(
+    runs: RunServer, run: int
+) -> None:
     for name, answer in _fails(runs, run, "full", _moments(runs.changes[run], WRITTEN)):
         assert (name, answer.ended) == (name, FAILED), answer.said
         assert answer.said.startswith(("StoreFull: ", "ReportFailed: ")), (name, answer.said)

@@ -88,7 +88,7 @@ def _tree(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_a_run_whose_worker_is_killed_in_every_job_says_so_and_goes_on_from_there(
+def test_a_run_whose_worker_is_killed_in_every_job_says_so_and_continues_from_there(
     tmp_path: Path, spark: Spark
 ) -> None:
     undisturbed, place = _place(tmp_path, "undisturbed"), _place(tmp_path)

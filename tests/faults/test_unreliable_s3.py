@@ -135,7 +135,7 @@ LASTING: dict[str, tuple[Spoiled, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("fault", LASTING)
-def test_a_server_that_does_not_recover_is_named_and_the_next_run_goes_on(
+def test_a_server_that_does_not_recover_is_named_and_the_next_run_continues(
     fault: str, bucket: str, proxy: FaultyS3, undisturbed: dict[str, bytes]
 ) -> None:
     spoiled, error, words = LASTING[fault]
@@ -152,7 +152,7 @@ def test_a_server_that_does_not_recover_is_named_and_the_next_run_goes_on(
     assert _content(open_lake(settings)) == undisturbed
 
 
-def test_a_server_that_dies_in_the_run_is_named_and_the_next_one_goes_on(
+def test_a_server_that_dies_in_the_run_is_named_and_the_next_one_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, bytes]
 ) -> None:
     with running_s3_server(tmp_path / "first") as server, faulty_s3(server.endpoint_url) as between:

@@ -27,7 +27,7 @@ REPORTED = {
     "SPARK_JAVA_OPT_0": "-Dfirst=1",
     "SPARK_JAVA_OPT_1": "-Dsecond=two words",
 }
-"""What Spark tells the container of an executor."""
+"""What Spark passes to the container of an executor."""
 
 Object = dict[str, Any]
 

@@ -105,7 +105,7 @@ def _core_contract() -> dict[str, list[str]]:
     configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [found] = [each for each in configured if each["name"] == "The core imports no extra"]
     asked_for = [each.partition(" -> ")[2] for each in found["ignore_imports"]]
-    return {"rooms": found["source_modules"], "extras": found["forbidden_modules"], "asked_for": asked_for}
+    return {"modules": found["source_modules"], "extras": found["forbidden_modules"], "asked_for": asked_for}
 
 
 IMPORT_ALL = """
@@ -116,9 +116,9 @@ from pkgutil import walk_packages
 
 asked = json.loads(sys.argv[1])
 import onceover
-for name in asked["rooms"]:
-    room = import_module(name)
-    for each in walk_packages(getattr(room, "__path__", ()), f"{name}."):
+for name in asked["modules"]:
+    module = import_module(name)
+    for each in walk_packages(getattr(module, "__path__", ()), f"{name}."):
         try:
             import_module(each.name)
         except ModuleNotFoundError as missing:

@@ -39,7 +39,7 @@ def test_a_search_finds_what_touches_the_range_and_knows_when_to_stop(
     assert (search.aborted, search.is_complete) == (found, is_complete)
 
 
-def test_a_fetch_goes_on_to_later_segments_until_the_search_is_complete() -> None:
+def test_a_fetch_continues_to_later_segments_until_the_search_is_complete() -> None:
     segments = (INDEX[:1], INDEX[1:3], INDEX[3:])
     found = aborted_for_fetch(segments, fetch_offset=0, upper_bound_offset=20)
     assert found == INDEX[:3]

@@ -144,10 +144,10 @@ def test_partitions_are_refused(state: TransactionState, pid: int, epoch: int, e
 
 def test_row_155_everything_waits_for_a_pending_transition_but_verification() -> None:
     made = coordinator(id=value(ONGOING, ORDERS_0, epoch=4))
-    held_state = replace(made.transactions["id"], pending_state=PREPARE_COMMIT)
-    assert refuse_add(held_state, 1, 1) is KafkaError.CONCURRENT_TRANSACTIONS
-    assert refuse_init(held_state, (1, 1)) is KafkaError.CONCURRENT_TRANSACTIONS
-    assert refuse_verify(held_state, 4000, 4) is None
+    pending = replace(made.transactions["id"], pending_state=PREPARE_COMMIT)
+    assert refuse_add(pending, 1, 1) is KafkaError.CONCURRENT_TRANSACTIONS
+    assert refuse_init(pending, (1, 1)) is KafkaError.CONCURRENT_TRANSACTIONS
+    assert refuse_verify(pending, 4000, 4) is None
 
 
 def test_an_unknown_id_maps_to_no_producer() -> None:

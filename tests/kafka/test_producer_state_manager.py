@@ -236,7 +236,7 @@ def test_first_batch_under_verification(supports_epoch_bump: bool, sequence: int
     assert append(manager, data(seq=sequence, txn=True), at=0)[0].verdict is verdict
 
 
-def test_a_tv2_producer_that_is_remembered_goes_on_at_its_next_sequence_under_verification() -> None:
+def test_a_tv2_producer_that_is_remembered_continues_at_its_next_sequence_under_verification() -> None:
     manager = verifying(lowest=1, supports_epoch_bump=True)
     append(manager, data(seq=0), at=0, rules=REPLICATION)
     assert append(manager, data(seq=1, txn=True), at=1)[0].verdict is Verdict.ACCEPTED

@@ -160,7 +160,7 @@ def test_the_first_partition_starts_the_transaction_and_later_ones_keep_its_star
 
 @pytest.mark.parametrize("state", TransactionState)
 def test_nothing_follows_a_transition_that_is_still_pending(state: TransactionState) -> None:
-    held_state = TransactionMetadata(
+    pending = TransactionMetadata(
         transactional_id="id",
         producer_id=1,
         transaction_timeout_ms=1,
@@ -168,7 +168,7 @@ def test_nothing_follows_a_transition_that_is_still_pending(state: TransactionSt
         pending_state=state,
     )
     with pytest.raises(IllegalTransition, match=f"pending {state.label}"):
-        add_partitions(held_state, frozenset({ORDERS_0}), client_version=0, now=NOW)
+        add_partitions(pending, frozenset({ORDERS_0}), client_version=0, now=NOW)
 
 
 @given(state=st.sampled_from(TransactionState), epoch=st.integers(0, 32765))

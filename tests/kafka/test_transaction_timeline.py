@@ -162,7 +162,7 @@ def test_several_coordinator_epochs_are_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(TV2_TRANSACTION) + 1))
-def test_a_timeline_goes_on_from_run_to_run(cut: int) -> None:
+def test_a_timeline_continues_from_run_to_run(cut: int) -> None:
     entries = history(*TV2_TRANSACTION)
     before = timeline("id", entries[:cut])
     assert timeline("id", entries, before=before) == timeline("id", entries)

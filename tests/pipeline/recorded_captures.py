@@ -68,16 +68,16 @@ def with_markers(recording: str, batches: list[CapturedBatch]) -> Iterator[Captu
     markers = {each: list(_markers(recording, each)) for each in sorted({b.topic_partition for b in batches})}
     epochs: dict[tuple[TopicPartition, int], int] = {}
     for batch in batches:
-        held_state = markers[batch.topic_partition]
-        before = sum(marker.offset < batch.offset for marker in held_state)
-        for each in (*held_state[:before], batch):
+        pending = markers[batch.topic_partition]
+        before = sum(marker.offset < batch.offset for marker in pending)
+        for each in (*pending[:before], batch):
             header = read_header(each.records)
             producer = each.topic_partition, header.producer_id
             if each.error in {None, KafkaError.NONE}:
                 epochs[producer] = header.producer_epoch
             if not _is_unverified(each, header.producer_epoch, epochs.get(producer, -1)):
                 yield each
-        del held_state[:before]
+        del pending[:before]
     for left in markers.values():
         yield from left
 

@@ -79,10 +79,10 @@ def test_what_its_transaction_holds_is_in_quarantine_with_its_bytes(tmp_path: Pa
         assert check_batch(row["bytes"]).base_offset == row["offset"]
         assert len(row["bytes"]) == row["size"]
     batches = _rows(context, "batches")
-    held_state = [
+    expected = [
         (row["topic"], row["partition"], row["offset"]) for row in batches if row["outcome"] == "open"
     ]
-    assert set(held_state) <= {(row["topic"], row["partition"], row["offset"]) for row in held}
+    assert set(expected) <= {(row["topic"], row["partition"], row["offset"]) for row in held}
 
 
 def test_a_batch_with_unfit_values_is_readable(tmp_path: Path) -> None:

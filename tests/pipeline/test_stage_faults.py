@@ -69,7 +69,7 @@ def _replace(path: Path) -> None:
     ],
     ids=["vanished", "grown", "rewritten", "truncated", "replaced"],
 )
-def test_an_object_that_does_not_stay_is_set_aside_and_the_rest_goes_on(
+def test_an_object_that_does_not_stay_is_set_aside_and_the_rest_continues(
     spot: Place, disturb: Disturb, fault: Callable[[Path], None], reason: SetAside, words: str
 ) -> None:
     disturb(lambda path: fault(path) if path.name == "2" else None)
@@ -107,7 +107,7 @@ def test_hostile_names_are_set_aside_and_long_or_foreign_ones_are_taken(tmp_path
     assert spot.stage(1) == manifest
 
 
-def test_an_interrupted_staging_goes_on_where_it_stopped(spot: Place, disturb: Disturb) -> None:
+def test_an_interrupted_staging_continues_where_it_stopped(spot: Place, disturb: Disturb) -> None:
     """The third object stops the first attempt; the first two are not read again."""
     single = place_at(spot.directory, CAPTURE + "limits: {stage_threads: 1}\n")
 
@@ -165,7 +165,7 @@ def test_a_killed_staging_and_its_repetition_give_the_bytes_of_an_undisturbed_on
     assert _content(place) == _content(undisturbed)
 
 
-def test_a_device_that_is_full_stops_the_run_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
+def test_a_device_that_is_full_stops_the_run_and_the_next_attempt_continues(tmp_path: Path) -> None:
     place = place_at(tmp_path)
     place.arrive("dt=2024-05-01/orders-0/1", bytes(200_000))
     code = (

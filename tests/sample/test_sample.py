@@ -97,7 +97,7 @@ def _states(sample: Path, run_date: str) -> dict[str, TransactionState]:
     return {name: value.transaction_status for name, value in sorted(states.items())}
 
 
-def test_the_first_copy_of_a_log_is_torn_and_the_second_goes_on_where_it_was(sample: Path) -> None:
+def test_the_first_copy_of_a_log_is_torn_and_the_second_continues_where_it_was(sample: Path) -> None:
     first, second = (
         (sample / "backup" / run_date / "broker-1/shipments-1/00000000000000000000.log").read_bytes()
         for run_date in (FIRST, SECOND)

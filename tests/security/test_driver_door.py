@@ -78,7 +78,7 @@ def test_another_user_cannot_connect(asked: StepRequest) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_nonsense_is_not_answered_and_the_driver_goes_on(asked: StepRequest) -> None:
+def test_nonsense_is_not_answered_and_the_driver_continues(asked: StepRequest) -> None:
     place = _place(asked)
     before = place.socket.stat().st_ino
     for name, nonsense in NONSENSE.items():

@@ -73,7 +73,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(StrEnum):
-    """Bit 3 of the attributes, under the names consumers know; v0 messages carry no timestamp at all."""
+    """Bit 3 of the attributes, under the names consumers know; v0 messages have no timestamp at all."""
 
     NO_TIMESTAMP_TYPE = "NoTimestampType"
     CREATE_TIME = "CreateTime"

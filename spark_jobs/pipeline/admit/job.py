@@ -26,12 +26,13 @@ class PartitionJob:
     `unused` are brokers' logs of a captured partition. `objects` are the staged objects that hold batches;
     those of earlier runs have negative orders. `checkpoints` hold the leader epochs of a broker's log.
     `markers` is the key of a file of the table `markers`, empty if the capture brings its own or none
-    are known. `truncation` is the log of a capture that another run wrote. Below `cleaned_offset` a broker's
-    cleaner was; by the broker's checkpoint the log begins at `log_start_offset`. `staged_copies` counts the
-    copies of a broker's log with those that are inherited as a whole; `inherits` if there are segments which
-    earlier runs have read. By the names of all segments the log goes up to `staged_end_offset` at least, and
-    `first_segments` are where the copies' first ones begin, by source and directory. `txn_indexes` were
-    uploaded with segments to tiered storage.
+    are known. `truncation` is the log of a capture that another run wrote.
+
+    Of a broker's log: `cleaned_offset` is the end of what its cleaner has compacted. `log_start_offset` is
+    from the broker's checkpoint. `staged_copies` counts the copies, including those that are inherited as a
+    whole. `inherits` is true if earlier runs have read some segments. `staged_end_offset` is the least end
+    offset that the names of all segments allow. `first_segments` are the base offsets of the copies' first
+    segments, by source and directory. `txn_indexes` were uploaded with segments to tiered storage.
     """
 
     partition: TopicPartition

@@ -377,7 +377,7 @@ def log_messages(admitted: Sequence[AdmittedPartition]) -> Iterator[str]:
         if each.staged_end_offset < each.start_offset:
             yield (
                 f"critical: {each.partition} was staged up to offset {each.staged_end_offset}, but earlier "
-                f"runs have taken it up to {each.start_offset}: truncated, or the topic was created anew"
+                f"runs have taken it up to {each.start_offset}: truncated, or the topic was recreated"
             )
         if Verdict.DIVERGENT in each.verdicts:
             count = each.verdicts[Verdict.DIVERGENT]

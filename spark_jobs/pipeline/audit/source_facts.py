@@ -77,7 +77,7 @@ def _is_empty(source: Source, bare: BareSource) -> bool:
 def _vanished(source: Source, before: Manifest | None, there: set[TopicPartition]) -> set[TopicPartition]:
     """Partitions that the last copy of a whole log directory held, of topics that are still wanted.
 
-    The log of a topic that was deleted and created anew may go: where a newer log is, it is no loss.
+    The log of a topic that was deleted and recreated may go: where a newer log is, it is no loss.
     """
     if before is None or not is_updated_in_place(source):
         return set()

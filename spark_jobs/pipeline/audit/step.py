@@ -153,7 +153,7 @@ def put_answers(context: RunContext, answers: pa.Table, differences: pa.Table) -
 
 
 def id_facts(folder: RunFolder, partitions: pa.Table) -> pa.Table | None:
-    """The table `id_facts`, duplicates counted anew from their files; None without `deduplicate`."""
+    """The table `id_facts`, duplicates counted again from their files; None without `deduplicate`."""
     if folder.marked(Step.DEDUPLICATE) is None:
         return None
     rows = {(row["topic"], row["partition"]): row["rows"] for row in partitions.to_pylist()}

@@ -177,18 +177,18 @@ def _source_remarks(context: RunContext) -> Iterator[str]:
 
 
 def _new_logs(context: RunContext, before: dict[TopicPartition, str]) -> Iterator[str]:
-    """Topics that were created anew: which log begins in this run, and where its records are."""
+    """Topics that were recreated: which log begins in this run, and where its records are."""
     known = {partition.topic for partition in before}
     for log, topic_id in sorted({(entry.topic, entry.topic_id) for entry in context.manifest.entries}):
         if log != topic_of(log) and log not in known and topic_id:
             yield (
-                f"{topic_of(log)} was deleted and created anew: its new log, topic id {topic_id}, is called "
+                f"{topic_of(log)} was deleted and recreated: its new log, topic id {topic_id}, is called "
                 f"{log} and has a table of its own ({readable_name(log)} if that name is free)"
             )
 
 
 def _messages(rebuilt: Sequence[Rebuilt]) -> Iterator[str]:
-    """What a person should know: states that could not be had, and snapshots that could not be read."""
+    """What a person should know: states that are unavailable, and snapshots that could not be read."""
     by_message: dict[str, list[TopicPartition]] = {}
     for each in rebuilt:
         if each.provenance.message is not None:

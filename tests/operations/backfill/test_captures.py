@@ -251,7 +251,7 @@ def test_a_finished_day_asked_for_again_step_by_step_is_left_as_it_is(lake: Plac
     assert (again.run_id, again.worked) == (outcome.run_id, False)
 
 
-def test_an_interrupted_backfill_goes_on_with_the_day_that_it_was_at(lake: Place) -> None:
+def test_an_interrupted_backfill_continues_with_the_day_that_it_was_at(lake: Place) -> None:
     lake.arrive("dt=2024-05-02/orders-0/late", batch(0, pid=9))
     asked = request(2)
     for until in (Step.ADMIT, Step.INDEX):

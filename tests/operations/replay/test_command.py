@@ -33,10 +33,10 @@ def _call(example_run: tuple[Path, str], *arguments: str) -> Result:
 def test_a_list_says_what_can_be_replayed_and_why_not(example_run: tuple[Path, str]) -> None:
     result = _call(example_run, "--list")
     assert result.exit_code == 0
-    refused, held_state = (line for line in result.stdout.splitlines() if "t-0" in line)
+    refused, held = (line for line in result.stdout.splitlines() if "t-0" in line)
     assert "out_of_order" in refused
     assert refused.endswith("arrive ") or "arrive" in refused.split()
-    assert "no: a later run takes it once its transaction" in held_state
+    assert "no: a later run takes it once its transaction" in held
     assert "1 of 2 can be replayed" in result.output
 
 

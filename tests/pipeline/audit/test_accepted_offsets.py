@@ -20,7 +20,7 @@ def test_batches_that_follow_one_another_are_fine() -> None:
     assert _facts([(0, 4), (5, 5)], [], [(6, 9)]) == (0, 0)
 
 
-def test_the_log_goes_on_where_it_stopped() -> None:
+def test_the_log_continues_where_it_stopped() -> None:
     assert _facts([(7, 9)], start=7) == (0, 0)
     assert _facts([(8, 9)], start=7) == (0, 1)
     assert _facts([(6, 9)], start=7) == (1, 0)

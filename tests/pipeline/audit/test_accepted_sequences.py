@@ -57,7 +57,7 @@ def test_a_new_epoch_counts_from_zero() -> None:
 
 
 @pytest.mark.parametrize(("sequence", "broken"), [(8, 0), (0, 1), (9, 1)])
-def test_a_producer_goes_on_where_the_run_before_left_it(sequence: int, broken: int) -> None:
+def test_a_producer_continues_where_the_run_before_left_it(sequence: int, broken: int) -> None:
     assert _broken([sent(5, 3, sequence)], state=_state((4, 0, 1), (5, 3, 7))) == broken
 
 

@@ -106,7 +106,7 @@ def test_a_few_strange_keys_do_not_hide_a_partitioner() -> None:
 
 
 @pytest.mark.parametrize("partitioner", KNOWN)
-def test_what_is_established_and_goes_on_is_well(partitioner: Partitioner) -> None:
+def test_what_is_established_and_continues_is_well(partitioner: Partitioner) -> None:
     known = _all(partitioner, 6)
     judged = judge(_hashed(_by(partitioner, 6)), known, 6, ALLOWED)
     assert (judged.fits, judged.events, int(judged.misplaced.sum())) == (known, (), 0)

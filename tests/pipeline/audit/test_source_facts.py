@@ -103,7 +103,7 @@ def test_a_partition_that_another_source_has_now_is_not_missed() -> None:
     assert _facts(moved, _manifest("orders-0", "orders-1"))["broker"]["vanished_partitions"] == 0
 
 
-def test_a_topic_that_was_created_anew_does_not_miss_its_old_partitions() -> None:
+def test_a_topic_that_was_recreated_does_not_miss_its_old_partitions() -> None:
     before = _manifest("orders-0", "orders-1", "payments-0")
     row = _facts(_manifest("orders~2-0"), before)["broker"]
     assert row["vanished_partitions"] == 1

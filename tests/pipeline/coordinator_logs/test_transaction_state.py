@@ -114,7 +114,7 @@ def test_copies_of_several_replicas_are_one_log_and_what_a_leader_lost_does_not_
     assert found.published == ((FIRST, 0),)
 
 
-def test_a_run_goes_on_where_the_run_before_has_stopped(lake: RunLake) -> None:
+def test_a_run_continues_where_the_run_before_has_stopped(lake: RunLake) -> None:
     cluster = cluster_at(0)
     producer = started(cluster)
     send(cluster, producer, FIRST)

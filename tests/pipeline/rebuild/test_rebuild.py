@@ -143,7 +143,7 @@ def test_a_log_whose_middle_is_missing_keeps_the_state_of_its_chain(tmp_path: Pa
     assert (run.state().end_offset, len(run.state().open_transactions)) == (1, 1)
 
 
-def test_a_log_whose_middle_is_deleted_goes_on_from_the_snapshot_behind_it(tmp_path: Path) -> None:
+def test_a_log_whose_middle_is_deleted_continues_from_the_snapshot_behind_it(tmp_path: Path) -> None:
     place = _without_middle(tmp_path)
     put(place, "leader-epoch-checkpoint", b"0\n1\n0 50\n")
 
@@ -218,7 +218,7 @@ def seeded(tmp_path: Path) -> Place:
     return place
 
 
-def test_a_capture_goes_on_where_its_seed_ends(tmp_path: Path) -> None:
+def test_a_capture_continues_where_its_seed_ends(tmp_path: Path) -> None:
     run = admit(seeded(tmp_path), 1)
 
     found = origin(run)

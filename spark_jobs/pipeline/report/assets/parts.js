@@ -63,7 +63,7 @@ onceover.parts = (() => {
     return newest.find((run) => run.id === wanted) || newest.find((run) => run.status === "final") || newest[0];
   }
 
-  // A page that is drawn anew when its address changes.
+  // A page that is drawn again when its address changes.
   async function start(draw) {
     const page = document.getElementById("page") || document.getElementById("last");
     const index = await onceover.loadIndex();
