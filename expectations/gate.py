@@ -1,10 +1,49 @@
-"""The gate before `publish`: the findings of an audit, and which of them block publishing."""
+"""The gate before `publish`: suites and their facts, the findings of an audit, and which block publishing."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from spark_jobs.config.audit import ExpectationName, Severity
+import pyarrow as pa
+
+from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.tables.audit import ANSWER_FACTS
+
+if TYPE_CHECKING:  # the library loads slowly, and `audit` needs the facts before it
+    from great_expectations.expectations import Expectation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Tables `source_facts`, `partition_facts` and `transaction_facts`, and `topic_volumes` of the run.
+
+    `history` are the `topic_volumes` of earlier runs, `answers` is `answer_facts`, `ids` the table `id_facts`
+    of a run with the step `deduplicate`. All are small, for a run of any size.
+    """
+
+    sources: pa.Table
+    partitions: pa.Table
+    transactions: pa.Table
+    volumes: pa.Table
+    history: tuple[pa.Table, ...] = ()
+    answers: pa.Table = field(default_factory=ANSWER_FACTS.schema.empty_table)
+    ids: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """`about` are the columns of the frame that name a row; `shown` are more to show of a failing one.
+
+    A suite is evaluated if it `applies` to the run.
+    """
+
+    name: str
+    about: tuple[str, ...]
+    frame: Callable[[Facts, AuditSettings], pa.Table]
+    expectations: "Callable[[AuditSettings], tuple[Expectation, ...]]"
+    shown: tuple[str, ...] = ()
+    applies: Callable[[Facts], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,7 @@ from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
-from expectations.gate import Finding, Judgement
-from expectations.suite import Facts, Suite
+from expectations.gate import Facts, Finding, Judgement, Suite
 from expectations.suites import SUITES
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 

@@ -17,7 +17,7 @@ from great_expectations.expectations import (
     ExpectColumnValuesToBeBetween,
 )
 
-from expectations.suite import Facts, Suite
+from expectations.gate import Facts, Suite
 from spark_jobs.config.audit import AuditSettings, ExpectationName
 from spark_jobs.tables.audit import ID_FACTS
 

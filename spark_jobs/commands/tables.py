@@ -35,7 +35,7 @@ def tables(
         require(Extra.PIPELINE, "onceover tables")
         from spark_jobs.config.load import load_settings
         from spark_jobs.lake.iceberg.holdings import topic_tables
-        from spark_jobs.pipeline.report.table_queries import queries
+        from spark_jobs.pipeline.report.topics import queries
 
         settings = load_settings(config)
         found = [each for each in topic_tables(settings) if topic is None or each.topic == topic]

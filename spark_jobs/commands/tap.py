@@ -16,8 +16,8 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings, OnFull
 from spark_jobs.tap.objects import OnRefused
+from spark_jobs.tap.process import Route, TapSettings, TlsFiles, run_tap
 from spark_jobs.tap.proxy import Address
-from spark_jobs.tap.tap import Route, TapSettings, TlsFiles, run_tap
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 PEM: dict[str, Any] = {"exists": True, "dir_okay": False, "show_default": False}

@@ -14,7 +14,7 @@ from spark_jobs.commands.printed_rows import show_rows
 from spark_jobs.lake.object_store import printable
 
 if TYPE_CHECKING:
-    from spark_jobs.pipeline.report.transactions import ListedTransaction
+    from spark_jobs.pipeline.report.transactions_page import ListedTransaction
 
 MOST = 100
 TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
@@ -35,7 +35,7 @@ def transactions(
         from spark_jobs.config.load import load_settings
         from spark_jobs.lake.chain import read_chain
         from spark_jobs.lake.stores import open_lake
-        from spark_jobs.pipeline.report.transactions import list_transactions, newest_resolved
+        from spark_jobs.pipeline.report.transactions_page import list_transactions, newest_resolved
 
         lake = open_lake(load_settings(config))
         run_id = newest_resolved(read_chain(lake))

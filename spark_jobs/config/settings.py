@@ -406,7 +406,7 @@ def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:
 def _lake_overlaps(lake: str, sources: tuple[Source, ...]) -> Iterator[str]:
     """A lake inside a source would stage itself; a source inside the lake could be overwritten."""
     for source in sources:
-        if source.is_in_lake:
+        if source.is_fetched:
             continue
         ours, theirs = PurePosixPath(lake), PurePosixPath(source.root)
         if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):

@@ -248,14 +248,9 @@ class Source(Frozen):
             raise refuse(f"'bootstrap' where kind is {self.kind}: host:port of one or more brokers")
         return self
 
-    @property
-    def is_in_lake(self) -> bool:
-        """Whether its objects are written below the lake, by `stage` itself."""
-        return self.kind is SourceKind.CLUSTER
-
     def located(self, lake: str) -> Self:
         """The source with the place of its objects; one that is fetched has them in `lake`, by run date."""
-        if not self.is_in_lake:
+        if not self.is_fetched:
             return self
         place = {"root": f"{lake}/sources/{self.name}", "dates": FETCHED_DATES, "immutable": True}
         return self.model_copy(update=place)

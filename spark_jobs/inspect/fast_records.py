@@ -11,7 +11,7 @@ from threading import local
 import numpy as np
 
 from spark_jobs.inspect.record_lines import OnCorrupt, RecordStyle, Rows, batch_records, plain_lines
-from spark_jobs.inspect.segments import Segment
+from spark_jobs.inspect.segment_files import Segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_FLAG
 from spark_jobs.kernels.codecs import decompress_batches

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.inspect import small_files
-from spark_jobs.inspect.coordinator_views import coordinator_view
 from spark_jobs.inspect.log_reports import (
+    coordinator_view,
     partition_remarks,
     report_log_directory,
     report_partition,
@@ -26,6 +26,7 @@ from spark_jobs.inspect.partition import (
     log_files,
     read_partition,
 )
+from spark_jobs.inspect.path_kinds import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.inspect.printers import Printer, Report, printable, progress
 from spark_jobs.inspect.record_lines import (
     TEXT_HEADING,
@@ -38,8 +39,7 @@ from spark_jobs.inspect.record_lines import (
     record_lines,
 )
 from spark_jobs.inspect.row_lines import all_fields, as_json, as_text, format_rows, heading, reading_fields
-from spark_jobs.inspect.segments import Segment, is_compiled_for, is_fast_for, read_segment
-from spark_jobs.inspect.target import Kind, check_first_batch, is_partition, recognise
+from spark_jobs.inspect.segment_files import Segment, is_compiled_for, is_fast_for, read_segment
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.kafka.formats import consumer_offsets
 from spark_jobs.kafka.formats import transaction_state as coordinator_log

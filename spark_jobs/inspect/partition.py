@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from spark_jobs.inspect.record_lines import Rows
-from spark_jobs.inspect.segments import Advance, Segment, read_segment
+from spark_jobs.inspect.segment_files import Advance, Segment, read_segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.checkpoints import read_offsets, read_partition_metadata
 from spark_jobs.kafka.formats.log_files import (

@@ -70,7 +70,7 @@ def _path_of(place: str, folder: Path, keys: Mapping[str, str]) -> Path:
     """A path that can be inspected: the place itself, or what it is written as below `folder`."""
     if not place.startswith(S3) and not _may_be_tier(Path(place)):
         return Path(place)
-    from spark_jobs.inspect.tiers import view_of  # noqa: PLC0415 — loads settings and boto3
+    from spark_jobs.inspect.tier_views import view_of  # noqa: PLC0415 — loads settings and boto3
 
     return view_of(place, folder, keys)
 

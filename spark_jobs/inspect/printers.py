@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from spark_jobs.inspect.record_lines import ESCAPED_WIDTH, iso_timestamp, preview_text
-from spark_jobs.inspect.segments import Advance
+from spark_jobs.inspect.segment_files import Advance
 from spark_jobs.reading.remarks import Level, Remark, plural
 
 Cell: TypeAlias = int | str | bool | None

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.inspect.segments import Segment
+from spark_jobs.inspect.segment_files import Segment
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.legacy import read_legacy_records
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2

@@ -11,7 +11,7 @@ from spark_jobs.config.audit import ExpectationName
 from spark_jobs.kafka.producers.verdict import Verdict
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.holdings import topic_tables
-from spark_jobs.pipeline.report.table_queries import queries
+from spark_jobs.pipeline.report.topics import queries
 from spark_jobs.sample.story import RUN_DATES
 from tests.browser.sample_lake import BUSY_TOPIC, FAILED_RUN_DATE, FORGOTTEN_PRODUCER, IDLE_TOPIC, Shown
 from tests.browser.visit import Visit, visit

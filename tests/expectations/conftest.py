@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from expectations.gate import Judgement
-from expectations.suite import Facts
+from expectations.gate import Facts, Judgement
 from spark_jobs.config.audit import AuditSettings
 from tests.contacts import Contacts
 

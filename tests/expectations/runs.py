@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations.suite import Facts
+from expectations.gate import Facts
 from spark_jobs.tables.audit import (
     ANSWER_FACTS,
     ID_FACTS,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from expectations.gate import Finding, failed
-from expectations.suite import Facts
+from expectations.gate import Facts, Finding, failed
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from tests.contacts import Contacts
 from tests.expectations.conftest import Judge

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.inspect.inspector import Options, inspect_paths
 from spark_jobs.inspect.printers import JsonPrinter
-from spark_jobs.inspect.segments import is_fast_for
+from spark_jobs.inspect.segment_files import is_fast_for
 from spark_jobs.reading import plain
 from spark_jobs.reading.plain import COMPILED_FROM, RECORDS_COMPILED_FROM
 from tests.pipeline.batches import batch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.inspect import fast_records, segments
+from spark_jobs.inspect import fast_records, segment_files
 from spark_jobs.inspect.record_lines import RecordStyle, preview, record_lines
 from spark_jobs.inspect.row_lines import (
     CellKind,
@@ -20,7 +20,7 @@ from spark_jobs.inspect.row_lines import (
     format_rows,
     reading_fields,
 )
-from spark_jobs.inspect.segments import Segment, read_segment
+from spark_jobs.inspect.segment_files import Segment, read_segment
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.legacy import write_message
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType
@@ -108,7 +108,7 @@ def test_damaged_batches_look_the_same(tmp_path: Path, written: list[bytes], cha
 def test_many_small_windows_and_parts_look_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[bytes], tail: bytes, size: int
 ) -> None:
-    monkeypatch.setattr(segments, "_WINDOW", size)
+    monkeypatch.setattr(segment_files, "_WINDOW", size)
     monkeypatch.setattr(fast_records, "_PART", size)
     path = tmp_path / "any"
     path.write_bytes(b"".join(written) + tail)

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.inspect.segments import read_segment
+from spark_jobs.inspect.segment_files import read_segment
 from spark_jobs.kafka.formats.control_record import ControlType, read_marker
 from spark_jobs.kafka.formats.record_batch import read_header
 from spark_jobs.kafka.log.read_committed import visibility, visible_batches

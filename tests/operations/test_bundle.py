@@ -13,7 +13,7 @@ def test_the_package_runs_from_the_unpacked_bundle(tmp_path: Path) -> None:
     ZipFile(tmp_path / "onceover.zip").extractall(tmp_path / "onceover")
 
     script = (
-        "import spark_jobs.pipeline.index.worker as w, expectations.suite as f; print(w.__file__, f.__file__)"
+        "import spark_jobs.pipeline.index.worker as w, expectations.gate as f; print(w.__file__, f.__file__)"
     )
     environment = {"PYTHONPATH": str(tmp_path / "onceover")}
     said = subprocess.run(

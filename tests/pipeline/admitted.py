@@ -16,8 +16,8 @@ from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 from spark_jobs.lake.states import PartitionState, get_state, read_states
 from spark_jobs.pipeline.materialise.job import PartitionPlan, TaskContext
+from spark_jobs.pipeline.materialise.outcomes import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.step import find_places, plan_files
-from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run

@@ -12,8 +12,8 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings
 from spark_jobs.tap.journal import EntryKind, read_journal
+from spark_jobs.tap.process import Route, Tap, TapSettings, TlsFiles
 from spark_jobs.tap.proxy import Address, closed
-from spark_jobs.tap.tap import Route, Tap, TapSettings, TlsFiles
 from tests.broker.judge import free_port
 from tests.tap.messages import framed
 

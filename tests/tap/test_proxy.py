@@ -18,8 +18,8 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.stores import open_store
 from spark_jobs.tap.capturing import OnFull
 from spark_jobs.tap.journal import EntryKind, Journal, Spool
+from spark_jobs.tap.process import TapFailed, TlsFiles
 from spark_jobs.tap.proxy import Address
-from spark_jobs.tap.tap import TapFailed, TlsFiles
 from tests.broker.wire import Writer
 from tests.s3_server import S3Server
 from tests.tap.harness import HOST, RunningTap, Stub, running_tap

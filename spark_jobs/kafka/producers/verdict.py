@@ -293,6 +293,10 @@ class Rules:
         return self.transaction_version if self.marker_version is None else self.marker_version
 
 
+LOG_REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
+"""A stored log is read to its end: its leader has judged the batches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """A leader's verification of a transactional append with the coordinator (facts §2.5)."""

@@ -19,8 +19,7 @@ from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.kafka.errors import CorruptCheckpoint, MisplacedBatch
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs, read_leader_epochs
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2
-from spark_jobs.kafka.producers.producer_state import AppendOrigin
-from spark_jobs.kafka.producers.verdict import Rules
+from spark_jobs.kafka.producers.verdict import LOG_REPLAY
 from spark_jobs.kernels.copies import CopyColumns, CopyMerger
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.gap_file import KnownGap, get_gaps, put_gaps
@@ -42,7 +41,7 @@ from spark_jobs.pipeline.admit.gaps import EVERYWHERE, GapKeeper, HeldBatches, H
 from spark_jobs.pipeline.admit.job import AdmittedPartition, MisplacedBatches, PartitionJob
 from spark_jobs.pipeline.admit.partition import PartitionRun, SourceOf, TaskFiles, VerdictFile
 from spark_jobs.pipeline.admit.txn_indexes import TxnIndexWitness
-from spark_jobs.pipeline.captures.chunk import (
+from spark_jobs.pipeline.partition_memory import (
     ACCEPTED,
     BEHIND_GAP,
     CORRUPT,
@@ -325,9 +324,6 @@ def _epochs_in(chunks: Iterator[pa.RecordBatch]) -> Iterator[EpochEntry]:
         )
 
 
-REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
-
-
 def admit_broker_log(job: PartitionJob, files: TaskFiles) -> AdmittedPartition:
     """Merges the copies, applies the authoritative batches, and reports missing offsets."""
     with ExitStack() as stack:
@@ -341,7 +337,7 @@ class _BrokerLog:
         lake, settings = files.task.lake, files.task.settings
         self._job, self._files = job, files
         state = get_state(lake, job.state)
-        self._memory, self._state = PartitionMemory(state, REPLAY), state.without_producers()
+        self._memory, self._state = PartitionMemory(state, LOG_REPLAY), state.without_producers()
         self._epochs = LeaderEpochs(entries=state.leader_epochs)
         self._misplaced: MisplacedBatches | None = None
         self._reaches = SegmentReaches()

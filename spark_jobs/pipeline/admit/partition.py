@@ -25,7 +25,7 @@ from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.states import PartitionState, put_state
 from spark_jobs.pipeline.admit.job import AdmitTask, AdmittedPartition, PartitionJob
-from spark_jobs.pipeline.captures.chunk import INVALID_RECORD, NONE, Judged, PartitionMemory
+from spark_jobs.pipeline.partition_memory import INVALID_RECORD, NONE, Judged, PartitionMemory
 from spark_jobs.tables.admit import (
     BATCHES,
     BATCHES_OPTIONS,

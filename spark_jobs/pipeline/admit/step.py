@@ -1,8 +1,8 @@
 """`admit`: a verdict for every batch, an offset for every accepted one, the state for the next run.
 
 Read on in: `job` (what a task receives and returns), `worker` (what a Spark task does, and captured
-partitions), `broker_log` (partitions of brokers' logs), `partition` (their tables); then `accepted_log` for
-captures and `gaps` for brokers' logs.
+partitions), `broker_log` (partitions of brokers' logs), `partition` (their tables); then `gaps` for
+brokers' logs.
 """
 
 from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.index_rows import values
 from spark_jobs.lake.manifest import ManifestEntry, ObjectRole, StagedObjects
-from spark_jobs.pipeline.captures.chunk import Judged
+from spark_jobs.pipeline.partition_memory import Judged
 
 Aborted = tuple[int, int]
 """Producer id and the offset of the marker."""

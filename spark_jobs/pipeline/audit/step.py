@@ -2,8 +2,8 @@
 
 Workers count, Great Expectations evaluates the counts. The results stay in the step's folder either way.
 Read on in: `plan` (what earlier steps have written, and the tasks), `job` (what a task receives), `worker`
-(what a Spark task counts) with `columns`, `sequences` and `keys`; `transaction_facts`, `source_facts`,
-`partitioners` and `answers` count the rest; `expectations.judge` evaluates.
+(what a Spark task counts) with `columns`, `sequences` and `keys`; `transaction_facts`, `source_facts`
+and `partitioners` count the rest; `expectations.judge` evaluates.
 """
 
 from collections import Counter
@@ -17,8 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations.gate import Finding, Judgement, check, contained, failed
-from expectations.suite import Facts
+from expectations.gate import Facts, Finding, Judgement, check, contained, failed
 from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
 from spark_jobs.lake.layout import step_key
@@ -26,7 +25,6 @@ from spark_jobs.lake.manifest import Manifest, read_run_manifest
 from spark_jobs.lake.parquet_file import iter_rows, put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.lake.table_listing import entries_of, put_listing, read_listing
-from spark_jobs.pipeline.audit.answers import answer_tables, compare_answers, plan_answers
 from spark_jobs.pipeline.audit.job import AuditTask, PartitionInputs
 from spark_jobs.pipeline.audit.keys import Row, elsewhere, hash_keys, judge_topics
 from spark_jobs.pipeline.audit.partitioners import Fits, JudgedKeys, KeyHashes, fits_table, read_fits
@@ -38,7 +36,14 @@ from spark_jobs.pipeline.audit.plan import (
     read_accounts,
     rows_by_partition,
 )
-from spark_jobs.pipeline.audit.source_facts import earlier_volumes, source_facts, topic_volumes
+from spark_jobs.pipeline.audit.source_facts import (
+    answer_tables,
+    compare_answers,
+    earlier_volumes,
+    plan_answers,
+    source_facts,
+    topic_volumes,
+)
 from spark_jobs.pipeline.audit.transaction_facts import count_transactions
 from spark_jobs.pipeline.audit.worker import CountedFacts, count_facts
 from spark_jobs.pipeline.context import RunContext, StepResult

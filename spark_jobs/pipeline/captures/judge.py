@@ -40,7 +40,7 @@ from spark_jobs.lake.inherited_rows import get_inherited, index_rows_of, inherit
 from spark_jobs.lake.manifest import ManifestEntry
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.states import PartitionState, get_state
-from spark_jobs.pipeline.captures.chunk import (
+from spark_jobs.pipeline.partition_memory import (
     CORRUPT,
     INVALID_RECORD,
     OPEN,

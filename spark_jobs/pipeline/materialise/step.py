@@ -2,8 +2,8 @@
 
 It also writes the accepted log of captures, since it reads their batches.
 
-Read on in: `job` (what tasks receive and return), `survey` (how much there is), `worker` (what a Spark task
-does) with `batch_rows`, `decoding` and `record_table`; `own_tables` and `replayed` hold further tasks.
+Read on in: `job` (what tasks receive and return), `outcomes` (how much there is), `worker` (what a Spark task
+does) with `batch_rows`, `decoding` and `record_table`; `own_tables` has further tasks.
 """
 
 from collections import Counter, defaultdict
@@ -36,6 +36,7 @@ from spark_jobs.pipeline.materialise.job import (
     TaskContext,
     Written,
 )
+from spark_jobs.pipeline.materialise.outcomes import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.own_tables import TABLES as ACCOUNT_TABLES
 from spark_jobs.pipeline.materialise.own_tables import (
     Account,
@@ -44,9 +45,7 @@ from spark_jobs.pipeline.materialise.own_tables import (
     account_for_partitions,
     relay_table,
 )
-from spark_jobs.pipeline.materialise.replayed import ReplayTask, decode_replayed
-from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
-from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
+from spark_jobs.pipeline.materialise.worker import DecodeTask, ReplayTask, decode_files, decode_replayed
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS
 from spark_jobs.tables.contract import Contract
 from spark_jobs.tables.resolve import CONSUMER_OFFSETS, RESOLVED_PARTITIONS, TRANSACTIONS

@@ -13,7 +13,7 @@ from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.kafka.formats.log_files import parse_file_name
 from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin
-from spark_jobs.kafka.producers.verdict import Rules
+from spark_jobs.kafka.producers.verdict import LOG_REPLAY
 from spark_jobs.kernels.admission import fold
 from spark_jobs.kernels.partition_transactions import NO_MARKER, TRANSACTION, TransactionTable
 from spark_jobs.kernels.producers import PRODUCER, ProducerTable, Rows, read_snapshot
@@ -138,7 +138,6 @@ def open_transactions_of(producers: Rows) -> Rows:
 
 # The state of a captured partition from a broker's log: the newest good snapshot, then the log's tail.
 
-REPLAY = Rules(origin=AppendOrigin.REPLICATION, enforce_open_transaction=False)
 OFFSETS = [*PLACE_COLUMNS, "partition_leader_epoch"]
 
 
@@ -158,7 +157,7 @@ def state_from_seed(job: RebuildJob, task: RebuildTask) -> tuple[PartitionState,
     first: int | None = None
     for rows in _tail(task.lake, copy, found.offset):
         batches = batches_of(rows)
-        transactions.track(batches, fold(batches, producers, rules=REPLAY))
+        transactions.track(batches, fold(batches, producers, rules=LOG_REPLAY))
         first = int(batches.base_offset[0]) if first is None else first
     state = PartitionState(
         log_start_offset=end_offset,

@@ -16,7 +16,7 @@ from spark_jobs.pipeline.report.explorer import explorer_files
 from spark_jobs.pipeline.report.run_tables import Producers, Row, RunTables
 from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
 from spark_jobs.pipeline.report.topics import key_skews, partition_files, partition_views, topic_files
-from spark_jobs.pipeline.report.transactions import producer_view, transaction_view
+from spark_jobs.pipeline.report.transactions_page import producer_view, transaction_view
 from spark_jobs.tables.admit import GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS

@@ -31,7 +31,7 @@ from spark_jobs.pipeline.report.metrics import publish
 from spark_jobs.pipeline.report.run_page import headline, write_run
 from spark_jobs.pipeline.report.run_tables import PLAIN, Row, RunTables
 from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles, shard_of, to_constant, topic_code
-from spark_jobs.pipeline.report.table_queries import table_view
+from spark_jobs.pipeline.report.topics import table_view
 from spark_jobs.tables.audit import TOPIC_VOLUMES
 
 HERE = Path(__file__).parent

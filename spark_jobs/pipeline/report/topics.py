@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.kafka.producers.verdict import Verdict, VerdictGroup
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.iceberg.catalog import NAME, catalog_properties
+from spark_jobs.lake.iceberg.holdings import TopicTable
 from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.pipeline.report.run_tables import PLAIN, Producers, Row, RunTables, count_batches, merge
 from spark_jobs.pipeline.report.site_files import NamedData, shard_of, topic_code
@@ -199,3 +202,41 @@ def _by_topic(views: Sequence[PartitionView]) -> dict[str, list[PartitionView]]:
     for view in views:
         topics[view.topic].append(view)
     return topics
+
+
+# How to query the table of a topic: text to paste, for each engine.
+
+PER_PARTITION = "SELECT partition, count(*), max(timestamp) FROM"
+SHOWN = ("type", "uri", "warehouse")
+"""Of a catalog's properties: others may be secrets, and come from the environment."""
+
+
+def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
+    """The queries by engine."""
+    properties = catalog_properties(settings)
+    arguments = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
+    return {
+        "python": (
+            "from pyiceberg.catalog import load_catalog\n"
+            f"catalog = load_catalog({NAME!r}, {arguments})\n"
+            f"records = catalog.load_table({table.name!r}).scan().to_duckdb('records')\n"
+            f"records.sql('{PER_PARTITION} records GROUP BY partition').show()"
+        ),
+        "duckdb": (
+            "INSTALL iceberg; LOAD iceberg;\n"
+            f"{PER_PARTITION} iceberg_scan({_quoted(table.metadata)}) GROUP BY partition;"
+        ),
+        "spark": f"{PER_PARTITION} {NAME}.{table.name} GROUP BY partition",
+    }
+
+
+def table_view(settings: Settings, table: TopicTable) -> tuple[str, dict[str, Any]]:
+    """What a topic's page shows of its table, by the topic's code: only what the next run does not change."""
+    texts = queries(settings, table)
+    shown = {"name": table.name, "location": table.location}
+    return topic_code(table.topic), {**shown, "python": texts["python"], "spark": texts["spark"]}
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"

@@ -16,8 +16,8 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.folds import HELD_PART, get_held
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
-from spark_jobs.pipeline.resolve.partitions import NewestMarker
 from spark_jobs.pipeline.resolve.parts import BUCKET, PART, PARTS, bucket_of, part_columns
+from spark_jobs.pipeline.resolve.run_partitions import NewestMarker
 
 _NEVER = np.iinfo(np.int64).max
 

@@ -52,14 +52,14 @@ from spark_jobs.pipeline.resolve.cuts import Cut
 from spark_jobs.pipeline.resolve.gather import GatherPartition, GatherTask, find_newest_markers, gather_parts
 from spark_jobs.pipeline.resolve.held_batches import RunBatches
 from spark_jobs.pipeline.resolve.join import TIMELINE_ROWS, JoinFacts, read_timelines_of, resolve_bucket
-from spark_jobs.pipeline.resolve.partitions import (
+from spark_jobs.pipeline.resolve.parts import BUCKET, PARTS, Numbers
+from spark_jobs.pipeline.resolve.run_partitions import (
     NewestMarker,
     ResolvePartition,
     ends_of,
     gaps_between_runs,
     published_of,
 )
-from spark_jobs.pipeline.resolve.parts import BUCKET, PARTS, Numbers
 from spark_jobs.pipeline.resolve.transaction_rows import Joined
 from spark_jobs.sources.broker_files import CopiedPartitions
 from spark_jobs.tables.states import FoldKind

@@ -5,7 +5,7 @@ and brings their outcomes back to their partitions. The driver sees partitions, 
 too small to schedule does it resolve itself.
 
 Read on in: `phases` (the driver's side); then, in the order of the phases, what Spark tasks do: `gather`,
-`join`, `conclude` with `cuts`, `close_partitions` with `held_batches`. Their values are in `partitions`,
+`join`, `conclude` with `cuts`, `close_partitions` with `held_batches`. Their values are in `run_partitions`,
 `parts` and `transaction_rows`.
 """
 
@@ -36,9 +36,9 @@ from spark_jobs.pipeline.context import RunContext, StepResult
 from spark_jobs.pipeline.coordinator_logs.folding import read_timelines
 from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
 from spark_jobs.pipeline.resolve.conclude import OutcomeCounts
-from spark_jobs.pipeline.resolve.partitions import partitions_of_run, partitions_table
 from spark_jobs.pipeline.resolve.parts import bucket_count
 from spark_jobs.pipeline.resolve.phases import CloseJobs, Phases
+from spark_jobs.pipeline.resolve.run_partitions import partitions_of_run, partitions_table
 from spark_jobs.sources.broker_files import copied_partitions, read_checkpoints
 from spark_jobs.sources.partitions import run_partitions
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS

@@ -3,7 +3,7 @@
 from spark_jobs.kafka.formats.checkpoints import EpochEntry
 from spark_jobs.lake.manifest import Truncation
 from spark_jobs.lake.states import PartitionState
-from spark_jobs.pipeline.admit.accepted_log import Lineage
+from spark_jobs.pipeline.admit.worker import Lineage
 
 STATE = PartitionState(end_offset=10, leader_epochs=(EpochEntry(epoch=0, start_offset=0),))
 

@@ -15,7 +15,7 @@ from spark_jobs.kafka.formats.transaction_state import (
     write_key,
     write_value,
 )
-from spark_jobs.pipeline.coordinator_logs.transaction_state import key_of, value_of
+from spark_jobs.pipeline.coordinator_logs.folding import key_of, value_of
 from tests.kafka.coordinator_values import VALUES
 from tests.kafka.strategies import damaged
 

@@ -19,8 +19,8 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, TaskContext, Written
+from spark_jobs.pipeline.materialise.outcomes import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.step import plan_files
-from spark_jobs.pipeline.materialise.survey import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
 from spark_jobs.tables.admit import BATCHES
 

@@ -11,8 +11,8 @@ from spark_jobs.kafka.transactions.partition_transactions import WrittenMarker
 from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.pipeline.resolve.gather import joined, note_appended
-from spark_jobs.pipeline.resolve.partitions import NewestMarker
 from spark_jobs.pipeline.resolve.parts import PART, part_order, partition_transactions
+from spark_jobs.pipeline.resolve.run_partitions import NewestMarker
 
 GAP = (50, 99)
 

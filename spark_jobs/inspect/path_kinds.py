@@ -3,7 +3,7 @@
 from enum import StrEnum
 from pathlib import Path
 
-from spark_jobs.inspect.segments import Buffer, open_segment
+from spark_jobs.inspect.segment_files import Buffer, open_segment
 from spark_jobs.kafka.errors import CorruptData, TornBatch, ZeroFilledTail
 from spark_jobs.kafka.formats.log_files import (
     CLEAN_SHUTDOWN_FILE,

@@ -13,8 +13,8 @@ from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.records import Record
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.folds import read_folds
+from spark_jobs.pipeline.coordinator_logs.folding import get_fold
 from spark_jobs.pipeline.coordinator_logs.timelines import CoordinatorFold, read_fold, write_fold
-from spark_jobs.pipeline.coordinator_logs.transaction_state import get_fold
 from spark_jobs.tables.states import FoldKind
 from tests.kafka.txn_cluster import PARTITIONS, TV0, Cluster, Producer
 from tests.pipeline.resolve.run_lake import SEGMENT, Resolved, RunLake, end_of_day, entry_bytes
