@@ -74,11 +74,6 @@ def helper(function: Function) -> Function:
     return cast("Function", _uncallable(njit(**_HELPER)(function)))
 
 
-def from_python(of_kernels: Any) -> Any:
-    """A helper as a kernel of its own."""
-    return kernel(of_kernels.py_func)
-
-
 def inlined(function: Function) -> Function:
     """A helper that is always inlined: with many columns as arguments a call costs more than its body."""
     return cast("Function", _uncallable(njit(forceinline=True, **_HELPER)(function)))

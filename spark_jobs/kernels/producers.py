@@ -195,7 +195,7 @@ class ProducerTable:
 
 
 def table_of(states: ProducerStates) -> ProducerTable:
-    """The table with the producers and the end offset of `states`."""
+    """The table with the producers and the end offset of `states`; tests compare both forms."""
     return ProducerTable(rows_of_entries(states.producers.values()), end_offset=states.end_offset)
 
 

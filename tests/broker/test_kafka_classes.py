@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.kafka.log.log_segment import LogSegment
 from spark_jobs.kafka.producers import admission
 from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.sample.broker import log_validator, partition_log
+from spark_jobs.sample.broker.log_segment import LogSegment
 from spark_jobs.sample.broker.producer_state_manager import ProducerStateManager
 from tests.broker.judge import JudgeUnavailableError
 from tests.broker.judge_trial import KEPT, Play, fails, judge_trial, load_play, perform, random_play, shortest

@@ -5,10 +5,11 @@ from struct import pack
 
 from spark_jobs.kafka.errors import BadCrc, BadLength, BadMagic, CorruptData, TornBatch, ZeroFilledTail
 from spark_jobs.kafka.formats.batch_builder import build_batch
-from spark_jobs.kafka.formats.legacy import write_message, write_wrapper
+from spark_jobs.kafka.formats.legacy import write_message
 from spark_jobs.kafka.formats.record_batch import Codec, assign_offset
 from spark_jobs.kafka.formats.records import Record
 from tests.cases.golden import COMMIT_MARKER, MESSAGE_V0, MESSAGE_V1, TRANSACTIONAL_BATCH
+from tests.kafka.wrappers import write_wrapper
 
 FIRST, SECOND = TRANSACTIONAL_BATCH, COMMIT_MARKER
 GOOD = FIRST + SECOND

@@ -1,8 +1,8 @@
 """Short helpers that append to a partition's log as leader, coordinator or follower."""
 
-from spark_jobs.kafka.log.log_segment import base_offset_of
 from spark_jobs.kafka.producers.producer_state import AppendOrigin, TransactionVersion
 from spark_jobs.kafka.producers.verdict import Verdict
+from spark_jobs.sample.broker.log_segment import base_offset_of
 from spark_jobs.sample.broker.partition_log import AppendResult, PartitionLog, fetch
 from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.cases.batch_rows import T0

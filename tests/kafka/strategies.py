@@ -6,10 +6,11 @@ from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, OffsetCheckpointEntry
 from spark_jobs.kafka.formats.control_record import ControlType, write_marker
 from spark_jobs.kafka.formats.indexes import AbortedTxn
-from spark_jobs.kafka.formats.legacy import write_message, write_wrapper
+from spark_jobs.kafka.formats.legacy import write_message
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType
 from spark_jobs.kafka.formats.records import Header, Record
 from spark_jobs.kafka.producers.producer_state import BatchMetadata, ProducerStateEntry
+from tests.kafka.wrappers import write_wrapper
 
 INT8 = st.integers(-(2**7), 2**7 - 1)
 INT16 = st.integers(-(2**15), 2**15 - 1)

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from spark_jobs.kafka.errors import CorruptTxnIndex
 from spark_jobs.kafka.formats.indexes import AbortedTxn
-from spark_jobs.kafka.log.log_segment import (
+from spark_jobs.sample.broker.log_segment import (
     aborted_for_fetch,
     append_aborted,
     build_aborted_index,

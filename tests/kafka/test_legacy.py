@@ -9,13 +9,13 @@ from spark_jobs.kafka.formats.legacy import (
     read_legacy_header,
     read_legacy_records,
     write_message,
-    write_wrapper,
 )
 from spark_jobs.kafka.formats.limits import Limits
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType
 from spark_jobs.kafka.formats.records import LogRecord
 from tests.cases.golden import MESSAGE_V0, MESSAGE_V1
 from tests.kafka.strategies import INT64, NULLABLE
+from tests.kafka.wrappers import write_wrapper
 
 NOON = 1_700_000_000_000
 LOG_APPEND = 8

@@ -5,9 +5,9 @@ import pytest
 from spark_jobs.kafka.errors import KafkaError
 from spark_jobs.kafka.formats.indexes import AbortedTxn
 from spark_jobs.kafka.formats.record_batch import read_header
-from spark_jobs.kafka.log.log_segment import LogSegment
 from spark_jobs.kafka.producers.producer_state import AppendOrigin, CompletedTxn, TransactionVersion
 from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.sample.broker.log_segment import LogSegment
 from spark_jobs.sample.broker.partition_log import PartitionLog, fetch
 from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.kafka.broker_batches import abort_batch, commit_batch, data_batch, plain_batch

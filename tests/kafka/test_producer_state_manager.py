@@ -37,7 +37,7 @@ def test_row_022_a_reload_knows_the_newest_batch_and_the_open_transaction() -> N
     fresh = reloaded(manager, end=2)
     entry = fresh.producers[1]
     assert (entry.first_sequence, entry.last_sequence) == (1, 1)
-    assert (entry.first_data_offset, entry.last_data_offset) == (1, 1)
+    assert (entry.batches[0].first_offset, entry.last_data_offset) == (1, 1)
     assert (entry.current_txn_first_offset, fresh.first_undecided_offset) == (0, 0)
     assert append(fresh, data(seq=2, txn=True), at=2)[0].verdict is Verdict.ACCEPTED
 
@@ -64,7 +64,7 @@ def test_row_025_a_fencing_abort_keeps_the_producer_alive() -> None:
     complete(manager, abort(epoch=1, ts=T0 + DAY), at=1, rules=COORDINATOR)
     manager.remove_expired_producers(T0 + DAY + 1)
     entry = manager.producers[1]
-    assert (entry.producer_epoch, entry.last_data_offset, entry.first_data_offset) == (1, -1, -1)
+    assert (entry.producer_epoch, entry.last_data_offset, entry.batches) == (1, -1, ())
 
 
 def test_row_026_a_snapshot_above_the_log_end_is_dropped() -> None:

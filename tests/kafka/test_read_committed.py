@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kafka.formats.control_record import ControlType, read_first_control_type
-from spark_jobs.kafka.log.log_segment import build_aborted_index
 from spark_jobs.kafka.log.read_committed import (
     ConsumerFilter,
     first_unstable_offset,
@@ -18,6 +17,7 @@ from spark_jobs.kafka.log.read_committed import (
 from spark_jobs.kafka.log.segment import read_batch_records, scan
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.partition_transactions import fold
+from spark_jobs.sample.broker.log_segment import build_aborted_index
 from tests.kafka.broker_batches import abort_batch, commit_batch, compacted_batch, data_batch, plain_batch
 from tests.kafka.txn_logs import STEPS, log_batches, write_log
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kafka.formats.snapshot import read_snapshot, write_snapshot
-from spark_jobs.kafka.log.log_segment import base_offset_of
 from spark_jobs.kafka.producers.admission import fold
 from spark_jobs.kafka.producers.producer_state import (
     AppendOrigin,
@@ -17,6 +16,7 @@ from spark_jobs.kafka.producers.producer_state import (
 )
 from spark_jobs.kafka.producers.verdict import BatchRow, Verdict
 from spark_jobs.sample.broker.log_loader import load
+from spark_jobs.sample.broker.log_segment import base_offset_of
 from spark_jobs.sample.broker.partition_log import PartitionLog
 from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.cases.admission import CLIENT, REPLICATION

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.kafka.errors import CorruptTxnIndex
 from spark_jobs.kafka.formats.indexes import AbortedTxn, read_txn_index, write_txn_index
-from spark_jobs.kafka.log.log_segment import append_aborted, search_aborted, truncate_aborted
+from spark_jobs.sample.broker.log_segment import append_aborted, search_aborted, truncate_aborted
 
 ENTRIES = tuple(
     AbortedTxn(producer_id=pid, first_offset=first, last_offset=last, last_stable_offset=stable)

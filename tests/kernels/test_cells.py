@@ -1,6 +1,7 @@
 """Text cells equal those of the plain writers: numbers and times at their limits, one odd byte in a text."""
 
 from base64 import b64encode
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 from spark_jobs.inspect.record_lines import iso_timestamp, preview
 from spark_jobs.kernels import cells, record_lines
 from spark_jobs.kernels.cells import SPILL, write_base64
-from spark_jobs.kernels.compile import from_python
+from spark_jobs.kernels.compile import kernel
+
+
+def from_python(of_kernels: Any) -> Any:
+    """A helper as a kernel of its own."""
+    return kernel(of_kernels.py_func)
+
 
 number_size = from_python(cells.number_size)
 write_iso = from_python(cells.write_iso)

@@ -8,9 +8,9 @@ from spark_jobs.kafka.formats.indexes import read_txn_index
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
 from spark_jobs.kafka.formats.records import read_records
 from spark_jobs.kafka.formats.snapshot import read_snapshot
-from spark_jobs.kafka.log.log_segment import build_aborted_index
 from spark_jobs.kafka.producers.producer_state import ProducerStateEntry
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.sample.broker.log_segment import build_aborted_index
 from spark_jobs.sample.broker.partition_log import PartitionLog
 from tests.recordings.difference import Difference, first_unequal, values
 from tests.recordings.log_directory import RecordedPartition

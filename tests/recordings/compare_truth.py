@@ -8,11 +8,11 @@ from spark_jobs.kafka.errors import InvalidRecord
 from spark_jobs.kafka.formats.control_record import read_first_control_type, read_marker
 from spark_jobs.kafka.formats.record_batch import check_batch
 from spark_jobs.kafka.formats.records import LogRecord
-from spark_jobs.kafka.log.log_segment import LogSegment, base_offset_of
 from spark_jobs.kafka.log.read_committed import ConsumerFilter, next_position, records_from, visibility
 from spark_jobs.kafka.log.segment import ScannedBatch, read_batch_records
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kafka.transactions.partition_transactions import LogBatch, fold
+from spark_jobs.sample.broker.log_segment import LogSegment, base_offset_of
 from spark_jobs.sample.broker.partition_log import PartitionLog, fetch
 from tests.recordings.difference import Difference, fields, values
 from tests.recordings.recording import truth_of

@@ -187,7 +187,10 @@ class LeaderEpochs:
         return LeaderEpochs(entries=(first, *self.entries[len(dropped) :]))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest known epoch ≤ `epoch`, where the next one begins); both -1 if unknown."""
+        """(largest known epoch ≤ `epoch`, where the next one begins); both -1 if unknown.
+
+        A broker's answer to OffsetForLeaderEpoch; only tests ask, in place of a broker.
+        """
         if epoch == UNDEFINED_EPOCH or epoch > self.latest_epoch:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:

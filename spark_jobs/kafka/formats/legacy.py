@@ -7,7 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from spark_jobs.kafka.errors import BadCrc, BadLength, InvalidRecord, TornBatch
-from spark_jobs.kafka.formats.compression import compress, decompress
+from spark_jobs.kafka.formats.compression import decompress
 from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
 from spark_jobs.kafka.formats.primitives import Reader, to_int64
 from spark_jobs.kafka.formats.record_batch import (
@@ -245,23 +245,3 @@ def write_message(
 
 def _write_nullable(value: bytes | None) -> bytes:
     return _LENGTH.pack(-1) if value is None else _LENGTH.pack(len(value)) + value
-
-
-def write_wrapper(
-    messages: bytes,
-    *,
-    offset: int,
-    codec: Codec,
-    magic: int = 1,
-    timestamp: int = NO_TIMESTAMP,
-    attributes: int = 0,
-) -> bytes:
-    """Messages wrapped into one; `offset` is the last one's, theirs are relative unless magic is 0."""
-    return write_message(
-        offset=offset,
-        key=None,
-        value=compress(codec, messages, magic=magic),
-        magic=magic,
-        timestamp=timestamp,
-        attributes=attributes | codec,
-    )

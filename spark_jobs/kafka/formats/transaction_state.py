@@ -152,7 +152,7 @@ def write_key(key: TransactionLogKey) -> bytes:
 
 
 def value_version(data: bytes, *, source: str = "<bytes>") -> int:
-    """The schema version that a value claims."""
+    """The schema version that a value claims; recordings are compared by it."""
     return Reader(data, error=CorruptCoordinatorRecord, source=source).read_int16()
 
 

@@ -1,19 +1,15 @@
-"""The files of one partition: interrupted swaps finished before they are read (facts §6.1), and written."""
+"""The files of one partition: interrupted swaps finished before they are read (facts §6.1)."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_jobs.kafka.formats.checkpoints import LeaderEpochs, write_leader_epochs
-from spark_jobs.kafka.formats.indexes import write_txn_index
 from spark_jobs.kafka.formats.log_files import (
-    LEADER_EPOCH_CHECKPOINT,
     FileSuffix,
     LogFile,
     LogFileKind,
     parse_file_name,
     segment_file_name,
 )
-from spark_jobs.kafka.log.log_segment import LogSegment
 from spark_jobs.kafka.log.segment import scan_result
 
 NextOffset = Callable[[str, int], int]
@@ -92,28 +88,3 @@ def snapshots_in(files: Mapping[str, bytes]) -> dict[int, bytes]:
 def _offsets(files: Iterable[str], kind: LogFileKind) -> set[int]:
     parsed = (parse_file_name(name) for name in files)
     return {file.offset for file in parsed if file is not None and file.kind is kind and file.suffix is None}
-
-
-def segment_files(segment: LogSegment) -> dict[str, bytes]:
-    """A segment's files; a transaction index exists only if it has an entry (facts §1.9)."""
-    base = segment.base_offset
-    files = {
-        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
-        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
-        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
-    }
-    if segment.aborted:
-        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
-    return files
-
-
-def partition_files(
-    segments: Iterable[LogSegment], snapshots: Mapping[int, bytes], leader_epochs: LeaderEpochs
-) -> dict[str, bytes]:
-    """A partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
-    files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(leader_epochs.entries)}
-    for segment in segments:
-        files |= segment_files(segment)
-    for offset, data in snapshots.items():
-        files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
-    return files

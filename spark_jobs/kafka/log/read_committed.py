@@ -1,4 +1,8 @@
-"""The view of an `isolation.level=read_committed` consumer (facts §4): bounds, filter, visible batches."""
+"""The view of an `isolation.level=read_committed` consumer (facts §4): bounds, filter, visible batches.
+
+Runs use the bounds. The filter and the visible batches are the specification: tests compare kernels, readers
+and recordings of a broker with them.
+"""
 
 import heapq
 from bisect import bisect_right

@@ -34,6 +34,8 @@ from spark_jobs.kafka.formats.records import LogRecord, read_records
 
 Buffer = bytes | bytearray | memoryview | mmap
 
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""An index entry has its offset relative to the segment's base offset, in 31 bits."""
 _PREFIX = Struct(">qi4xb")  # offset, size, leader epoch or CRC, magic
 _SMALLEST_SIZE = 14
 """Bytes of a legacy message without key and value, after its size field."""
@@ -119,7 +121,7 @@ def scan_result(
 def read_batch_records(
     data: Buffer, batch: ScannedBatch, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>"
 ) -> Iterator[LogRecord]:
-    """Records of a scanned batch of any format."""
+    """Records of a scanned batch of any format; tests compare kernels and recordings with it."""
     with memoryview(data) as view:
         read = read_legacy_records if isinstance(batch.header, LegacyHeader) else read_records
         yield from read(

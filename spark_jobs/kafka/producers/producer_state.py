@@ -68,10 +68,6 @@ class ProducerStateEntry:
     def first_sequence(self) -> int:
         return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
 
-    @property
-    def first_data_offset(self) -> int:
-        return self.batches[0].first_offset if self.batches else NO_OFFSET
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
@@ -86,7 +82,7 @@ class ActiveProducer:
 
 
 def active_producer(entry: ProducerStateEntry) -> ActiveProducer:
-    """`entry` as a broker describes it to an administrator."""
+    """`entry` as a broker describes it to an administrator (facts §9 row 95); no step uses it."""
     first_offset = entry.current_txn_first_offset
     return ActiveProducer(
         producer_id=entry.producer_id,

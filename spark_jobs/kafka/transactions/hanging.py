@@ -67,7 +67,7 @@ def find_hanging(
     now: int,
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> tuple[PartitionTransaction, ...]:
-    """What `kafka-transactions.sh find-hanging` reports.
+    """What `kafka-transactions.sh find-hanging` reports (facts §9 rows 168-169); no step uses it.
 
     `described` holds for each current producer id the partitions of its transaction, None if its id could not
     be described; neither state nor epoch is compared.

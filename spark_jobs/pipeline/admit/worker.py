@@ -20,7 +20,7 @@ from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs, write
 from spark_jobs.kafka.formats.control_record import ControlType
 from spark_jobs.kafka.formats.indexes import AbortedTxn, write_txn_index
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
-from spark_jobs.kafka.log.log_segment import MAX_RELATIVE_OFFSET
+from spark_jobs.kafka.log.segment import MAX_RELATIVE_OFFSET
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kernels.partition_transactions import TRANSACTION, TransactionTable
 from spark_jobs.kernels.producers import Rows, write_canonical_snapshot

@@ -20,8 +20,8 @@ from spark_jobs.kafka.formats.indexes import (
 from spark_jobs.kafka.formats.legacy import LegacyHeader
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
 from spark_jobs.kafka.log.log_directory import SegmentFiles, segments_in, settle, snapshots_in
-from spark_jobs.kafka.log.log_segment import InvalidOffset, LogSegment
 from spark_jobs.kafka.log.segment import ScannedBatch, scan_result
+from spark_jobs.sample.broker.log_segment import InvalidOffset, LogSegment
 from spark_jobs.sample.broker.partition_log import PartitionLog
 from spark_jobs.sample.broker.producer_state_manager import (
     ProducerStateManager,

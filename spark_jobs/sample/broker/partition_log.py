@@ -11,15 +11,14 @@ from spark_jobs.kafka.formats.checkpoints import LeaderEpochs
 from spark_jobs.kafka.formats.indexes import AbortedTxn
 from spark_jobs.kafka.formats.legacy import LegacyHeader
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, TimestampType
-from spark_jobs.kafka.log.log_segment import (
-    MAX_RELATIVE_OFFSET,
+from spark_jobs.kafka.log.segment import MAX_RELATIVE_OFFSET, ScannedBatch, check_scanned_crc, scan_result
+from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin, TransactionVersion
+from spark_jobs.kafka.producers.verdict import NO_GUARD, Decision, Rules, Verdict, Verification
+from spark_jobs.sample.broker.log_segment import (
     LogSegment,
     aborted_for_fetch,
     base_offset_of,
 )
-from spark_jobs.kafka.log.segment import ScannedBatch, check_scanned_crc, scan_result
-from spark_jobs.kafka.producers.producer_state import NO_OFFSET, AppendOrigin, TransactionVersion
-from spark_jobs.kafka.producers.verdict import NO_GUARD, Decision, Rules, Verdict, Verification
 from spark_jobs.sample.broker.log_validator import (
     Failure,
     RecordError,

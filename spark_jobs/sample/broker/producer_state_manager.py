@@ -12,7 +12,6 @@ from spark_jobs.kafka.formats.control_record import EndTransactionMarker, read_m
 from spark_jobs.kafka.formats.legacy import LegacyHeader
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP, RecordBatchHeader
 from spark_jobs.kafka.formats.snapshot import read_snapshot, write_snapshot
-from spark_jobs.kafka.log.log_segment import LogSegment, base_offset_of
 from spark_jobs.kafka.log.segment import ScannedBatch
 from spark_jobs.kafka.producers.admission import append_batch, has_ongoing_transaction, merge, prepare
 from spark_jobs.kafka.producers.producer_state import (
@@ -34,6 +33,7 @@ from spark_jobs.kafka.producers.verdict import (
     Verification,
     accept_plain,
 )
+from spark_jobs.sample.broker.log_segment import LogSegment, base_offset_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

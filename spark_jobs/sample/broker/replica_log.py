@@ -10,9 +10,8 @@ from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.kafka.formats.checkpoints import LeaderEpochs
 from spark_jobs.kafka.formats.indexes import AbortedTxn
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType
-from spark_jobs.kafka.log.log_directory import partition_files
-from spark_jobs.kafka.log.log_segment import LogSegment, base_offset_of
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.sample.broker.log_segment import LogSegment, base_offset_of, partition_files
 from spark_jobs.sample.broker.producer_state_manager import (
     MAX_TRANSACTION_TIMEOUT_MS,
     PRODUCER_ID_EXPIRATION_MS,

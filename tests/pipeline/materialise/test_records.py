@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.kafka.formats.batch_builder import build_batch, seal
 from spark_jobs.kafka.formats.control_record import ControlType, write_marker
-from spark_jobs.kafka.formats.legacy import write_message, write_wrapper
+from spark_jobs.kafka.formats.legacy import write_message
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType, read_header
 from spark_jobs.kafka.formats.records import Header, Record, read_records
 from spark_jobs.kernels.scan import scan_headers
@@ -19,6 +19,7 @@ from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.materialise.job import Written
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
+from tests.kafka.wrappers import write_wrapper
 from tests.pipeline.materialise.logs import FOLDER, RunData, run_of, with_partition
 from tests.pipeline.materialise.truth import EPOCH, timestamp_ms
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from spark_jobs.kafka.errors import CorruptTxnIndex, OnceoverError
-from spark_jobs.kafka.formats.indexes import AbortedTxn, OffsetPosition, TimestampOffset
+from spark_jobs.kafka.formats.checkpoints import LeaderEpochs, write_leader_epochs
+from spark_jobs.kafka.formats.indexes import AbortedTxn, OffsetPosition, TimestampOffset, write_txn_index
 from spark_jobs.kafka.formats.legacy import LegacyHeader
+from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT, LogFileKind, segment_file_name
 from spark_jobs.kafka.formats.record_batch import NO_TIMESTAMP
 from spark_jobs.kafka.log.segment import ScannedBatch
 from spark_jobs.kafka.producers.producer_state import CompletedTxn
@@ -33,7 +35,7 @@ class AbortedSearch:
 def build_aborted_index(
     batches: Iterable[LogBatch], *, open_before: Mapping[int, PartitionTransaction] | None = None
 ) -> Iterator[AbortedTxn]:
-    """The entries for the ABORT markers in `batches`, as a leader writes them, batch after batch."""
+    """The entries for the ABORT markers in `batches`, as a leader writes them; recordings must agree."""
     for closed in close_transactions(batches, _ANY_PARTITION, dict(open_before or {})):
         if entry := aborted_entry(closed):
             yield entry
@@ -79,7 +81,6 @@ def aborted_for_fetch(
     return tuple(found)
 
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
 NOT_READ = TimestampOffset(timestamp=NO_TIMESTAMP, offset=-1)
 """Not yet computed: a segment's largest timestamp is then the last entry of its time index."""
 _OFFSET_ENTRY = Struct(">ii")
@@ -225,3 +226,31 @@ class LogSegment:
     def write_time_index(self) -> bytes:
         base = self.base_offset
         return b"".join(_TIME_ENTRY.pack(entry.timestamp, entry.offset - base) for entry in self.time_index)
+
+
+# The files of a segment and of a partition.
+
+
+def segment_files(segment: LogSegment) -> dict[str, bytes]:
+    """A segment's files; a transaction index exists only if it has an entry (facts §1.9)."""
+    base = segment.base_offset
+    files = {
+        segment_file_name(base, LogFileKind.LOG): bytes(segment.data),
+        segment_file_name(base, LogFileKind.INDEX): segment.write_offset_index(),
+        segment_file_name(base, LogFileKind.TIME_INDEX): segment.write_time_index(),
+    }
+    if segment.aborted:
+        files[segment_file_name(base, LogFileKind.TXN_INDEX)] = write_txn_index(segment.aborted)
+    return files
+
+
+def partition_files(
+    segments: Iterable[LogSegment], snapshots: Mapping[int, bytes], leader_epochs: LeaderEpochs
+) -> dict[str, bytes]:
+    """A partition's directory: segments, indexes, snapshots, leader epochs; name → bytes."""
+    files = {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(leader_epochs.entries)}
+    for segment in segments:
+        files |= segment_files(segment)
+    for offset, data in snapshots.items():
+        files[segment_file_name(offset, LogFileKind.SNAPSHOT)] = data
+    return files
