@@ -102,6 +102,14 @@ def test_links_of_the_pages_beside_the_site_lead_somewhere(page: str) -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize(("name", "kind"), [("verdicts", Verdict), ("outcomes", Outcome)])
+def test_the_picture_has_every_verdict_and_every_outcome(name: str, kind: type[Verdict | Outcome]) -> None:
+    words = re.findall(
+        r"[a-z_]+", (ROOT / "docs" / "img" / f"{name}.svg").read_text().partition("</style>")[2]
+    )
+    assert [each.value for each in kind if each.value not in words] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_have_no_private_words(page: Path) -> None:
     prose = CODE.sub("", page.read_text())
