@@ -64,7 +64,9 @@ def replay(
     _show(choices, as_json=as_json)
     open_choices = sum(not each.refusal for each in choices)
     if only_list or dry_run:
-        typer.echo(f"{open_choices} of {len(choices)} can be replayed", err=True)
+        typer.echo(
+            f"{open_choices} of {len(choices)} can be replayed; the next run judges them again", err=True
+        )
         return
     typer.echo(f"{open_choices} of {len(choices)} go into the next run, in {decided} batches", err=True)
     if not decided:

@@ -37,7 +37,7 @@ def test_a_list_says_what_can_be_replayed_and_why_not(example_run: tuple[Path, s
     assert "out_of_order" in refused
     assert refused.endswith("arrive ") or "arrive" in refused.split()
     assert "no: a later run takes it once its transaction" in held
-    assert "1 of 2 can be replayed" in result.output
+    assert "1 of 2 can be replayed; the next run judges them again" in result.output
 
 
 def test_lines_of_json_have_everything_but_the_bytes(example_run: tuple[Path, str]) -> None:
