@@ -33,10 +33,10 @@ from spark_jobs.tables.table_names import readable_name
 
 def with_cluster_ids(manifest: Manifest, settings: Settings, taken: Taken) -> Manifest:
     """Every `meta.properties` with its cluster id; raises `OtherCluster` where a source has two."""
-    known = {entry.sha256: entry.cluster_id for entry in taken.by_version.values() if entry.cluster_id}
+    known = {entry.content: entry.cluster_id for entry in taken.by_version.values() if entry.cluster_id}
     staged = StagedObjects(settings)
     entries = tuple(
-        replace(entry, cluster_id=known.get(entry.sha256) or _read_cluster_id(entry, staged))
+        replace(entry, cluster_id=known.get(entry.content) or _read_cluster_id(entry, staged))
         if entry.name == META_PROPERTIES
         else entry
         for entry in manifest.entries

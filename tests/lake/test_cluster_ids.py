@@ -9,7 +9,9 @@ from spark_jobs.kafka.formats.checkpoints import read_cluster_id
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.errors import OtherCluster
 from spark_jobs.lake.layout import STAGING
+from spark_jobs.lake.stores import open_source
 from tests.pipeline.runs import BROKER_LOG, Place, place_at
+from tests.s3_server import S3Server
 
 ONE, OTHER = "5L6g3nShT-eMCtK--X86sw", "MkU3OEVBNTcwNTJENDM2Qg"
 SEGMENT = "00000000000000000000.log"
@@ -92,3 +94,26 @@ def test_unknown_is_no_conflict(logs: Place) -> None:
     logs.arrive("one/meta.properties", meta(OTHER))
     with pytest.raises(OtherCluster):
         logs.stage(3)
+
+
+@pytest.mark.parametrize("is_immutable", [True, False], ids=["immutable", "copied"])
+def test_another_cluster_in_a_bucket_stops_the_run(
+    s3_server: S3Server, tmp_path: Path, *, is_immutable: bool
+) -> None:
+    """An object that the store's checksum identifies has no SHA-256; its cluster id is read all the same."""
+    root = f"s3://{s3_server.new_bucket()}/logs"
+    config = f"""
+lake: lake
+s3: {{endpoint_url: "{s3_server.endpoint_url}", addressing: path}}
+sources:
+  - {{name: gateway, kind: broker-log, root: "{root}", immutable: {str(is_immutable).lower()}}}
+"""
+    place = place_at(tmp_path, config)
+    bucket = open_source(place.settings, place.settings.sources[0])
+    bucket.put(f"one/orders-0/{SEGMENT}", b"x")
+    bucket.put("one/meta.properties", meta(ONE))
+    assert [bool(entry.sha256) for entry in place.finish(1).entries] == [not is_immutable] * 2
+
+    bucket.put("one/meta.properties", meta(OTHER))
+    with pytest.raises(OtherCluster):
+        place.stage(2)
