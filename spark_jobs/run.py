@@ -135,6 +135,8 @@ def fetch_source(
     settings: Settings, day: date, source: str, *, spark: Spark | None = None, restage: bool = False
 ) -> Mapping[str, int]:
     """Stages the objects of one source ahead of `stage`; returns the counts."""
+    if spark is not None:
+        check_executors_reach(settings, spark.master)
     with locked_lake(settings, purpose=f"fetching of '{source}' for {day}") as (lake, _):
         return fetch(
             settings, day, source=source, lake=lake, chain=read_chain(lake), spark=spark, restage=restage

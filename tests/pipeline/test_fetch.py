@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.config.load import InvalidConfig
+from spark_jobs.execution.spark import Spark
 from spark_jobs.lake.errors import OutOfTurn
 from spark_jobs.lake.layout import object_key
 from spark_jobs.lake.manifest import Manifest
@@ -40,6 +42,15 @@ def test_the_manifest_is_that_of_a_run_staged_at_once(tmp_path: Path) -> None:
         fetch_source(one_by_one.settings, day(1), source)
 
     assert _staged(one_by_one) == _staged(at_once)
+
+
+def test_a_path_lake_is_refused_for_executors_on_other_machines(tmp_path: Path) -> None:
+    place = _run(tmp_path)
+
+    with pytest.raises(InvalidConfig, match="which do not see the path of lake"):
+        fetch_source(place.settings, day(1), "east", spark=Spark("spark://10.0.0.1:7077"))
+
+    assert not Path(place.settings.lake).exists()
 
 
 def test_only_the_objects_of_the_source_come_in(tmp_path: Path) -> None:
