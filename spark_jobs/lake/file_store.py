@@ -10,12 +10,12 @@ import os
 import secrets
 import shutil
 import stat as modes
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.kafka.formats.header_digest import header_digest
 from spark_jobs.lake.checksums import HEADERS, labelled
@@ -29,6 +29,7 @@ from spark_jobs.lake.errors import (
     UnsafeKey,
 )
 from spark_jobs.lake.object_store import ObjectStat, checked, checked_prefix, printable
+from spark_jobs.lake.scratch import in_use, is_abandoned, scratch_name, sweep
 
 ERRORS: dict[int | None, tuple[type[StorageError], str]] = {
     errno.ENOENT: (ObjectMissing, "there is no such file"),
@@ -146,8 +147,6 @@ def _opened(path: Path) -> Iterator[int]:
 SCRATCH = ".scratch"
 CHUNK_BYTES = 4 * 2**20
 SYNC_THREADS = 8
-ABANDONED_SECONDS = 86_400
-"""A scratch file that is a day old belongs to a dead process."""
 
 
 class FileStore:
@@ -155,6 +154,10 @@ class FileStore:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker that gets the store has a scratch directory of its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_scratch"}
 
     @cached_property
     def url(self) -> str:
@@ -227,8 +230,7 @@ class FileStore:
 
     def scratch(self) -> Path:
         with translated(str(self._scratch)):
-            self._scratch.mkdir(parents=True, exist_ok=True)  # it is removed together with the lake
-        return self._scratch
+            return in_use(self._scratch)  # it is removed together with the lake
 
     def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
         with translated(self.url_of(key)):
@@ -254,8 +256,9 @@ class FileStore:
     def _scratch(self) -> Path:
         directory = self._root / SCRATCH
         with translated(str(directory)):
-            _sweep(directory)
-        return directory
+            sweep(directory)
+            _sweep_files(directory)
+        return directory / scratch_name()
 
     def _adopt_from_another_device(self, path: Path, key: str) -> None:
         inside = self.scratch() / secrets.token_hex(8)
@@ -363,9 +366,8 @@ def _range(file: int, start: int, end: int) -> bytes:
     return b"".join((data, *_pieces(file, start + len(data), end)))
 
 
-def _sweep(scratch: Path) -> None:
-    oldest = time.time() - ABANDONED_SECONDS
+def _sweep_files(scratch: Path) -> None:
+    """Removes abandoned files of versions that had no directory for each process."""
     for path in scratch.iterdir() if scratch.is_dir() else ():
-        with suppress(FileNotFoundError):
-            if path.stat().st_mtime < oldest:
-                path.unlink()
+        if path.is_file() and is_abandoned(path):
+            path.unlink(missing_ok=True)

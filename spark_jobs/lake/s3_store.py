@@ -1,6 +1,5 @@
 """An S3 prefix as an object store, through boto3; credentials come from the AWS chain."""
 
-import os
 import re
 import shutil
 import tempfile
@@ -34,7 +33,7 @@ from spark_jobs.config.settings import S3Settings
 from spark_jobs.lake.checksums import CRC64NVME, MD5, SHA256, labelled
 from spark_jobs.lake.errors import ObjectChanged, ObjectMissing, StorageError, StoreDenied, StoreUnavailable
 from spark_jobs.lake.object_store import ObjectStat, checked, checked_prefix, printable
-from spark_jobs.lake.process import process
+from spark_jobs.lake.scratch import in_use, scratch_directory
 
 NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
 
@@ -52,8 +51,6 @@ BY_STATUS: dict[int, tuple[type[StorageError], str]] = {
     412: (ObjectChanged, "changed while it was read: its ETag differs"),
     429: (StoreUnavailable, "the server asks for fewer requests"),
 }
-NAME = re.compile(r"onceover-(\d+)-(\d+)-.*")
-"""Process number and start time of the owner."""
 
 
 @contextmanager
@@ -204,7 +201,7 @@ class S3Store:
         raise StoreUnavailable(f"{self.url_of(key)}: other writers kept getting in between")
 
     def scratch(self) -> Path:
-        return self._scratch
+        return in_use(self._scratch)
 
     def settle(self, keys: Iterable[str]) -> None:
         """Nothing to do: S3 acknowledges an object only when it is durable."""
@@ -318,17 +315,3 @@ def _total_size(answer: "GetObjectOutputTypeDef") -> int:
     """The size of the whole object; a server that ignores ranges has sent all of it."""
     content_range = answer.get("ContentRange", "")
     return int(content_range.rpartition("/")[2]) if content_range else answer["ContentLength"]
-
-
-def scratch_directory(parent: Path) -> Path:
-    """A new one of this process; those of dead processes of the same user are removed first."""
-    _sweep(parent)
-    me = process(os.getpid())
-    return Path(tempfile.mkdtemp(prefix=f"onceover-{me.pid}-{me.started}-", dir=parent))
-
-
-def _sweep(parent: Path) -> None:
-    for path in parent.glob("onceover-*"):
-        owner = NAME.fullmatch(path.name)
-        if owner and process(int(owner[1])).started != owner[2]:
-            shutil.rmtree(path, ignore_errors=True)

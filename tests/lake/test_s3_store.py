@@ -1,7 +1,4 @@
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +8,7 @@ import pytest
 from spark_jobs.config.settings import S3Settings
 from spark_jobs.kernels.crc import Crc64Nvme
 from spark_jobs.lake.errors import ObjectChanged, ObjectMissing, StorageError, StoreDenied, StoreUnavailable
-from spark_jobs.lake.s3_store import S3Store, checksum_of, scratch_directory
+from spark_jobs.lake.s3_store import S3Store, checksum_of
 from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3
 from tests.s3_server import S3Server
 
@@ -211,38 +208,3 @@ ETAG = "25f9e794323b453885f5181f1b624d0b"
 )
 def test_the_best_digest_of_the_whole_object_counts(answer: dict[str, str], digest: str) -> None:
     assert checksum_of(answer) == digest
-
-
-MAKE_AND_WAIT = """
-import sys, time
-from pathlib import Path
-from spark_jobs.lake.s3_store import scratch_directory
-directory = scratch_directory(Path(sys.argv[1]))
-(directory / "half.parquet").write_bytes(b"PAR1")
-print(directory, flush=True)
-time.sleep(600)
-"""
-
-
-def test_a_killed_process_leaves_no_scratch_directory_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MAKE_AND_WAIT, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        left = Path(other.stdout.readline().strip())
-        mine = scratch_directory(tmp_path)
-        assert left.is_dir()
-        os.kill(other.pid, signal.SIGKILL)
-    assert left.is_dir()
-
-    second = scratch_directory(tmp_path)
-
-    assert set(tmp_path.iterdir()) == {mine, second}
-
-
-def test_directories_of_other_names_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "onceover-1000").mkdir()
-    (tmp_path / "onceover-1-x").mkdir()
-
-    mine = scratch_directory(tmp_path)
-
-    assert set(tmp_path.iterdir()) == {tmp_path / "onceover-1000", tmp_path / "onceover-1-x", mine}
