@@ -1,36 +1,27 @@
 """Spark Connect runs tasks and shuffles as classic Spark does; there is no JVM in this process for it."""
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from spark_jobs.config.load import load_settings
 from spark_jobs.execution.options import SparkFailed
 from spark_jobs.execution.spark import Spark
-from spark_jobs.flow import Step
 from spark_jobs.kafka.errors import BadCrc
 from spark_jobs.lake.errors import StoreUnavailable
-from spark_jobs.progress import RunProgress
-from spark_jobs.run import execute_run
-from spark_jobs.sample.files import CONFIG, write_sample
-from spark_jobs.sample.story import RUN_DATES
 from tests.connect_server import running_connect_server
+from tests.execution.sample_lake import SHUFFLES, Scheduled, sample_lake, schedule_everything
 from tests.execution.test_shuffle import plain, shuffle_words
-from tests.golden.digests import lake_digests
-from tests.golden.scenarios import COPIED_AT
 from tests.in_process import InProcess
 from tests.reading.spark_reads import check_session
 from tests.sample.log_directory import write_sample as write_log
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduled]:
     with running_connect_server(tmp_path_factory.mktemp("connect")) as address:
-        spark = Spark(address)
+        spark = Scheduled(address)
         yield spark
         spark.stop()
 
@@ -91,21 +82,17 @@ def test_a_shuffle_gives_the_same(remote: Spark) -> None:
     assert plain(shuffle_words(remote, words, numbers)) == plain(shuffle_words(InProcess(), words, numbers))
 
 
-def test_both_runs_of_the_sample_yield_the_same_lake(remote: Spark, spark: Spark, tmp_path: Path) -> None:
-    assert _sample_lake(tmp_path / "connect", remote) == _sample_lake(tmp_path / "classic", spark)
+def test_both_runs_of_the_sample_yield_the_same_lake(
+    remote: Scheduled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs all of it: thresholds below which work runs in the driver are lowered."""
+    schedule_everything(monkeypatch)
+    remote.scheduled.clear()
+    remote.in_driver.clear()
 
-
-def _sample_lake(place: Path, engine: Spark) -> dict[str, str]:
-    """Digests of every step and table after both runs by `engine`."""
-    write_sample(place)
-    for file in place.rglob("*"):
-        os.utime(file, (COPIED_AT, COPIED_AT))
-    settings = load_settings(place / CONFIG)
-    for day in RUN_DATES:
-        execute_run(
-            settings, day, until=Step.PUBLISH, spark=engine, progress=RunProgress(Console(quiet=True))
-        )
-    return lake_digests(settings)
+    assert sample_lake(tmp_path / "connect", remote) == sample_lake(tmp_path / "in_process", InProcess())
+    assert remote.in_driver == set()
+    assert {"fetch_objects", "survey_partitions", *SHUFFLES} <= remote.scheduled
 
 
 def test_the_data_source_reads_a_log(remote: Spark, tmp_path: Path) -> None:
