@@ -113,6 +113,14 @@ def test_what_is_set_in_the_environment_stays() -> None:
     assert environment["PYSPARK_PYTHON"]
 
 
+def test_executors_on_other_machines_get_no_loopback_and_run_their_own_python() -> None:
+    environment = {"JAVA_HOME": "/opt/java"}
+
+    prepare_environment(environment, "spark://10.0.0.1:7077")
+
+    assert environment == {"JAVA_HOME": "/opt/java"}
+
+
 def test_an_account_without_a_traceback_is_reported_by_its_first_line() -> None:
     assert first_cause("java.io.IOException: disk full\n\tat Some.java") == "java.io.IOException: disk full"
 

@@ -4,8 +4,10 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pyarrow as pa
 
 import spark_jobs.execution.worker
 from spark_jobs.pipeline.index.job import Summary
@@ -29,6 +31,22 @@ def attempt(task: tuple[int, str]) -> tuple[int, bool, str]:
         time.sleep(HOURS)
     (Path(directory) / f"{number}.result").write_text(str(number))
     return number, is_first, str(Path(spark_jobs.execution.worker.__file__).resolve())
+
+
+ROWS = pa.schema({"number": pa.int64()})
+
+
+def rows_late(task: tuple[int, str]) -> Iterator[pa.Table]:
+    """The number as a row of a shuffle; the first attempt of number 0 never yields it."""
+    number, directory = task
+    if _is_first(Path(directory) / f"{number}.shuffled") and number == 0:
+        time.sleep(HOURS)
+    yield pa.table({"number": [number]}, ROWS)
+
+
+def rows_of(number: int, rows: pa.Table) -> tuple[int, int]:
+    """How many rows a group has."""
+    return number, rows.num_rows
 
 
 def _is_first(mark: Path) -> bool:

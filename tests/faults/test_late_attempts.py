@@ -37,7 +37,9 @@ from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from spark_jobs.sample.files import CONFIG, write_sample
 from spark_jobs.sample.story import RUN_DATES
+from tests.golden import scenarios
 from tests.in_process import InProcess
+from tests.operations.replay import runs as replayed_runs
 
 RANGES = (4096, 6000)
 REPEATED = STEPS[STEPS.index(Step.INDEX) : STEPS.index(Step.PUBLISH)]
@@ -191,6 +193,24 @@ def test_a_late_attempt_changes_nothing_that_is_listed(worked: Worked, name: str
             late()
     found = _listed(worked.settings)
     assert [path for path, digest in worked.listed.items() if found[path] != digest] == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name"),
+    [("capture oracle_D without markers", "mark_captures"), ("replay", "decode_replayed")],
+)
+def test_a_late_attempt_of_a_task_that_the_sample_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, name: str
+) -> None:
+    spark = Recorded()
+    for module in (scenarios, replayed_runs):
+        monkeypatch.setattr(module, "InProcess", lambda: spark)
+    settings = scenarios.SCENARIOS[scenario](tmp_path)
+    listed = _listed(settings)
+    assert spark.calls[name]
+    for late in spark.calls[name]:
+        late()
+    assert _listed(settings) == listed
 
 
 def _listed(settings: Settings) -> dict[str, str]:

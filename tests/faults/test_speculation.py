@@ -17,8 +17,9 @@ from spark_jobs.operations.bundle import write_bundle
 DRIVER = """
 import json, os, sys
 from pathlib import Path
+from spark_jobs.execution.shuffle import TaskRows
 from spark_jobs.execution.spark import Spark
-from tests.faults.delayed import attempt
+from tests.faults.delayed import ROWS, attempt, rows_late, rows_of
 from tests.faults.late_index import late_attempts
 
 master, archive, directory = sys.argv[1:]
@@ -40,7 +41,9 @@ spark = Spark(
 )
 slots = spark.parallelism
 results = spark.run_tasks(attempt, [(number, directory) for number in range(4)])
-print(json.dumps([slots, results, late_attempts(Path(directory), spark)]))
+rows = TaskRows(function=rows_late, tasks=[(number, directory) for number in range(4)], schema=ROWS)
+groups = spark.shuffle([rows], key="number", function=rows_of).summaries
+print(json.dumps([slots, results, groups, late_attempts(Path(directory), spark)]))
 spark.stop()
 """
 
@@ -85,12 +88,13 @@ def test_a_second_attempt_gives_the_result_and_a_late_one_changes_nothing(tmp_pa
         command = [sys.executable, "-c", DRIVER, master, str(archive), str(tmp_path)]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    slots, results, late = json.loads(said.stdout)
+    slots, results, groups, late = json.loads(said.stdout)
     assert slots == 2
     assert [number for number, _, _ in results] == [0, 1, 2, 3]
     assert [is_first for _, is_first, _ in results] == [False, True, True, True]
     assert all("/onceover/spark_jobs/" in file for _, _, file in results)
     assert (tmp_path / "0.result").read_text() == "0"
+    assert groups == [[number, 1] for number in range(4)]
     assert late["written after its round"]
     assert late["changed"] == []
     assert late["changed with other ranges"] == []

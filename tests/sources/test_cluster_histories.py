@@ -5,6 +5,7 @@ from a log in memory, with Kafka's own rule for the end of an epoch.
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from itertools import count
@@ -189,6 +190,31 @@ def test_a_log_that_stays_is_fetched_to_its_end(cluster: Scripted, lake: ObjectS
     found = fetch(cluster, lake)
     assert (found.next_offset, found.is_gone, found.epochs) == (20, False, ((7, 0),))
     assert len(segments(lake)) == 1
+
+
+def test_a_late_attempt_changes_nothing(cluster: Scripted, lake: ObjectStore) -> None:
+    found, before = fetch(cluster, lake), contents(lake)
+    assert fetch(cluster, lake) == found
+    assert contents(lake) == before
+
+
+def test_an_attempt_that_another_one_overtakes_changes_nothing(cluster: Scripted, lake: ObjectStore) -> None:
+    """As with speculation: the second attempt is complete while the first one waits for a reply."""
+    overtaking: list[PartitionFetched] = []
+    kept: list[dict[str, bytes]] = []
+
+    def overtake() -> None:
+        with ThreadPoolExecutor(1) as thread:
+            overtaking.append(thread.submit(fetch, cluster, lake).result())
+        kept.append(contents(lake))
+
+    at_fetch(cluster, 14, overtake)
+    assert [fetch(cluster, lake)] == overtaking
+    assert [contents(lake)] == kept
+
+
+def contents(lake: ObjectStore) -> dict[str, bytes]:
+    return {each.key: lake.read(each.key) for each in lake.list(source_key("live", DAY))}
 
 
 def test_a_task_keeps_two_replies_of_four_partitions_at_most(
