@@ -165,7 +165,7 @@ PLAIN_WORDS = {
 REMOVED = {
     "limits.worker_memory": "nothing ever read it; remove the key, and bound what a task holds by"
     " limits.range_bytes and by how many tasks run at once (such as spark.master local[2])",
-    "spark.shuffle_partitions": "no step shuffles by Spark SQL; remove the key, or set"
+    "spark.shuffle_partitions": "results do not depend on it; remove the key, or set"
     " spark.sql.shuffle.partitions below spark.conf",
 }
 """Keys of earlier versions: why they were removed, and what to do."""

@@ -120,7 +120,7 @@ def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
         (
             f"{SMALLEST}spark: {{shuffle_partitions: 16}}\n",
             (
-                "o.yaml:4: spark.shuffle_partitions: removed in this version: no step shuffles by Spark SQL;"
+                "o.yaml:4: spark.shuffle_partitions: removed in this version: results do not depend on it;"
                 " remove the key, or set spark.sql.shuffle.partitions below spark.conf"
             ),
         ),

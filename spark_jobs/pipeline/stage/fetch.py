@@ -72,7 +72,10 @@ def _fetch_by_tasks(whole: FetchTask, spark: Spark, advance: Advance) -> list[Fo
         advance((done - shown[0]) * share)
         shown[0] = done
 
-    found = list(chain.from_iterable(spark.run_tasks(fetch_objects, tasks, watch=watch)))
+    description = f"onceover {whole.day} stage fetch objects"
+    found = list(
+        chain.from_iterable(spark.run_tasks(fetch_objects, tasks, watch=watch, description=description))
+    )
     _check_executors(whole, found)
     return found
 

@@ -166,9 +166,8 @@ class Cluster(BrokerLog):
         if runner is None or parallel == 1:
             found = [fetch_partitions(task) for task in tasks]
         else:
-            found = runner.run_tasks(
-                fetch_partitions, tasks, description=f"onceover fetch {self.source.name}"
-            )
+            description = f"onceover {plan.day} stage fetch partitions of {self.source.name}"
+            found = runner.run_tasks(fetch_partitions, tasks, description=description)
         done = {TopicPartition(each.topic, each.partition): each for share in found for each in share}
         return {
             TopicPartition(cut.topic, cut.partition): done.get(
