@@ -116,6 +116,8 @@ class JvmSession:
 
     master: str
     session: SparkSession
+    splits_rows: bool = True
+    """Whether each row of a local table is a partition."""
 
     @property
     def parallelism(self) -> int:

@@ -3,7 +3,7 @@
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -29,14 +29,17 @@ class ConnectSession:
     """A session at a server, and what the server reports of its jobs."""
 
     session: SparkSession
+    splits_rows: bool = True
+    """Whether each row of a local table is a partition."""
     _tags: dict[int, str] = field(default_factory=dict)
     _done: dict[str, int] = field(default_factory=dict)
 
     @property
     def parallelism(self) -> int:
         """How many tasks run at once at the server, as it plans a range of its own."""
-        if slots := dynamic_slots(self.session):
-            return slots
+        with suppress(PySparkException):  # a serverless server does not show options of executors
+            if slots := dynamic_slots(self.session):
+                return slots
         other = self.session.newSession()  # with the server's own options
         try:
             plan = other.sql("EXPLAIN SELECT * FROM range(1)").collect()[0][0]
@@ -87,15 +90,25 @@ def connect(master: str, options: Mapping[str, str]) -> ConnectSession:
     try:
         # pyspark's general builder would turn the whole process to Connect.
         session: Any = ConnectSparkSession.builder.remote(master).create()
-        for name, value in {**SESSION_OPTIONS, **sql}.items():
+        refused = [name for name, value in SESSION_OPTIONS.items() if not _accepts(session, name, value)]
+        for name, value in sql.items():
             session.conf.set(name, value)
         session.addArtifacts(*_paths(options, PY_FILES), pyfile=True)
         session.addArtifacts(*_paths(options, ARCHIVES), archive=True)
-        connected = ConnectSession(session)
+        connected = ConnectSession(session, splits_rows=not refused)
     except PySparkException as error:
         raise SparkFailed(f"{master}: no Spark Connect session: {error}") from None
     session.registerProgressHandler(_Progress(connected))
     return connected
+
+
+def _accepts(session: SparkSession, name: str, value: str) -> bool:
+    """Sets an option of ours; False if the server refuses it, as serverless ones do."""
+    try:
+        session.conf.set(name, value)
+    except PySparkException:
+        return False
+    return True
 
 
 def _check_server(master: str) -> None:

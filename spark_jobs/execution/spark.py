@@ -107,7 +107,9 @@ class Spark:
         if not tasks or in_driver:
             return [function(task) for task in tasks]
         frame = self._task_frame(tasks).mapInArrow(outcomes_of(function), ddl(OUTCOMES))
-        found = self._collect(frame, watch, description or _name(function))
+        found = self._collect(
+            frame, lambda done: watch(min(done, len(tasks))), description or _name(function)
+        )
         return [_value(from_bytes(each)) for each in _in_order(found)]
 
     def shuffle(
@@ -152,8 +154,9 @@ class Spark:
         return ThreadPoolExecutor(MOST_JOBS_AT_ONCE, thread_name_prefix="job")
 
     def _task_frame(self, tasks: Sequence[Any]) -> DataFrame:
-        """One row and, by the session's options, one partition per task."""
-        return self.session.createDataFrame(task_table(tasks))
+        """One row and one partition per task, by the session's options or else by a shuffle."""
+        frame = self.session.createDataFrame(task_table(tasks))
+        return frame if self._engine.splits_rows else frame.repartitionByRange(len(tasks), "number")
 
     def _frame(self, rows: Rows) -> DataFrame:
         schema = ddl(travel_schema(rows.schema))

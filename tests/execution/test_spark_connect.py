@@ -3,10 +3,14 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.conf import RuntimeConf
+from pyspark.sql.connect.functions import spark_partition_id
 
-from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.options import SESSION_OPTIONS, SparkFailed
 from spark_jobs.execution.spark import Spark
 from spark_jobs.kafka.errors import BadCrc
 from spark_jobs.lake.errors import StoreUnavailable
@@ -80,6 +84,36 @@ def test_a_shuffle_gives_the_same(remote: Spark) -> None:
     words, numbers = [["", "ab", "aab"], ["b"]], [[], [3, 50, 55]]
 
     assert plain(shuffle_words(remote, words, numbers)) == plain(shuffle_words(InProcess(), words, numbers))
+
+
+def test_a_server_that_refuses_options_gets_one_partition_per_task_all_the_same(
+    remote: Scheduled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a serverless one does, which also hides its executors."""
+    set_option, get_option = RuntimeConf.set, RuntimeConf.get
+
+    def refuse_ours(conf: RuntimeConf, key: str, value: str) -> None:
+        if key in SESSION_OPTIONS:
+            raise PySparkException(f"[CONFIG_NOT_AVAILABLE] {key}")
+        set_option(conf, key, value)
+
+    def hide(conf: RuntimeConf, key: str, default: Any = None) -> str | None:
+        if key.startswith("spark.dynamicAllocation"):
+            raise PySparkException(f"[CONFIG_NOT_AVAILABLE] {key}")
+        return get_option(conf, key, default)
+
+    monkeypatch.setattr(RuntimeConf, "set", refuse_ours)
+    monkeypatch.setattr(RuntimeConf, "get", hide)
+    refused = Spark(remote.master)
+    tasks = list(range(20))
+
+    assert refused.run_tasks(_double, tasks) == list(range(0, 40, 2))
+    assert refused.parallelism == 2
+    words, numbers = [["", "ab", "aab"], ["b"]], [[], [3, 50, 55]]
+    assert plain(shuffle_words(refused, words, numbers)) == plain(shuffle_words(InProcess(), words, numbers))
+    parts = refused._task_frame(tasks).select(spark_partition_id().alias("part")).distinct()
+    assert parts.count() == len(tasks)
+    refused.stop()
 
 
 def test_both_runs_of_the_sample_yield_the_same_lake(
