@@ -12,6 +12,9 @@ from tests.bench.run_data import Run, write_run
 from tests.bench.runs import BROKER_LOG, CAPTURE, run_measured
 from tests.bench.workspace import Row, Workspace
 
+BATCHES = 50
+"""Of a transaction: 50 million at a million transactions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
@@ -78,14 +81,17 @@ def _producers(_: Workspace, folder: Path, amount: int) -> Path:
 
 
 def _transactions(_: Workspace, folder: Path, amount: int) -> Path:
-    write_transactions(folder, Transactions(transactions=amount, batches=10))
-    return folder
+    place = folder / f"of-{BATCHES}"
+    write_transactions(place, Transactions(transactions=amount, batches=BATCHES))
+    return place
 
 
 def _skewed_transactions(_: Workspace, folder: Path, amount: int) -> Path:
-    heavy = amount // 3
-    write_transactions(folder, Transactions(transactions=amount - heavy, batches=10, heavy=heavy))
-    return folder
+    """As many batches in all; those of the one producer have two each."""
+    place, heavy = folder / f"of-{BATCHES}", amount // 3
+    batches = (BATCHES * amount - 2 * heavy) // (amount - heavy)
+    write_transactions(place, Transactions(transactions=amount - heavy, batches=batches, heavy=heavy))
+    return place
 
 
 def _partitions(_: Workspace, folder: Path, amount: int) -> Path:

@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -251,16 +252,8 @@ WHOLE_HEADINGS = (
     "bytes read by input",
     "bytes moved by input",
 )
-GROWTH_HEADINGS = (
-    "what grows",
-    "how many",
-    "s",
-    "by linear",
-    "CPU by linear",
-    "worker MB",
-    "driver MB",
-    "JVM MB",
-)
+MEMORY = ("worker MB", "driver MB", "JVM MB")
+GROWTH_HEADINGS = ("what grows", "how many", "s", "by linear", "CPU by linear", *MEMORY)
 SCALE_HEADINGS = ("run", "size", "rate per core", "core hours", "cores for 1 h", "cores for 4 h")
 KNOB_HEADINGS = ("knob", "value", "s", "M records/s", "worker MB")
 TRANSACTION_STEPS = ("stage", "index", "rebuild", "admit", "resolve")
@@ -269,7 +262,7 @@ TRANSACTION_HEADINGS = (
     "how many",
     *(f"{step} s" for step in TRANSACTION_STEPS),
     "CPU s",
-    "worker MB",
+    *MEMORY,
 )
 
 
@@ -279,15 +272,18 @@ def growth_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
     for row in (*rows_of(kept, "growth"), *rows_of(kept, "commits")):
         start = first.setdefault(row.title.partition(",")[0], row)
         times = row.numbers["amount"] / start.numbers["amount"]
-        memory = (f"{row.numbers.get(name, 0):,.0f}" for name in ("worker MB", "driver MB", "JVM MB"))
         yield (
             row.title,
             f"{row.numbers['amount']:,.0f}",
             f"{row.seconds:.1f}",
             f"{row.seconds / start.seconds / times:.2f}",
             f"{row.cpu_seconds / max(start.cpu_seconds, 0.01) / times:.2f}",
-            *memory,
+            *_memory(row),
         )
+
+
+def _memory(row: Row) -> Iterator[str]:
+    return (f"{row.numbers.get(name, 0):,.0f}" for name in MEMORY)
 
 
 def transaction_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
@@ -296,8 +292,7 @@ def transaction_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
         if row.title.startswith("transactions"):
             name = row.title.removeprefix("transactions, ") if "," in row.title else "of 1,000 producers"
             steps = (f"{row.numbers.get(f'{step} s', 0):.1f}" for step in TRANSACTION_STEPS)
-            memory = f"{row.numbers.get('worker MB', 0):,.0f}"
-            yield name, f"{row.numbers['amount']:,.0f}", *steps, f"{row.cpu_seconds:.0f}", memory
+            yield name, f"{row.numbers['amount']:,.0f}", *steps, f"{row.cpu_seconds:.0f}", *_memory(row)
 
 
 def detail_cells(kept: Kept, section: str) -> Iterator[tuple[str, ...]]:
@@ -330,7 +325,7 @@ def knob_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
 
 def step_cells(kept: Kept) -> Iterator[tuple[str, ...]]:
     """Where a run's time goes."""
-    for row in rows_of(kept, "onceover"):
+    for row in (*rows_of(kept, "onceover"), *rows_of(kept, "large")):
         steps = [row.numbers.get(f"{step} s", 0.0) for step in STEPS]
         if any(steps):
             yield f"{row.title}, {row.data}", *(f"{seconds:.1f}" for seconds in steps), f"{row.seconds:.1f}"
@@ -384,25 +379,91 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 DETAIL_HEADINGS = ("measured", "data", "s", "CPU s", "records/s")
 DETAILED = ("readers", "tap", "ids")
 """Sections whose rows a page shows as they are."""
+COMPARED = (
+    *("onceover", "plain_spark", "duck", "live_broker", "cluster_fetch", "standalone", "readers", "ids"),
+    *("dump_log", "verdicts"),
+)
+"""Sections of the comparison."""
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+DATED = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
 
 
-def blocks(kept: Kept) -> dict[str, str]:
-    """What pages show, by the name of the place; what was not measured is left as it is there."""
-    tables: dict[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = {
-        "whole": (WHOLE_HEADINGS, list(whole_cells(kept))),
-        "compared": (HEADINGS, [line.cells for line in headline(kept)]),
-        "steps": (("run", *STEPS, "all"), list(step_cells(kept))),
-        "growth": (GROWTH_HEADINGS, list(growth_cells(kept))),
-        "transactions": (TRANSACTION_HEADINGS, list(transaction_cells(kept))),
-        "knobs": (KNOB_HEADINGS, list(knob_cells(kept))),
-        "runs": (SCALE_HEADINGS, list(scale_cells(kept))),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A table of a page, the sections that it shows, and how many cells name a row."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    sections: Collection[str]
+    names: int = 2
+
+
+def blocks(kept: Kept) -> dict[str, Block]:
+    """What pages show, by the name of the place; without rows if nothing of it was measured."""
+    return {
+        "whole": Block(
+            headings=WHOLE_HEADINGS,
+            rows=list(whole_cells(kept)),
+            sections=("floor", "onceover", "large", "whole_runs"),
+            names=1,
+        ),
+        "compared": Block(
+            headings=HEADINGS,
+            rows=[line.cells for line in headline(kept)],
+            sections=COMPARED,
+            names=1,
+        ),
+        "steps": Block(
+            headings=("run", *STEPS, "all"),
+            rows=list(step_cells(kept)),
+            sections=("onceover", "large"),
+            names=1,
+        ),
+        "growth": Block(
+            headings=GROWTH_HEADINGS, rows=list(growth_cells(kept)), sections=("growth", "commits")
+        ),
+        "transactions": Block(
+            headings=TRANSACTION_HEADINGS, rows=list(transaction_cells(kept)), sections=("growth",)
+        ),
+        "knobs": Block(headings=KNOB_HEADINGS, rows=list(knob_cells(kept)), sections=("onceover", "knobs")),
+        "runs": Block(headings=SCALE_HEADINGS, rows=list(scale_cells(kept)), sections=("onceover",)),
         **{
-            name: ((*DETAIL_HEADINGS, *detail_numbers(kept, name)), list(detail_cells(kept, name)))
+            name: Block(
+                headings=(*DETAIL_HEADINGS, *detail_numbers(kept, name)),
+                rows=list(detail_cells(kept, name)),
+                sections=(name,),
+            )
             for name in DETAILED
         },
     }
-    written = {name: markdown(headings, rows) for name, (headings, rows) in tables.items() if rows}
-    return {**written, "when": _when(kept)}
+
+
+def merged(block: Block, before: str, kept: Kept, day: str) -> str:
+    """The table; where some of its sections were not measured, with the other rows of the page, dated."""
+    if all(section in kept for section in block.sections):
+        return markdown(block.headings, block.rows)
+    found = {_name(row, block): row for row in block.rows}
+    rows = [
+        found.pop(_name(old, block), ()) or _dated(old, day) for old in _rows_before(before, block.headings)
+    ]
+    return markdown(block.headings, [*rows, *found.values()])
+
+
+def _name(row: Sequence[str], block: Block) -> tuple[str, ...]:
+    return (DATED.sub("", row[0]), *row[1 : block.names])
+
+
+def _rows_before(table: str, headings: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Rows of a page's table in the order of `headings`; a column that it lacks is empty."""
+    lines = [line.strip().strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    columns, *rows = [[cell.strip() for cell in line] for line in lines] or [[]]
+    for row in rows[1:]:
+        cells = dict(zip(columns, row, strict=True))
+        yield tuple(cells.get(heading, "") for heading in headings)
+
+
+def _dated(row: tuple[str, ...], day: str) -> tuple[str, ...]:
+    return row if DATED.search(row[0]) or not day else (f"{row[0]} ({day})", *row[1:])
 
 
 def _when(kept: Kept) -> str:
@@ -411,17 +472,26 @@ def _when(kept: Kept) -> str:
     return f"Measured on {' and '.join(days)} on {' and '.join(machines)}."
 
 
-def fill(text: str, parts: Mapping[str, str]) -> str:
-    """`text` with each part between its marks."""
-    for name, part in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, found, rest = text.partition(begin)
-        if found:
-            text = f"{before}{begin}{part}\n{end}{rest.partition(end)[2]}"
-    return text
+def fill(text: str, kept: Kept) -> str:
+    """A page with what was measured; what was not stays as it is, with the date when it was."""
+    day = max(DAY.findall(_between(text, "when")), default="")
+    for name, block in blocks(kept).items():
+        if block.rows:
+            text = _replaced(text, name, merged(block, _between(text, name), kept, day))
+    return _replaced(text, "when", _when(kept)) if kept else text
+
+
+def _between(text: str, name: str) -> str:
+    return text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
+
+
+def _replaced(text: str, name: str, part: str) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, found, rest = text.partition(begin)
+    return f"{before}{begin}{part}\n{end}{rest.partition(end)[2]}" if found else text
 
 
 def write_page(kept: Kept, pages: Sequence[Path] = PAGES) -> None:
     """Puts the tables into the pages."""
     for page in pages:
-        page.write_text(fill(page.read_text(), blocks(kept)))
+        page.write_text(fill(page.read_text(), kept))

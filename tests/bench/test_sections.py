@@ -152,15 +152,55 @@ def test_results_are_kept_and_become_tables_and_pictures(tmp_path: Path) -> None
         save(tmp_path, section, rows)
     kept = saved(tmp_path)
     assert [cells[4:7] for cells in whole_cells(kept)] == [("1.00", "", ""), ("1.25", "at most 1.5", "met")]
-    assert "tap" not in blocks(kept)
-    assert "| files | 40 | 5.0 | 1.25 |" in blocks(kept)["growth"]
-    assert (
-        fill("a\n<!-- when -->\nold\n<!-- /when -->b", {"when": "new"})
-        == "a\n<!-- when -->\nnew\n<!-- /when -->b"
-    )
+    assert blocks(kept)["tap"].rows == []
+    assert ("files", "40", "5.0", "1.25") in [row[:4] for row in blocks(kept)["growth"].rows]
     write_plots(kept, tmp_path)
     assert {path.name for path in tmp_path.glob("*.svg")} == {"throughput.svg", "growth.svg"}
     assert all(isinstance(found, Results) for found in kept.values())
+
+
+PAGE = """a
+<!-- when -->
+Measured on 2026-11-01 and 2026-11-02 on a machine.
+<!-- /when -->
+<!-- growth -->
+| what grows | how many | s | by linear |
+| --- | --- | --- | --- |
+| files | 10 | 9.0 | 1.00 |
+| files per commit | 100 | 3.0 | 1.00 |
+| renamed (2026-10-01) | 7 | 2.0 | 1.00 |
+<!-- /growth -->
+<!-- tap -->
+as it was
+<!-- /tap -->
+b
+"""
+
+
+def test_rows_of_sections_that_were_not_measured_stay_in_the_page(tmp_path: Path) -> None:
+    save(tmp_path, "growth", [Row(title="files", seconds=1.0, numbers={"amount": 10.0})])
+    kept = saved(tmp_path)
+    day = kept["growth"].measured_at[:10]
+
+    found = fill(PAGE, kept)
+
+    assert f"Measured on {day} on " in found
+    assert found.startswith("a\n")
+    assert found.endswith("<!-- tap -->\nas it was\n<!-- /tap -->\nb\n")
+    rows = [line.split(" | ")[:3] for line in found.splitlines() if line.startswith("| ")][2:]
+    assert rows == [
+        ["| files", "10", "1.0"],
+        ["| files per commit (2026-11-02)", "100", "3.0"],
+        ["| renamed (2026-10-01)", "7", "2.0"],
+    ]
+    assert fill(found, kept) == found
+
+    save(tmp_path, "commits", [Row(title="commit", seconds=1.0, numbers={"amount": 10.0})])
+    assert "files per commit" not in fill(found, saved(tmp_path))
+
+
+def test_nothing_measured_changes_nothing() -> None:
+    assert fill(PAGE, {}) == PAGE
 
 
 def test_arguments_choose_sections_and_volumes(capsys: pytest.CaptureFixture[str]) -> None:

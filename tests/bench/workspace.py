@@ -37,6 +37,8 @@ class Volume:
     """Share of the volumes at which growth is measured."""
     large_records: int = 100_000_000
     """Of the one large run."""
+    large_times: int = 2
+    """How often the floor and the large run take turns."""
     files: tuple[int, ...] = (1_000, 10_000, 30_000)
     """Of one commit."""
 
@@ -47,10 +49,11 @@ class Volume:
 
 
 FULL = Volume()
-QUICK = Volume(records=400_000, large_records=800_000, times=1, growth=0.02, files=(100, 1000))
+QUICK = Volume(records=400_000, large_records=800_000, large_times=1, times=1, growth=0.02, files=(100, 1000))
 TINY = Volume(
     records=24_000,
     large_records=12_000,
+    large_times=1,
     codecs=(Codec.LZ4,),
     times=1,
     factors=(1,),
