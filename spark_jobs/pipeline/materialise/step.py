@@ -59,7 +59,7 @@ SMALLEST_FILE = 32 * 2**20
 """A topic is divided so that several workers share it, unless its files became tiny."""
 
 TASKS_PER_SLOT = 4
-SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
+SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 256 * 2**20
 SMALLEST_SURVEY = 32
 ACCOUNT_ROWS, ACCOUNT_COST = 1 << 20, 4096
 """Rows of verdicts that share a file, and what opening a partition costs, in rows."""
