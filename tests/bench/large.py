@@ -23,6 +23,7 @@ def measure(space: Workspace) -> Sequence[Row]:
     """Rows as those of the sections `floor` and `onceover`; a disk that is too small is a note."""
     records, codec = space.volume.large_records, space.volume.compared
     data = f"{codec.name.lower()}, {records / 1e6:g} M records"
+    space.home.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(space.home).free < records * BYTES_PER_RECORD:
         return [
             Row(title="onceover", data=data, note=f"less than {records * BYTES_PER_RECORD / 1e9:.0f} GB free")

@@ -474,11 +474,13 @@ def _when(kept: Kept) -> str:
 
 def fill(text: str, kept: Kept) -> str:
     """A page with what was measured; what was not stays as it is, with the date when it was."""
+    when = _when(kept)
     day = max(DAY.findall(_between(text, "when")), default="")
+    day = "" if day in when else day
     for name, block in blocks(kept).items():
         if block.rows:
             text = _replaced(text, name, merged(block, _between(text, name), kept, day))
-    return _replaced(text, "when", _when(kept)) if kept else text
+    return _replaced(text, "when", when) if kept else text
 
 
 def _between(text: str, name: str) -> str:
