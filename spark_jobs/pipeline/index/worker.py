@@ -41,7 +41,7 @@ class RowBuffer:
 
     def __init__(self) -> None:
         self._parts: list[HeaderColumns] = []
-        self._orders: list[int] = []
+        self._orders: list[Counts] = []
         self._without_key: list[Counts] = []
         self._reasons: dict[int, str] = {}
         self.rows = 0
@@ -58,28 +58,30 @@ class RowBuffer:
         self._reasons[self.rows] = damage.reason
         self._append(object_order, _damage_row(damage), None)
 
-    def take(self) -> pa.Table:
-        """All buffered rows, at least one, as a table of `index`; the buffer is empty afterwards."""
-        without_key = np.concatenate(self._without_key)
-        table = _table(concatenate(self._parts), self._object_orders(), self._problems(), without_key)
-        self._parts, self._orders, self._without_key, self._reasons, self.rows = [], [], [], {}, 0
+    def take(self, rows: int | None = None) -> pa.Table:
+        """The first buffered `rows`, or all, at least one, as a table of `index`; the others stay."""
+        columns = concatenate(self._parts)
+        orders, without_key = np.concatenate(self._orders), np.concatenate(self._without_key)
+        count = self.rows if rows is None else min(rows, self.rows)
+        table = _table(columns.part(0, count), orders[:count], self._problems(count), without_key[:count])
+        self.rows -= count
+        self._parts = [columns.part(count, columns.rows)] if self.rows else []
+        self._orders, self._without_key = [orders[count:]], [without_key[count:]]
+        self._reasons = {row - count: text for row, text in self._reasons.items() if row >= count}
         return table
 
     def _append(self, object_order: int, columns: HeaderColumns, without_key: Counts | None) -> None:
         if columns.rows:
             self._parts.append(columns)
-            self._orders.append(object_order)
+            self._orders.append(np.full(columns.rows, object_order, dtype=np.int32))
             none = np.zeros(columns.rows, dtype=np.int32)
             self._without_key.append(none if without_key is None else without_key)
             self.rows += columns.rows
 
-    def _object_orders(self) -> npt.NDArray[np.int32]:
-        return np.repeat(np.array(self._orders, dtype=np.int32), [part.rows for part in self._parts])
-
-    def _problems(self) -> pa.StringArray:
+    def _problems(self, rows: int) -> pa.StringArray:
         if not self._reasons:
-            return pa.nulls(self.rows, pa.string())
-        return pa.array((self._reasons.get(row) for row in range(self.rows)), pa.string(), size=self.rows)
+            return pa.nulls(rows, pa.string())
+        return pa.array((self._reasons.get(row) for row in range(rows)), pa.string(), size=rows)
 
 
 def _table(columns: HeaderColumns, orders: Counts, problems: pa.StringArray, without_key: Counts) -> pa.Table:
@@ -107,7 +109,7 @@ def _damage_row(damage: Damage) -> HeaderColumns:
 # An index file.
 
 ROWS_PER_GROUP = 1 << 17
-"""Rows held before they are written: about 12 MB."""
+"""Rows of a row group, about 12 MB: however many came at a time, so that files depend on the rows alone."""
 MOST_EXAMPLES = 3
 
 
@@ -142,8 +144,8 @@ class IndexFile:
         self._count(object_order, *stretch.damaged)
         if stretch.damage is not None:
             self.add_damage(object_order, stretch.damage)
-        if self._buffer.rows >= ROWS_PER_GROUP:
-            self._output.write(self._buffer.take())
+        while self._buffer.rows >= ROWS_PER_GROUP:
+            self._output.write(self._buffer.take(ROWS_PER_GROUP))
 
     def add_damage(self, object_order: int, damage: Damage) -> None:
         """One row for bytes that are not a valid batch."""
