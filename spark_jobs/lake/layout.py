@@ -2,7 +2,7 @@
 
 lake.json                  the lake's id and the location where it was created
 objects/ab/ab12…           staged bytes, named by their SHA-256
-staging/2024-05-01/        a run being staged: its journal, and its manifest once that is fixed
+staging/2024-05-01/        a run being staged: its journal, headers, its manifest once that is fixed
 runs/2024-05-01-3f9a…/     one run: inputs.json, then a folder per step with its outputs and _done.json
 chain/0000000001.json      the final runs in order; an entry's creation is what makes a run final
 state/ab/ab12…             state of partitions between runs, named by its SHA-256

@@ -49,6 +49,7 @@ from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.replays import read_decisions
 from spark_jobs.lake.run_folder import DONE, EXPIRED, INPUTS, MANIFEST, MESSAGES, RunFolder, read_inputs
+from spark_jobs.lake.staged_headers import abandoned_headers
 from spark_jobs.lake.states import STATE_STEPS, get_state, read_states
 from spark_jobs.lake.table_listing import read_listing
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, PLANNED_SEGMENTS, REACH
@@ -306,7 +307,7 @@ def plan_folders(lake: PlannedLake, live: Collection[str]) -> Iterator[FolderExp
 
 
 def plan_objects(lake: PlannedLake) -> tuple[ObjectStat, ...]:
-    """Copies and fetched segments that only old runs have read."""
+    """Copies and fetched segments that only old runs have read, and headers of runs that were given up."""
     if lake.cutoffs.staged is None:
         return ()
     manifests = {run_id: found for run_id in lake.run_ids() if (found := _manifest(lake.store, run_id))}
@@ -319,7 +320,8 @@ def plan_objects(lake: PlannedLake) -> tuple[ObjectStat, ...]:
     needed |= {
         key for run_id, each in manifests.items() if is_old[run_id] for key in _replayable(lake, run_id, each)
     }
-    return tuple(removable_objects(lake.store, old, needed))
+    headers = abandoned_headers(lake.store, lake.cutoffs.staged)
+    return (*removable_objects(lake.store, old, needed), *headers)
 
 
 def _manifest(store: ObjectStore, run_id: str) -> Manifest | None:

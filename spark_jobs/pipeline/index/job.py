@@ -14,7 +14,8 @@ class Piece:
 
     The run reads the object from `first` on. `boundary` is where the first batch of the piece begins: known
     for an object's first piece, None where a worker has to guess, and given by the driver once the piece
-    before is settled. `counts_keys` asks for the number of records without a key in every batch.
+    before is settled. `counts_keys` asks for the number of records without a key in every batch. `sha256` is
+    the object's, if `stage` has written its headers down (`lake.staged_headers`), else empty.
     """
 
     object_order: int
@@ -27,6 +28,7 @@ class Piece:
     boundary: int | None
     counts_keys: bool = False
     first: int = 0
+    sha256: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +110,8 @@ class Summary:
     """The result of a bin: `rows` in its file, of which `problems` are no batch, and some `examples`.
 
     The rows cover the first piece's object from `first` on and the last piece's up to `end`; `first` is None
-    if a worker that had to guess found nothing like a batch.
+    if a worker that had to guess found nothing like a batch. `mapped` bytes of the objects were looked at
+    without a read.
     """
 
     first: int | None
@@ -117,3 +120,4 @@ class Summary:
     problems: int
     examples: tuple[Example, ...]
     output: OutputFile
+    mapped: int = 0

@@ -4,7 +4,7 @@ Read on in: `job` (what a task receives and returns), `worker` (what a Spark tas
 batch through an object).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
@@ -16,6 +16,7 @@ from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.parquet_file import put_table
+from spark_jobs.lake.staged_headers import clear_headers, headers_file, headers_folder, staged_headers
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
 from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.walk import WalkLimits
@@ -37,12 +38,17 @@ SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
 """Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
 
 
-def plan_bins(entries: Iterable[ManifestEntry], settings: Settings) -> list[Bin]:
-    """Bins in order of partition, copy and arrival, each of about `range_bytes`, or less for a small copy."""
+def plan_bins(
+    entries: Iterable[ManifestEntry], settings: Settings, headers: Collection[str] = ()
+) -> list[Bin]:
+    """Bins in order of partition, copy and arrival, each of about `range_bytes`, or less for a small copy.
+
+    `headers` are the names of the files of headers that `stage` has written.
+    """
     most = settings.limits.range_bytes + settings.limits.range_bytes // ROOM_FOR_SMALL
     bins: list[Bin] = []
     for copy, objects in group_by_copy(entries).items():
-        pieces = (piece for entry in objects for piece in split(entry, settings))
+        pieces = (piece for entry in objects for piece in split(entry, settings, headers))
         packed = pack(pieces, cost=lambda piece: _cost_of_piece(piece, most), most=most)
         bins.extend(Bin(copy=copy, pieces=together) for together in packed)
     return bins
@@ -77,13 +83,15 @@ def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
     return partition, entry.source, entry.copy_directory
 
 
-def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
+def split(entry: ManifestEntry, settings: Settings, headers: Collection[str] = ()) -> Iterator[Piece]:
     """What the run reads of the object whole, or in parts of `range_bytes`.
 
     Only the first part's boundary is known: the object's start, or the end of what is inherited. Keys are
     counted where a leader checks them: in captures of a compacted topic (facts §2.11).
     """
     is_compacted = settings.topic(entry.topic).cleanup_policy is CleanupPolicy.COMPACT
+    counts_keys = is_compacted and entry.origin is AppendOrigin.CLIENT
+    has_headers = not counts_keys and headers_file(entry.sha256) in headers
     at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes
     first = entry.inherited_bytes
     for start in range(first, max(entry.size, first + 1), length):
@@ -96,8 +104,9 @@ def split(entry: ManifestEntry, settings: Settings) -> Iterator[Piece]:
             start=start,
             stop=min(start + length, entry.size),
             boundary=first if start == first else None,
-            counts_keys=is_compacted and entry.origin is AppendOrigin.CLIENT,
+            counts_keys=counts_keys,
             first=first,
+            sha256=entry.sha256 if has_headers else "",
         )
 
 
@@ -198,7 +207,9 @@ MOST_MESSAGES = 20
 def run(context: RunContext) -> StepResult:
     """Index every object that holds batches; damage inside one is a row, never a failed run."""
     batches = context.manifest.batches
-    indexed = index_all(context, plan_bins(batches, context.settings))
+    headers = staged_headers(context.lake, context.manifest.day)
+    indexed = index_all(context, plan_bins(batches, context.settings, headers))
+    clear_headers(context.lake, context.manifest.day)
     listing = put_table(context.lake, context.folder.key(Step.INDEX), INDEX_FILES.file, files_table(indexed))
     return StepResult(
         outputs=(listing, *(each.summary.output for each in indexed)),
@@ -239,6 +250,7 @@ def index(context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
             bins=together,
             lake=context.lake,
             folder=context.folder.key(Step.INDEX),
+            headers=headers_folder(context.manifest.day),
             s3=context.settings.s3,
             limits=limits,
         )

@@ -1,7 +1,8 @@
 """What a Spark task of `index` does: it writes an index file for each bin and returns summaries."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from spark_jobs.kafka.formats.record_batch import (
     LOG_OVERHEAD,
     MAGIC_OFFSET,
     MAGIC_V2,
+    RecordBatchHeader,
     read_header,
 )
 from spark_jobs.kafka.log.segment import looks_like_batch
@@ -24,9 +26,19 @@ from spark_jobs.kernels.scan import scan_chunk
 from spark_jobs.lake.file_store import can_map
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ParquetOutput
+from spark_jobs.lake.staged_headers import read_headers
 from spark_jobs.lake.stores import open_store
 from spark_jobs.pipeline.index.job import Bin, Example, Piece, Summary
-from spark_jobs.pipeline.index.walk import Damage, StagedBytes, Stretch, Unreadable, WalkLimits, Window, walk
+from spark_jobs.pipeline.index.walk import (
+    Damage,
+    StagedBytes,
+    Stretch,
+    Unreadable,
+    ViewRange,
+    WalkLimits,
+    Window,
+    walk,
+)
 from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
 
 # Rows of the table `index`.
@@ -247,43 +259,93 @@ class Extent:
 
 _NOTHING = Extent(first=None, end=0)
 
+HEADER_FIELDS = tuple(each.name for each in fields(RecordBatchHeader) if each.name != "batch_length")
+KnownHeaders = Callable[[int, int], Iterator[HeaderColumns]]
+"""(start, stop) → headers that `stage` has written of the batches that begin there, the first at `start`."""
 
-def scan_piece(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkLimits) -> Extent:
+
+def no_headers(start: int, stop: int) -> Iterator[HeaderColumns]:
+    """Of an object that was not read by `stage`."""
+    del start, stop
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedObject:
+    """An object's bytes, and what is known of its batches without reading them."""
+
+    staged: StagedBytes
+    limits: WalkLimits
+    headers: KnownHeaders = no_headers
+
+    def stretches(self, start: int, stop: int) -> Iterator[Stretch]:
+        """Every batch that begins in `start`..`stop`: from known headers, and from bytes behind the last one.
+
+        The walk depends on bytes alone, so the rows are the same wherever the headers end.
+        """
+        for stretch in self._known(start, stop):
+            yield stretch
+            start = stretch.end
+        yield from walk(self.staged, start=start, stop=stop, limits=self.limits)
+
+    def _known(self, start: int, stop: int) -> Iterator[Stretch]:
+        is_first = True
+        for found in self.headers(start, stop):
+            if is_first and not self._begins_with(found):
+                return
+            is_first, large = False, np.flatnonzero(found.size > self.limits.max_batch_bytes)
+            rows = found.part(0, int(large[0])) if large.size else found
+            if rows.rows:
+                end = int(rows.position[-1] + rows.size[-1])
+                yield Stretch(columns=rows, damaged=(), damage=None, end=end)
+            if large.size:
+                return
+
+    def _begins_with(self, headers: HeaderColumns) -> bool:
+        """Whether the object has the first of `headers`; the read fails if it is not the staged object."""
+        position = int(headers.position[0])
+        head = read_header(self.staged.read(position, position + HEADER_SIZE))
+        same = [getattr(head, name) == getattr(headers, name)[0] for name in HEADER_FIELDS]
+        return head.size == headers.size[0] and all(same)
+
+
+def scan_piece(each: IndexedObject, piece: Piece, file: IndexFile) -> Extent:
     """Adds the rows of `piece` to `file`, which holds nothing else if the boundary has to be guessed."""
     if piece.boundary is not None:
-        return _scan_from(staged, piece, piece.boundary, file, limits)
+        return _scan_from(each, piece, piece.boundary, file)
     try:
-        return _scan_from_guess(staged, piece, file, limits)
+        return _scan_from_guess(each, piece, file)
     except Unreadable:
         return _NOTHING  # the piece before reports it
 
 
-def _scan_from(
-    staged: StagedBytes, piece: Piece, boundary: int, file: IndexFile, limits: WalkLimits
-) -> Extent:
+def _scan_from(each: IndexedObject, piece: Piece, boundary: int, file: IndexFile) -> Extent:
     """From where an object cannot be read, the rest is one damaged row, as after bytes that are no batch."""
-    end = boundary
+    end, size = boundary, each.staged.size
     try:
-        for stretch in walk(staged, start=boundary, stop=piece.stop, limits=limits):
+        for stretch in each.stretches(boundary, piece.stop):
             file.add(piece.object_order, stretch)
             end = stretch.end
             if stretch.damage is not None and stretch.damage.lost:
                 return Extent(first=boundary, end=end, lost_at=stretch.damage.position)
     except Unreadable as error:
-        rest = Damage(position=end, size=staged.size - end, reason=str(error), lost=True)
+        rest = Damage(position=end, size=size - end, reason=str(error), lost=True)
         file.add_damage(piece.object_order, rest)
-        return Extent(first=boundary, end=staged.size, lost_at=end)
+        return Extent(first=boundary, end=size, lost_at=end)
     return Extent(first=boundary, end=end)
 
 
-def _scan_from_guess(staged: StagedBytes, piece: Piece, file: IndexFile, limits: WalkLimits) -> Extent:
-    """A walk that finds no further batch may have begun inside a record; so a later guess is tried."""
-    searcher = Searcher(staged, start=piece.start, stop=piece.stop, limits=limits)
+def _scan_from_guess(each: IndexedObject, piece: Piece, file: IndexFile) -> Extent:
+    """A walk that finds no further batch may have begun inside a record; so a later guess is tried.
+
+    Known headers do not replace the guess: a part's file is named by it.
+    """
+    searcher = Searcher(each.staged, start=piece.start, stop=piece.stop, limits=each.limits)
     extent = _NOTHING
     boundary = searcher.next_boundary(piece.start)
     while boundary is not None:
         file.restart()
-        extent = _scan_from(staged, piece, boundary, file, limits)
+        extent = _scan_from(each, piece, boundary, file)
         boundary = None if extent.lost_at is None else searcher.next_boundary(extent.lost_at + 1)
     return extent
 
@@ -296,11 +358,12 @@ MAPPED_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTask:
-    """Some bins for one worker; `folder` is the key of the step's folder in the lake."""
+    """Some bins for one worker; `folder` is the key of the step's folder, `headers` that of the headers."""
 
     bins: tuple[Bin, ...]
     lake: ObjectStore
     folder: str
+    headers: str
     s3: S3Settings
     limits: WalkLimits
 
@@ -311,9 +374,10 @@ def index_bins(task: IndexTask) -> tuple[Summary, ...]:
 
 
 def _index_bin(task: IndexTask, each: Bin) -> Summary:
+    mapped = MappedBytes()
     with ParquetOutput(task.lake, INDEX.schema, PARQUET_OPTIONS) as output:
         file = IndexFile(output)
-        extents = [_index_piece(task, piece, file) for piece in each.pieces]
+        extents = [_index_piece(task, piece, file, mapped) for piece in each.pieces]
         file.flush()
         return Summary(
             first=extents[0].first,
@@ -322,21 +386,49 @@ def _index_bin(task: IndexTask, each: Bin) -> Summary:
             problems=file.problems,
             examples=file.examples,
             output=output.finish(task.folder, each.file),
+            mapped=mapped.count,
         )
 
 
-def _index_piece(task: IndexTask, piece: Piece, file: IndexFile) -> Extent:
+class MappedBytes:
+    """Counts bytes that were mapped: the system does not count them as read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, view_range: ViewRange) -> ViewRange:
+        """The same, counted."""
+
+        @contextmanager
+        def counted(start: int, length: int) -> Iterator[bytes | memoryview]:
+            with view_range(start, length) as data:
+                self.count += len(data) if isinstance(data, memoryview) else 0
+                yield data
+
+        return counted
+
+
+def _index_piece(task: IndexTask, piece: Piece, file: IndexFile, mapped: MappedBytes) -> Extent:
     store = _store(piece.store, task.s3)
     is_here = store.local_path(piece.key) is not None
+    view_range = mapped.counted(partial(store.viewed, piece.key, version=piece.version))
     staged = StagedBytes(
         size=piece.size,
         read_range=partial(store.read_range, piece.key, version=piece.version),
-        view_range=partial(store.viewed, piece.key, version=piece.version) if is_here else None,
+        view_range=view_range if is_here else None,
     )
     limits = _limits(task, is_here=is_here)
     if not piece.counts_keys:
         limits = replace(limits, record_limits=None)
-    return scan_piece(staged, piece, file, limits)
+    return scan_piece(IndexedObject(staged=staged, limits=limits, headers=_headers(task, piece)), piece, file)
+
+
+def _headers(task: IndexTask, piece: Piece) -> KnownHeaders:
+    if not piece.sha256:
+        return no_headers
+    return lambda start, stop: read_headers(
+        task.lake, task.headers, sha256=piece.sha256, size=piece.size, start=start, stop=stop
+    )
 
 
 def _limits(task: IndexTask, *, is_here: bool) -> WalkLimits:

@@ -4,7 +4,8 @@ and keeps a copy.
 A copy is named by its SHA-256, which is computed while it is copied. Objects of an immutable source are not
 copied. They are not read either if their store keeps a checksum of them; of a large captured file the headers
 of its batches are read, which have their checksums. The journal `Notes` lists what was read, so that an
-interrupted run does not read it again.
+interrupted run does not read it again. Headers of batches are written down while a large object is read, so
+that `index` does not have to (`lake.staged_headers`).
 """
 
 import json
@@ -18,7 +19,7 @@ from datetime import date
 from pathlib import Path
 
 from spark_jobs.config.canonical import canonical_json, digest_of
-from spark_jobs.config.settings import Settings
+from spark_jobs.config.settings import CleanupPolicy, Settings
 from spark_jobs.lake.checksums import SHA256, algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import (
     ObjectChanged,
@@ -31,8 +32,10 @@ from spark_jobs.lake.errors import (
 )
 from spark_jobs.lake.file_store import FileStore, translated
 from spark_jobs.lake.layout import object_key, staging_key
-from spark_jobs.lake.manifest import ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.manifest import BATCH_ROLES, ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
+from spark_jobs.lake.parquet_file import ParquetOutput
+from spark_jobs.lake.staged_headers import OPTIONS, SCHEMA, HeaderFile, headers_folder
 from spark_jobs.progress import Advance
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Content, Placed
@@ -149,7 +152,12 @@ def fetch_objects(task: FetchTask) -> tuple[Found | StageProblem, ...]:
 
 def fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
     """Several objects at a time, since stores respond slowly; notes are written even if one fails."""
-    fetcher = Fetcher(lake=task.lake, notes=Notes(task.lake, task.day))
+    fetcher = Fetcher(
+        lake=task.lake,
+        notes=Notes(task.lake, task.day),
+        settings=task.settings,
+        headers=headers_folder(task.day),
+    )
     with ThreadPoolExecutor(task.settings.limits.stage_threads) as threads:
         running = {
             threads.submit(
@@ -167,6 +175,10 @@ def fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
     return [future.result() for future in running]
 
 
+SMALLEST_FILE, SMALLEST_S3_OBJECT = 2**20, 8 * 2**20
+"""Objects whose headers are kept: writing, reading and removing them costs less than reading the object."""
+
+
 class SourceFault(StorageError):
     """One object that cannot be taken as it was listed."""
 
@@ -177,10 +189,15 @@ class SourceFault(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """Fetches objects of one run into `lake`; threads may share it. `notes` takes what was read."""
+    """Fetches objects of one run into `lake`; threads may share it.
+
+    `notes` takes what was read, the folder `headers` the headers of batches.
+    """
 
     lake: ObjectStore
     notes: Notes
+    settings: Settings
+    headers: str
 
     def fetch(self, wanted: Wanted, origin: Content) -> Found | StageProblem:
         """The object's digest, once it is in its place; or why it was set aside."""
@@ -208,7 +225,7 @@ class Fetcher:
             return self._copy(wanted, origin)
         kept = _kept_checksum(placed, origin) if placed.source.immutable else ""
         if not kept or (wanted.algorithms and algorithm_of(kept) not in wanted.algorithms):
-            found = _digest(wanted, _pieces(origin, placed.stat))
+            found = self._digest_all(wanted, _pieces(origin, placed.stat))
             return Found(
                 digest=found.digest, other=found.other, prefix=found.prefix, is_here=placed.source.immutable
             )
@@ -221,10 +238,29 @@ class Fetcher:
         pieces = _pieces(origin, wanted.placed.stat)
         with self._scratch_file() as path:
             with translated(str(path)), path.open("wb") as file:
-                found = _digest(wanted, _tee(pieces, file.write))
+                found = self._digest_all(wanted, _tee(pieces, file.write))
             if not self._is_here(found.digest, wanted.placed.stat.size):
                 self.lake.adopt(path, object_key(found.digest))
         return found
+
+    def _digest_all(self, wanted: Wanted, pieces: Iterator[bytes]) -> Found:
+        """The digests of a whole object; the headers of its batches are kept if `index` can use them."""
+        if not self._keeps_headers(wanted):
+            return _digest(wanted, pieces)
+        with ParquetOutput(self.lake, SCHEMA, OPTIONS) as output:
+            file = HeaderFile(output)
+            found = _digest(wanted, _tee(pieces, file.add))
+            file.finish(self.headers, sha256=found.digest, size=wanted.placed.stat.size)
+        return found
+
+    def _keeps_headers(self, wanted: Wanted) -> bool:
+        """Not if the object may be inherited, or if `index` has to read its records to count keys."""
+        placed, is_file = wanted.placed, self.lake.local_path(self.headers) is not None
+        if placed.role not in BATCH_ROLES or wanted.is_read_only:
+            return False
+        is_compacted = self.settings.topic(placed.topic).cleanup_policy is CleanupPolicy.COMPACT
+        counts_keys = is_compacted and placed.role is ObjectRole.CAPTURE
+        return not counts_keys and placed.stat.size >= (SMALLEST_FILE if is_file else SMALLEST_S3_OBJECT)
 
     def _is_here(self, sha256: str, size: int) -> bool:
         """Whether the lake holds these bytes; they come in whole or not at all, so the size is proof."""

@@ -11,7 +11,7 @@ from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
 from spark_jobs.pipeline.index.step import IndexedBin, Settlement, index_until_settled
 from spark_jobs.pipeline.index.walk import ReadRange, StagedBytes, ViewRange, WalkLimits
-from spark_jobs.pipeline.index.worker import IndexFile, scan_piece
+from spark_jobs.pipeline.index.worker import IndexedObject, IndexFile, KnownHeaders, no_headers, scan_piece
 from spark_jobs.tables.index import INDEX
 
 COPY = Copy(partition=TopicPartition("orders", 0), number=0, source="gateway", directory="")
@@ -61,10 +61,13 @@ def index_object(
     size: int,
     cuts: Sequence[int] = (),
     limits: WalkLimits = LIMITS,
+    *,
     view_range: ViewRange | None = None,
+    headers: KnownHeaders = no_headers,
 ) -> tuple[Settlement, pa.Table]:
     """How the parts of an object settled, and all its rows."""
     staged = StagedBytes(size=size, read_range=read_range, view_range=view_range)
+    indexed_object = IndexedObject(staged=staged, limits=limits, headers=headers)
     written: dict[str, list[pa.Table]] = {}
 
     def index(bins: Sequence[Bin]) -> list[IndexedBin]:
@@ -73,7 +76,7 @@ def index_object(
     def _index(each: Bin) -> Summary:
         output = MemoryOutput()
         file = IndexFile(output)
-        extent = scan_piece(staged, each.pieces[0], file, limits)
+        extent = scan_piece(indexed_object, each.pieces[0], file)
         file.flush()
         written[each.file] = output.tables
         return summary(extent.first, extent.end)

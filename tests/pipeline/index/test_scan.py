@@ -50,7 +50,7 @@ def test_what_changes_while_it_is_looked_at_has_not_been_seen() -> None:
         if start + length > 1700:
             raise error
 
-    _, rows = index_object(_failing(error, 1700), len(DATA), [], SMALL, view_range)
+    _, rows = index_object(_failing(error, 1700), len(DATA), [], SMALL, view_range=view_range)
 
     assert pc.sum(rows["size"]).as_py() == len(DATA)
     assert rows["problem"].null_count == rows.num_rows - 1

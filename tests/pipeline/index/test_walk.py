@@ -159,7 +159,7 @@ def test_what_is_only_looked_at_gives_the_rows_of_what_is_read(window_bytes: int
         return data[start : start + length]
 
     limits = WalkLimits(window_bytes=window_bytes)
-    _, seen = index_object(read_range, len(data), cuts, limits, viewed_bytes(data))
+    _, seen = index_object(read_range, len(data), cuts, limits, view_range=viewed_bytes(data))
 
     assert seen.equals(read)
     assert seen.num_rows > 50
