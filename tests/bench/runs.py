@@ -2,11 +2,12 @@
 
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -16,11 +17,14 @@ from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
 from spark_jobs.lake.accepted_log import accepted_logs, write_log
 from spark_jobs.lake.chain import read_chain
-from spark_jobs.lake.file_store import can_map
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.ledger import Ledger, LedgerLine, StepLine
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.context import RunContext
+from spark_jobs.pipeline.index import step
+from spark_jobs.pipeline.index.job import Bin
+from spark_jobs.pipeline.index.step import IndexedBin
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.bench.measure import Watched, own_peak_megabytes
@@ -96,7 +100,7 @@ def measured_run(
 ) -> RunMeasured:
     """Run `day` in the lake of `settings`, whatever is there already."""
     shuffled = shuffled_bytes(spark)
-    with Watched() as watched:
+    with MappedByIndex() as mapped, Watched() as watched:
         outcome = execute_run(settings, day, until=until, spark=spark, progress=quiet_progress())
         ended = time.time()
     line = Ledger(open_lake(settings)).read(outcome.run_id)
@@ -108,7 +112,7 @@ def measured_run(
         cpu_seconds=watched.cpu_seconds(),
         steps={str(step.step): seconds_of(step) for step in line.steps},
         counts={str(step.step): step.counts for step in line.steps},
-        read_bytes=watched.bytes_read() + _looked_at(line),
+        read_bytes=watched.bytes_read() + mapped.bytes,
         moved_bytes=_moved(watched, open_lake(settings), line) + shuffled_bytes(spark) - shuffled,
         worker_megabytes=watched.most_megabytes("pyspark.daemon"),
         driver_megabytes=own_peak_megabytes(),
@@ -136,10 +140,23 @@ def _moved(watched: Watched, lake: ObjectStore, line: LedgerLine) -> int:
     return max(watched.workers_wrote() - kept, 0)
 
 
-def _looked_at(line: LedgerLine) -> int:
-    """What `index` has looked at without a read, where it maps files: all of the input, once."""
-    index = next(step for step in line.steps if step.step is Step.INDEX)
-    return index.counts["bytes"] if can_map() else 0
+class MappedByIndex:
+    """Counts what workers of `index` map, which the system does not count as read."""
+
+    def __init__(self) -> None:
+        self.bytes, self._index = 0, step.index
+
+    def __enter__(self) -> Self:
+        step.index = self._counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        step.index = self._index
+
+    def _counted(self, context: RunContext, bins: Sequence[Bin]) -> Iterator[IndexedBin]:
+        for each in self._index(context, bins):
+            self.bytes += each.summary.mapped
+            yield each
 
 
 def shuffled_bytes(spark: Spark) -> int:
