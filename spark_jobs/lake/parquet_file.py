@@ -108,9 +108,6 @@ class ArrowWriter:
     def write_table(self, table: pa.Table) -> None:
         self._writer.write_table(table)
 
-    def add_metadata(self, metadata: Mapping[str, str]) -> None:
-        self._writer.add_key_value_metadata(dict(metadata))
-
     def close(self) -> None:
         with self._buffer:
             self._writer.close()
@@ -148,11 +145,10 @@ class ParquetOutput(ScratchFile):
             with translated(str(self._path)), closing(file):
                 writer.close()
 
-    def finish(self, folder: str, path: str, *, metadata: Mapping[str, str] | None = None) -> OutputFile:
+    def finish(self, folder: str, path: str) -> OutputFile:
         """Moves the file to `path` below the key `folder`; also a file without rows."""
-        with self._opened() as (file, writer):
-            if metadata:
-                writer.add_metadata(metadata)
+        with self._opened() as (file, _):
+            pass
         self.prune()
         self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
         return OutputFile(path=path, size=file.size, digest=file.sha256)
@@ -242,14 +238,9 @@ def iter_groups(
     *,
     columns: list[str],
     rows: int = ROWS_AT_A_TIME,
-    metadata: Mapping[str, str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same in parts of at most `rows`; memory is that of a part and one row group.
-
-    Raises `Damaged` if the file does not have this `metadata`.
-    """
+    """The same in parts of at most `rows`; memory is that of a part and one row group."""
     with _opened(store, key) as file:
-        _check_metadata(file, metadata or {}, store.url_of(key))
         groups = _groups_within(file, column, first, last)
         yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False)
 
@@ -270,13 +261,6 @@ def iter_groups_where(
     with _opened(store, key) as file:
         groups = _groups_where(file, column, allows)
         yield from file.iter_batches(ROWS_AT_A_TIME, row_groups=groups, columns=columns, use_threads=False)
-
-
-def _check_metadata(file: pq.ParquetFile, expected: Mapping[str, str], name: str) -> None:
-    found = file.metadata.metadata or {}
-    wrong = [key for key, value in expected.items() if found.get(key.encode()) != value.encode()]
-    if wrong:
-        raise Damaged(f"{name}: {', '.join(wrong)} of its metadata differ from what was expected")
 
 
 def _any_between(values: npt.NDArray[np.int64], low: int, high: int) -> bool:

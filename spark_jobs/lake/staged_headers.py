@@ -1,42 +1,62 @@
 """Headers of staged objects: `stage` writes them where it reads an object whole, and `index` uses them.
 
-`staging/2024-05-01/headers/ab12…-1.parquet` has a row for each batch of the object with this SHA-256, from
-its first byte up to the first one that belongs to no intact batch of format 2. `index` reads the object only
-behind the last row. The files are a cache: without one, `index` reads the object and has the same rows.
+`staging/2024-05-01/headers/ab12…-1` has a row for each batch of the object with this SHA-256, from its first
+byte up to the first one that belongs to no intact batch of format 2. `index` reads the object only behind the
+last row. The files are a cache: without one, `index` reads the object and has the same rows.
+
+A file consists of blocks of rows, column by column, compressed; a directory of the blocks, each with its
+SHA-256; the number of blocks, and the SHA-256 of the directory and the object that it belongs to. So a file
+that is truncated, damaged or another object's is recognised before it is decoded. Arrow's Parquet reader does
+not recognise a damaged footer: it can crash.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from typing import Any
+from struct import Struct
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD, MAGIC_V2
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.kernels.scan import StopReason, scan_chunk
-from spark_jobs.lake.errors import Damaged, ObjectMissing
+from spark_jobs.lake.errors import ObjectMissing
+from spark_jobs.lake.file_store import translated
 from spark_jobs.lake.layout import STAGING, staging_key
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
-from spark_jobs.lake.parquet_file import ParquetOutput, iter_groups
-from spark_jobs.tables.index import PARQUET_OPTIONS
+from spark_jobs.lake.parquet_file import ScratchFile
 
 VERSION = 1
 HEADERS = "headers"
-ROWS_PER_GROUP = 1 << 14
+ROWS_PER_BLOCK = 1 << 14
 """Rows held before they are written: 1.3 MB."""
 ROWS_AT_A_TIME = 1 << 12
 LARGEST_HELD = 8 * 2**20
 """Headers end before a batch of more bytes, which would have to be held until it is whole."""
 SAMPLE, SMALLEST_BATCH = 64, 1024
 """If batches are smaller on average, after so many of them, a file would cost more than it saves."""
+TAIL_BYTES = 1 << 16
+"""Read at a file's end: the directory of 1,000 blocks."""
 DELETE_THREADS = 16
 
-_COLUMNS = {name: column for name, column in allocate(0)._asdict().items() if name != "crc_ok"}
-SCHEMA = pa.schema([(name, pa.from_numpy_dtype(column.dtype)) for name, column in _COLUMNS.items()])
-OPTIONS: dict[str, Any] = {**PARQUET_OPTIONS, "write_statistics": ["position"]}
+_CODEC = pa.Codec("zstd", 1)
+_BLOCK = Struct("<qqqq32s")
+_TRAILER = Struct("<q32s")
+_TYPES = {name: column.dtype for name, column in allocate(0)._asdict().items() if name != "crc_ok"}
+_ROW_BYTES = sum(each.itemsize for each in _TYPES.values())
+
+
+class Block(NamedTuple):
+    """Rows of a file: the position of the first one in the object, and their bytes in the file."""
+
+    position: int
+    rows: int
+    start: int
+    length: int
+    sha256: bytes
 
 
 def headers_folder(day: date) -> str:
@@ -45,7 +65,7 @@ def headers_folder(day: date) -> str:
 
 def headers_file(sha256: str) -> str:
     """The file's name; another version of the format or of the scan has other names."""
-    return f"{sha256}-{VERSION}.parquet"
+    return f"{sha256}-{VERSION}"
 
 
 def staged_headers(lake: ObjectStore, day: date) -> frozenset[str]:
@@ -68,75 +88,101 @@ def abandoned_headers(lake: ObjectStore, last: date) -> Iterator[ObjectStat]:
             yield found
 
 
-class HeaderFile:
-    """Collects the headers of one object, whose bytes are added in pieces, into `output`.
+class HeaderFile(ScratchFile):
+    """Collects the headers of one object whose bytes are added in pieces. Use as a context manager.
 
-    It holds an incomplete batch and the rows of a row group, however large the object is.
+    It holds an incomplete batch and the rows of a block, however large the object is.
     """
 
-    def __init__(self, output: ParquetOutput) -> None:
-        self._output = output
-        self._held: list[bytes] = []
-        self._held_bytes, self._needed = 0, 0
+    def __init__(self, lake: ObjectStore) -> None:
+        super().__init__(lake, ".headers")
+        self._file: BinaryIO | None = None
+        self._blocks: list[Block] = []
+        self._held, self._needed = bytearray(), 0
         self._parts: list[HeaderColumns] = []
         self._rows, self._end, self._is_over = 0, 0, False
 
     def add(self, piece: bytes) -> None:
-        """The next bytes of the object."""
-        if self._is_over:
-            return
-        self._held.append(piece)
-        self._held_bytes += len(piece)
-        if self._held_bytes >= self._needed:
-            self._scan(self._held[0] if len(self._held) == 1 else b"".join(self._held))
+        """The next bytes of the object; only a batch that continues in the next piece is copied."""
+        start = 0
+        while self._held and not self._is_over:
+            stop = start + self._needed - len(self._held)
+            self._held += piece[start:stop]
+            if stop > len(piece):
+                return
+            start = stop
+            self._scan(bytes(self._held), 0)
+        if not self._is_over:
+            self._scan(piece, start)
 
     def finish(self, folder: str, *, sha256: str, size: int) -> bool:
         """Moves the file into `folder`, if it has any use; the object is the one of this digest and size."""
         if not self._rows or self._has_small_batches:
             return False
-        self._write(1)
-        self._output.finish(folder, headers_file(sha256), metadata=_metadata(sha256, size))
+        self._write_blocks(fewest=1)
+        directory = b"".join(_BLOCK.pack(*block) for block in self._blocks)
+        self._append(directory + _TRAILER.pack(len(self._blocks), _seal(directory, sha256, size)))
+        self._close()
+        self._store.adopt(self._path, f"{folder}/{headers_file(sha256)}", lasting=False)
         return True
 
     @property
     def _has_small_batches(self) -> bool:
         return self._rows >= SAMPLE and self._end < self._rows * SMALLEST_BATCH
 
-    def _scan(self, data: bytes) -> None:
-        position, reason = 0, StopReason.FULL
+    def _scan(self, data: bytes, start: int) -> None:
+        """The batches of `data` from `start` on, which is at `_end` in the object."""
+        origin, position, reason = self._end - start, start, StopReason.FULL
         while reason is StopReason.FULL:
             found = scan_chunk(data, start=position, capacity=ROWS_AT_A_TIME)
             position, reason = found.stop.position, found.stop.reason
             older = np.flatnonzero(found.columns.magic != MAGIC_V2)
-            self._take(found.columns.part(0, int(older[0])) if older.size else found.columns)
+            self._take(found.columns.part(0, int(older[0])) if older.size else found.columns, origin)
             reason = StopReason.BAD_MAGIC if older.size else reason
-        rest = data[position:]
-        self._end += position
-        self._held, self._held_bytes, self._needed = [rest], len(rest), _needed(rest)
+        self._end, self._held = origin + position, bytearray(data[position:])
+        self._needed = _needed(self._held)
         is_stuck = reason not in {StopReason.END, StopReason.TORN}
         if is_stuck or self._needed > LARGEST_HELD or self._has_small_batches:
-            self._is_over, self._held = True, []
+            self._is_over, self._held = True, bytearray()
 
-    def _take(self, columns: HeaderColumns) -> None:
+    def _take(self, columns: HeaderColumns, origin: int) -> None:
         if columns.rows:
             kept = columns.pick(np.arange(columns.rows))  # a view would keep unused rows, too
-            kept.position[:] += self._end
+            kept.position[:] += origin
             self._parts.append(kept)
             self._rows += kept.rows
-            self._write(ROWS_PER_GROUP)
+            self._write_blocks(fewest=ROWS_PER_BLOCK)
 
-    def _write(self, fewest: int) -> None:
-        """Writes row groups as long as `fewest` rows are held; which rows a group has depends on no piece."""
+    def _write_blocks(self, *, fewest: int) -> None:
+        """Writes blocks as long as `fewest` rows are held; which rows a block has depends on no piece."""
         held = sum(part.rows for part in self._parts)
         if held < fewest:
             return
-        rows = concatenate(self._parts)
-        start = 0
+        rows, start = concatenate(self._parts), 0
         while held - start >= fewest:
-            stop = min(start + ROWS_PER_GROUP, held)
-            self._output.write(_table(rows.part(start, stop)))
+            stop = min(start + ROWS_PER_BLOCK, held)
+            self._write(rows.part(start, stop))
             start = stop
         self._parts = [rows.part(start, held)] if start < held else []
+
+    def _write(self, rows: HeaderColumns) -> None:
+        plain = b"".join(getattr(rows, name).tobytes() for name in _TYPES)
+        data: bytes = _CODEC.compress(plain, asbytes=True)
+        start = self._blocks[-1].start + self._blocks[-1].length if self._blocks else 0
+        digest = hashlib.sha256(data).digest()
+        self._blocks.append(Block(int(rows.position[0]), rows.rows, start, len(data), digest))
+        self._append(data)
+
+    def _append(self, data: bytes) -> None:
+        with translated(str(self._path)):
+            if self._file is None:
+                self._file = self._path.open("wb")
+            self._file.write(data)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with translated(str(self._path)):
+                self._file.close()
 
 
 def read_headers(
@@ -144,50 +190,72 @@ def read_headers(
 ) -> Iterator[HeaderColumns]:
     """Headers of the batches that begin in `start`..`stop`, in parts, as far as they follow one another.
 
-    Nothing if no batch begins at `start`. Where the file is missing or damaged, or has other rows than those
-    of consecutive batches, the headers end.
+    Nothing if no batch begins at `start`. Where the file is missing or damaged, the headers end.
     """
-    key, metadata = f"{folder}/{headers_file(sha256)}", _metadata(sha256, size)
+    key = f"{folder}/{headers_file(sha256)}"
+    for block in _blocks_within(_directory(lake, key, sha256, size), start, stop):
+        found = _rows(lake, key, block)
+        if found is None:
+            return
+        rows = found.part(*np.searchsorted(found.position, [start, stop]).tolist())
+        if not rows.rows or rows.position[0] != start:
+            return
+        yield rows
+        start = int(rows.position[-1] + rows.size[-1])
+
+
+def _directory(lake: ObjectStore, key: str, sha256: str, size: int) -> Sequence[Block]:
+    """The blocks of the file; none if it does not exist, or is no whole file of this object."""
+    found = lake.stat(key)
+    if found is None or found.size < _TRAILER.size:
+        return ()
+    tail = _range(lake, key, max(found.size - TAIL_BYTES, 0), min(found.size, TAIL_BYTES))
+    if len(tail) < _TRAILER.size:
+        return ()
+    count, seal = _TRAILER.unpack(tail[-_TRAILER.size :])
+    length = count * _BLOCK.size
+    if not 0 < length <= found.size - _TRAILER.size:
+        return ()
+    if length + _TRAILER.size > len(tail):
+        tail = _range(lake, key, found.size - length - _TRAILER.size, length + _TRAILER.size)
+    directory = tail[-length - _TRAILER.size : -_TRAILER.size]
+    if _seal(directory, sha256, size) != seal:
+        return ()
+    return tuple(map(Block._make, _BLOCK.iter_unpack(directory)))
+
+
+def _blocks_within(blocks: Sequence[Block], start: int, stop: int) -> Iterator[Block]:
+    """Those with batches that begin in `start`..`stop`."""
+    ends = (*(after.position for after in blocks[1:]), stop)
+    for block, end in zip(blocks, ends, strict=False):
+        if block.position < stop and end > start:
+            yield block
+
+
+def _rows(lake: ObjectStore, key: str, block: Block) -> HeaderColumns | None:
+    data = _range(lake, key, block.start, block.length)
+    if hashlib.sha256(data).digest() != block.sha256:
+        return None
+    plain: bytes = _CODEC.decompress(data, block.rows * _ROW_BYTES, asbytes=True)
+    columns, start = {}, 0
+    for name, kind in _TYPES.items():
+        columns[name] = np.frombuffer(plain, kind, count=block.rows, offset=start)
+        start += block.rows * kind.itemsize
+    return HeaderColumns(crc_ok=np.ones(block.rows, dtype=np.bool_), **columns)
+
+
+def _range(lake: ObjectStore, key: str, start: int, length: int) -> bytes:
     try:
-        for found in iter_groups(
-            lake, key, "position", start, stop - 1, columns=SCHEMA.names, metadata=metadata
-        ):
-            rows = _columns(found)
-            rows = rows.part(*np.searchsorted(rows.position, [start, stop]).tolist())
-            followed = rows.part(0, _consecutive(rows, start, size))
-            if followed.rows:
-                yield followed
-                start = int(followed.position[-1] + followed.size[-1])
-            if followed.rows < rows.rows:
-                return
-    except (Damaged, FileNotFoundError, ObjectMissing):
-        return
+        return lake.read_range(key, start, length)
+    except ObjectMissing:
+        return b""
 
 
-def _consecutive(rows: HeaderColumns, start: int, size: int) -> int:
-    """How many rows are batches of an object of `size` bytes that follow one another from `start` on."""
-    expected = np.concatenate(([start], (rows.position + rows.size)[:-1]))[: rows.rows]
-    is_right = (rows.position == expected) & (rows.size >= HEADER_SIZE)
-    is_right &= rows.size <= size - rows.position
-    wrong: npt.NDArray[np.intp] = np.flatnonzero(~is_right)
-    return int(wrong[0]) if wrong.size else rows.rows
+def _seal(directory: bytes, sha256: str, size: int) -> bytes:
+    return hashlib.sha256(f"{sha256} {size} ".encode() + directory).digest()
 
 
-def _needed(rest: bytes) -> int:
-    """Bytes of the batch that `rest` begins with, or those that show its length."""
-    if len(rest) < LOG_OVERHEAD:
-        return HEADER_SIZE
-    return LOG_OVERHEAD + int.from_bytes(rest[LENGTH_OFFSET:LOG_OVERHEAD], signed=True)
-
-
-def _metadata(sha256: str, size: int) -> Mapping[str, str]:
-    return {"onceover.sha256": sha256, "onceover.size": str(size)}
-
-
-def _table(rows: HeaderColumns) -> pa.Table:
-    return pa.table({name: getattr(rows, name) for name in SCHEMA.names}, schema=SCHEMA)
-
-
-def _columns(found: pa.RecordBatch) -> HeaderColumns:
-    columns = {name: found.column(name).to_numpy(zero_copy_only=False) for name in SCHEMA.names}
-    return HeaderColumns(crc_ok=np.ones(found.num_rows, dtype=np.bool_), **columns)
+def _needed(rest: bytearray) -> int:
+    """Bytes of the batch that `rest` begins with, at least those of a header, which show its length."""
+    length = int.from_bytes(rest[LENGTH_OFFSET:LOG_OVERHEAD], signed=True)
+    return max(LOG_OVERHEAD + length, HEADER_SIZE) if len(rest) >= LOG_OVERHEAD else HEADER_SIZE

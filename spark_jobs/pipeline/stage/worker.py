@@ -34,8 +34,7 @@ from spark_jobs.lake.file_store import FileStore, translated
 from spark_jobs.lake.layout import object_key, staging_key
 from spark_jobs.lake.manifest import BATCH_ROLES, ObjectRole, SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
-from spark_jobs.lake.parquet_file import ParquetOutput
-from spark_jobs.lake.staged_headers import OPTIONS, SCHEMA, HeaderFile, headers_folder
+from spark_jobs.lake.staged_headers import HeaderFile, headers_folder
 from spark_jobs.progress import Advance
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Content, Placed
@@ -247,8 +246,7 @@ class Fetcher:
         """The digests of a whole object; the headers of its batches are kept if `index` can use them."""
         if not self._keeps_headers(wanted):
             return _digest(wanted, pieces)
-        with ParquetOutput(self.lake, SCHEMA, OPTIONS) as output:
-            file = HeaderFile(output)
+        with HeaderFile(self.lake) as file:
             found = _digest(wanted, _tee(pieces, file.add))
             file.finish(self.headers, sha256=found.digest, size=wanted.placed.stat.size)
         return found
