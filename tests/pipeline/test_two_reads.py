@@ -16,7 +16,7 @@ from spark_jobs.lake import file_store
 from spark_jobs.lake.layout import STAGING, step_key
 from spark_jobs.lake.run_folder import DONE
 from spark_jobs.lake.stores import open_lake
-from spark_jobs.pipeline.stage import worker
+from spark_jobs.pipeline.stage import fetch, worker
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
 from tests.in_process import InProcess
@@ -51,6 +51,12 @@ class CountedReads:
     def _count(self, file: int, length: int) -> None:
         place = str(Path(f"/proc/self/fd/{file}").readlink())
         self.bytes += length if "/source/" in place or "/objects/" in place else 0
+
+
+@pytest.fixture(autouse=True)
+def _with_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where so little is read that it would not pay."""
+    monkeypatch.setattr(fetch, "FEWEST_WITH_HEADERS", 1)
 
 
 @pytest.fixture
@@ -141,6 +147,14 @@ def test_headers_that_were_removed_before_index_are_not_missed(tmp_path: Path, r
     _run(settings)
 
     assert reads.bytes > 2.9 * size
+
+
+def test_a_run_that_reads_little_has_no_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = _write(tmp_path, is_log=True)
+    monkeypatch.setattr(fetch, "FEWEST_WITH_HEADERS", size + 1)
+    settings = _settings(tmp_path, BROKER_LOG, immutable=False)
+    _run(settings, Step.STAGE)
+    assert _headers(settings) == []
 
 
 def test_captures_of_compacted_topics_have_no_headers(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A run with little to fetch does it in the driver.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import chain
 
@@ -21,6 +22,8 @@ from spark_jobs.sources.taken import Fetched
 
 IN_DRIVER_COST = 256 * 2**20
 """Up to this cost the driver's threads fetch everything."""
+FEWEST_WITH_HEADERS = 64 * 2**20
+"""Fewer bytes are read again by `index` in less time than the driver needs to load the compiled scan."""
 TASKS_PER_SLOT = 4
 SMALLEST_TASK, LARGEST_TASK = 64 * 2**20, 2**30
 """Cost of a task: above Spark's own for starting it, below what would be costly to repeat."""
@@ -33,7 +36,14 @@ def fetch_all(
 
     The first error of a store stops the rest, an object's own fault does not.
     """
-    whole = FetchTask(wanted=tuple(wanted), lake=lake, settings=settings, day=day)
+    unknown = sum(each.placed.stat.size for each in wanted if not each.is_known)
+    whole = FetchTask(
+        wanted=tuple(wanted),
+        lake=lake,
+        settings=settings,
+        day=day,
+        keeps_headers=unknown >= FEWEST_WITH_HEADERS,
+    )
     with byte_progress("stage", sum(each.cost for each in wanted)) as advance:
         if spark is None or sum(each.cost for each in wanted) <= IN_DRIVER_COST:
             found = fetch(whole, advance)
@@ -62,10 +72,7 @@ def _fetch_by_tasks(whole: FetchTask, spark: Spark, advance: Advance) -> list[Fo
         smallest=SMALLEST_TASK,
         largest=LARGEST_TASK,
     )
-    tasks = [
-        FetchTask(wanted=together, lake=whole.lake, settings=whole.settings, day=whole.day)
-        for together in packed
-    ]
+    tasks = [replace(whole, wanted=together) for together in packed]
     share, shown = sum(each.cost for each in whole.wanted) // len(tasks), [0]
 
     def watch(done: int) -> None:

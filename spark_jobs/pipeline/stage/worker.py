@@ -136,12 +136,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTask:
-    """Some objects for one worker."""
+    """Some objects for one worker; `keeps_headers` if it shall scan large ones for `index`."""
 
     wanted: tuple[Wanted, ...]
     lake: ObjectStore
     settings: Settings
     day: date
+    keeps_headers: bool
 
 
 def fetch_objects(task: FetchTask) -> tuple[Found | StageProblem, ...]:
@@ -155,7 +156,7 @@ def fetch(task: FetchTask, advance: Advance) -> list[Found | StageProblem]:
         lake=task.lake,
         notes=Notes(task.lake, task.day),
         settings=task.settings,
-        headers=headers_folder(task.day),
+        headers=headers_folder(task.day) if task.keeps_headers else "",
     )
     with ThreadPoolExecutor(task.settings.limits.stage_threads) as threads:
         running = {
@@ -190,7 +191,7 @@ class SourceFault(StorageError):
 class Fetcher:
     """Fetches objects of one run into `lake`; threads may share it.
 
-    `notes` takes what was read, the folder `headers` the headers of batches.
+    `notes` takes what was read, the folder `headers`, if there is one, the headers of batches.
     """
 
     lake: ObjectStore
@@ -253,9 +254,10 @@ class Fetcher:
 
     def _keeps_headers(self, wanted: Wanted) -> bool:
         """Not if the object may be inherited, or if `index` has to read its records to count keys."""
-        placed, is_file = wanted.placed, self.lake.local_path(self.headers) is not None
-        if placed.role not in BATCH_ROLES or wanted.is_read_only:
+        placed = wanted.placed
+        if not self.headers or placed.role not in BATCH_ROLES or wanted.is_read_only:
             return False
+        is_file = self.lake.local_path(self.headers) is not None
         is_compacted = self.settings.topic(placed.topic).cleanup_policy is CleanupPolicy.COMPACT
         counts_keys = is_compacted and placed.role is ObjectRole.CAPTURE
         return not counts_keys and placed.stat.size >= (SMALLEST_FILE if is_file else SMALLEST_S3_OBJECT)

@@ -20,6 +20,7 @@ from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.expiry import live_files, tables_of
 from spark_jobs.lake.layout import SOURCES, source_key
 from spark_jobs.lake.run_folder import EXPIRED
+from spark_jobs.lake.staged_headers import clear_headers, headers_file, headers_folder
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.operations.backfill import plan_backfill
 from spark_jobs.operations.expire import expire, plan_expiry
@@ -131,6 +132,19 @@ def test_a_dry_run_lists_what_would_be_deleted_and_changes_nothing(shop: Shop) -
 def test_without_retention_everything_stays(shop: Shop) -> None:
     plan = plan_expiry(shop.settings())
     assert (plan.tables, plan.folders, plan.objects) == ((), (), ())
+
+
+def test_headers_of_runs_that_were_given_up_are_removed_like_copies(shop: Shop) -> None:
+    settings, lake = _settings(shop), open_lake(_settings(shop))
+    old, young = (f"{headers_folder(day(number))}/{headers_file('ab' * 32)}" for number in (3, 4))
+    for key in (old, young):
+        lake.put(key, b"headers")
+
+    found = [each.key for each in plan_expiry(settings).objects if "/headers/" in each.key]
+
+    for number in (3, 4):
+        clear_headers(lake, day(number))
+    assert found == [old]
 
 
 def test_what_anybody_needs_is_still_there_after_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
