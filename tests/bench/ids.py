@@ -288,12 +288,26 @@ def step_row(space: Workspace, history: History, number: int, *, with_generated:
         records=result.counts["records"],
         bytes=index.bytes,
         numbers={
+            **cpu_split(watched),
             "bytes per id": index.bytes / index.ids,
             "read bytes": watched.bytes_read(),
             "worker MB": watched.most_megabytes("pyspark.daemon"),
             "new ids": result.counts["records"] - result.counts["duplicates"],
         },
     )
+
+
+def cpu_split(watched: Watched) -> dict[str, float]:
+    """CPU seconds of the JVM, which moves rows, of Python workers and of this process, the driver."""
+    used = {pid: each.cpu_seconds for pid, each in watched.seen.items()}
+    used = {pid: seconds - _before(watched, pid) for pid, seconds in used.items()}
+    workers = sum(used[each.pid] for each in watched.workers())
+    java = sum(used[pid] for pid, each in watched.seen.items() if "java" in each.command.partition(" ")[0])
+    return {"JVM CPU s": java, "worker CPU s": workers, "driver CPU s": watched.own_seconds}
+
+
+def _before(watched: Watched, pid: int) -> float:
+    return watched.before[pid].cpu_seconds if pid in watched.before else 0.0
 
 
 def _size(index: IdIndex) -> str:
