@@ -18,20 +18,43 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA
 
-_SEEN: "list[pa.Field[Any]]" = [
+LABEL_COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id")
+
+_OCCURRENCES: "list[pa.Field[Any]]" = [
+    pa.field("hash", pa.int64()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.int64()),
+    pa.field("label", pa.int32()),
+    pa.field("count", pa.int32()),
+    pa.field("row", pa.int32()),
+    pa.field("id", pa.binary()),
+]
+OCCURRENCES = pa.schema(_OCCURRENCES)
+"""The first record with an id in a part of a file: its address, its label (a row of LABELS), its row within
+the part, and how many records of the part have the id."""
+
+LABELS = pa.schema([FIRST_SCHEMA.field(name) for name in LABEL_COLUMNS])
+"""What records of a part share with many others: each combination is sent once for each bucket."""
+
+_PACKED: "list[pa.Field[Any]]" = [
+    pa.field("bucket", pa.int32()),
     pa.field("day", pa.int32()),
     pa.field("file", pa.int32()),
     pa.field("part", pa.int32()),
-    pa.field("count", pa.int32()),
+    pa.field("topic", pa.string()),
+    pa.field("labels", pa.binary()),
+    pa.field("rows", pa.binary()),
+]
+PACKED = pa.schema(_PACKED)
+"""Occurrences of a part of a file in a bucket on their way through Spark, with their run date and the file's
+place among the run's files. Labels and rows are one Arrow record batch each: one row for the JVM."""
+
+_SEEN: "list[pa.Field[Any]]" = [
+    *(pa.field(name, pa.int32()) for name in ("day", "file", "part", "count", "row")),
     *FIRST_SCHEMA,
 ]
-OCCURRENCES = pa.schema(_SEEN)
-"""The first record with an id in a part of a file: its run date, the file's place among the run's files, the
-part, how many records of the part have the id, and its address."""
-
-_PACKED: "list[pa.Field[Any]]" = [pa.field("bucket", pa.int32()), pa.field("rows", pa.binary())]
-PACKED = pa.schema(_PACKED)
-"""Occurrences of a bucket on their way through Spark, as one Arrow record batch: one row for the JVM."""
+SEEN = pa.schema(_SEEN)
+"""Occurrences in a bucket, with their labels and what their part has in common as plain columns."""
 
 FIRST_COLUMNS = (
     "topic",
@@ -46,12 +69,15 @@ FIRST_COLUMNS = (
 
 _FOUND: "list[pa.Field[Any]]" = [
     pa.field("place", pa.int64()),
+    pa.field("row", pa.int32()),
+    pa.field("count", pa.int32()),
     pa.field("id", pa.binary()),
     pa.field("first_day", pa.int32()),
     *[FIRST_SCHEMA.field(name).with_name(f"first_{name}") for name in FIRST_COLUMNS],
 ]
 FOUND = pa.schema(_FOUND)
-"""An id of which a part of a file has duplicates: the place of the part, and the first record."""
+"""An id of which a part of a file has duplicates: the place of the part, the row of the id's first record in
+the part, how many records of the part have the id, and the first record of all."""
 
 PART_BITS = 32
 

@@ -11,6 +11,7 @@ an id is at most once for each part.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -40,9 +41,12 @@ from spark_jobs.pipeline.deduplicate.ids import FoundIds, IdState, columns_of, f
 from spark_jobs.pipeline.deduplicate.job import (
     FIRST_COLUMNS,
     FOUND,
+    LABEL_COLUMNS,
+    LABELS,
     NO_FILE,
     OCCURRENCES,
     PACKED,
+    SEEN,
     BucketContext,
     BucketResult,
     FileTask,
@@ -81,7 +85,7 @@ def read_ids(task: FileTask) -> Iterator[pa.Table | Note]:
     for part, rows in enumerate(parts):
         found = find_ids(task.source, rows)
         _count(counts, rows, found)
-        yield packed(_occurrences(task, part, rows, found), task.buckets)
+        yield packed(task, part, rows, found)
     yield Note(counts)
 
 
@@ -100,30 +104,26 @@ def _count(counts: IdCounts, rows: pa.RecordBatch, found: FoundIds) -> None:
         counter.update(dict(zip(values.tolist(), sums.tolist(), strict=True)))
 
 
-def _occurrences(task: FileTask, part: int, rows: pa.RecordBatch, found: FoundIds) -> pa.RecordBatch:
+def _occurrences(
+    task: FileTask, rows: pa.RecordBatch, found: FoundIds, labels: npt.NDArray[np.int32]
+) -> pa.RecordBatch:
     """A row for each id of the part, by hash."""
     present = np.flatnonzero(found.states == IdState.PRESENT)
     hashes = hash_column(
         found.ids.take(present) if present.size < rows.num_rows else found.ids, task.hash_key
     )
     chosen, counts = _first_of_each(rows, found.ids, present, hashes)
-    kept = rows.select(list(READ)).take(present[chosen])
-    columns = {
-        "day": np.full(chosen.size, task.file.day, dtype=np.int32),
-        "file": np.full(chosen.size, task.number, dtype=np.int32),
-        "part": np.full(chosen.size, part, dtype=np.int32),
-        "count": counts.astype(np.int32),
+    places = present[chosen]
+    columns: dict[str, Any] = {
         "hash": hashes[chosen],
-        "topic": pa.array([task.file.topic]).take(np.zeros(chosen.size, dtype=np.int8)),
-        "timestamp": kept.column("timestamp").cast(pa.int64()),
-        "id": found.ids.take(present[chosen]).cast(pa.binary()),
-        **{name: kept.column(name) for name in READ if name != "timestamp"},
+        "offset": np.asarray(rows.column("offset"))[places],
+        "timestamp": rows.column("timestamp").cast(pa.int64()).take(places),
+        "label": labels[places],
+        "count": counts.astype(np.int32),
+        "row": places.astype(np.int32),
+        "id": found.ids.take(places).cast(pa.binary()),
     }
-    table = pa.table([columns[name] for name in OCCURRENCES.names], names=OCCURRENCES.names).cast(OCCURRENCES)
-    if not chosen.size:
-        return pa.RecordBatch.from_pylist([], OCCURRENCES)
-    [batch] = table.combine_chunks().to_batches()
-    return batch
+    return pa.record_batch([pa.array(columns[name]) for name in OCCURRENCES.names], schema=OCCURRENCES)
 
 
 def hash_column(ids: "pa.Array[Any]", key: bytes) -> Hashes:
@@ -164,25 +164,101 @@ def repeated(hashes: Hashes) -> npt.NDArray[np.bool_]:
     return found
 
 
-def packed(rows: pa.RecordBatch, buckets: int) -> pa.Table:
-    """Rows that are sorted by hash, as one Arrow record batch for each bucket."""
-    numbers, begins = np.unique(bucket_of(np.asarray(rows.column("hash")), buckets), return_index=True)
-    ends = [*begins.tolist(), rows.num_rows][1:]
+def label_codes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+    """The different labels of rows, and which of them each row has."""
+    names = rows.column("transactional_id").dictionary_encode().indices.fill_null(-1)
+    numbers = [np.asarray(rows.column(name)) for name in LABEL_COLUMNS if name != "transactional_id"]
+    keys = np.stack([*numbers, np.asarray(names)], dtype=np.int64, casting="safe")
+    begins = np.flatnonzero(
+        np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
+    )  # records come in batches
+    order = np.lexsort(keys[:, begins])
+    is_new = np.append(True, (np.diff(keys[:, begins[order]]) != 0).any(axis=0))
+    codes = np.empty(begins.size, dtype=np.int32)
+    codes[order] = np.cumsum(is_new) - 1
+    labels = rows.select(list(LABEL_COLUMNS)).take(begins[order[is_new]])
+    return labels, np.repeat(codes, np.diff(np.append(begins, rows.num_rows)))
+
+
+def packed(task: FileTask, part: int, rows: pa.RecordBatch, found: FoundIds) -> pa.Table:
+    """The ids of a part of a file: for each bucket one Arrow record batch, and one of the labels in it."""
+    if (found.states != IdState.PRESENT).all():
+        return PACKED.empty_table()
+    labels, codes = label_codes(rows)
+    seen = _occurrences(task, rows, found, codes)
+    numbers, begins = np.unique(bucket_of(np.asarray(seen.column("hash")), task.buckets), return_index=True)
+    ends = [*begins.tolist(), seen.num_rows][1:]
     parts = [
-        rows.slice(begin, end - begin).serialize().to_pybytes()
+        _packed_bucket(seen.slice(begin, end - begin), labels)
         for begin, end in zip(begins.tolist(), ends, strict=True)
     ]
-    return pa.table([numbers, pa.array(parts, pa.binary())], schema=PACKED)
+    same = {"day": task.file.day, "file": task.number, "part": part, "topic": task.file.topic}
+    columns = {
+        "bucket": pa.array(numbers),
+        **{
+            name: pa.repeat(pa.scalar(value, PACKED.field(name).type), numbers.size)
+            for name, value in same.items()
+        },
+        "labels": pa.array([labels for labels, _ in parts], pa.binary()),
+        "rows": pa.array([rows for _, rows in parts], pa.binary()),
+    }
+    return pa.table([columns[name] for name in PACKED.names], schema=PACKED)
 
 
-def unpacked(rows: pa.Table) -> pa.Table:
+def _packed_bucket(rows: pa.RecordBatch, labels: pa.RecordBatch) -> tuple[bytes, bytes]:
+    """The labels that rows have, and the rows with the codes of these."""
+    codes, used = np.asarray(rows.column("label")), np.zeros(labels.num_rows, dtype=np.bool_)
+    used[codes] = True
+    kept = labels.filter(pa.array(used)).cast(LABELS)
+    coded = _with_labels(rows, (np.cumsum(used) - 1)[codes])
+    return kept.serialize().to_pybytes(), coded.serialize().to_pybytes()
+
+
+def _with_labels(rows: pa.RecordBatch, codes: npt.NDArray[Any]) -> pa.RecordBatch:
+    place = OCCURRENCES.get_field_index("label")
+    return rows.set_column(place, OCCURRENCES.field(place), pa.array(codes.astype(np.int32)))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The occurrences of a bucket; `label` is a row of `labels`, which has all that rows have in common."""
+
+    rows: pa.Table
+    labels: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        return self.rows.num_rows
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        return _numbers(self.rows, name)
+
+    def take(self, places: Places) -> pa.Table:
+        """Some rows with their labels as plain columns."""
+        rows = self.rows.take(places)
+        labels = self.labels.take(rows.column("label").combine_chunks())
+        columns = [(rows if name in OCCURRENCES.names else labels).column(name) for name in SEEN.names]
+        return pa.table(columns, names=SEEN.names).cast(SEEN)
+
+
+def unpacked(rows: pa.Table) -> Seen:
     """The occurrences of a bucket."""
-    parts = [
-        pa.ipc.read_record_batch(each.as_buffer(), OCCURRENCES)
-        for chunk in rows.column("rows").chunks
-        for each in chunk
-    ]
-    return pa.Table.from_batches(parts, OCCURRENCES).combine_chunks()
+    parts, labels, count = list[pa.RecordBatch](), list[pa.Table](), 0
+    for row in (row for batch in rows.to_batches() for row in _packed_rows(batch)):
+        part = pa.ipc.read_record_batch(row["rows"].as_buffer(), OCCURRENCES)
+        parts.append(_with_labels(part, np.asarray(part.column("label")) + count))
+        label = pa.table(pa.ipc.read_record_batch(row["labels"].as_buffer(), LABELS))
+        for name in ("day", "file", "part", "topic"):
+            label = label.append_column(PACKED.field(name), pa.repeat(row[name], label.num_rows))
+        labels.append(label)
+        count += label.num_rows
+    together = pa.Table.from_batches(parts, OCCURRENCES).combine_chunks()
+    return Seen(together, pa.concat_tables(labels).combine_chunks())
+
+
+def _packed_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    for place in range(batch.num_rows):
+        yield {name: batch.column(name)[place] for name in PACKED.names}
 
 
 # A bucket: all ids of a range of hashes.
@@ -218,10 +294,10 @@ def put_scratch(lake: ObjectStore, folder: str, path: str, table: pa.Table) -> N
 def judge_bucket(context: BucketContext, bucket: int, rows: pa.Table) -> BucketResult:
     """Decides which records are the first with their id; the order of `rows` does not matter."""
     seen = unpacked(rows)
-    hashes = _numbers(seen, "hash")
+    hashes = seen.numbers("hash")
     order = np.argsort(hashes, kind="stable")
-    known = known_firsts(context, bucket, hashes[order], _numbers(seen, "day"))
-    is_candidate = repeated(hashes[order]) | (_numbers(seen, "count")[order] > 1)
+    known = known_firsts(context, bucket, hashes[order], _numbers(seen.labels, "day"))
+    is_candidate = repeated(hashes[order]) | (seen.numbers("count")[order] > 1)
     is_candidate[places_of(np.unique(_numbers(known, "hash")), hashes[order])] = True
     candidates = np.flatnonzero(is_candidate)
     order[candidates] = order[candidates][in_order(seen.take(order[candidates]))]
@@ -317,7 +393,7 @@ def _put_found(context: BucketContext, bucket: int, known: pa.Table, rows: pa.Ta
     first = both.take(np.where(firsts[chosen] >= 0, firsts[chosen], itself))
     columns = {
         "place": places_in(files[chosen], _numbers(rows, "part")[chosen]),
-        "id": rows.column("id").take(chosen),
+        **{name: rows.column(name).take(chosen) for name in ("row", "count", "id")},
         **{f"first_{name}": first.column(name) for name in names},
     }
     table = pa.table([columns[name] for name in FOUND.names], names=FOUND.names).cast(FOUND)
@@ -450,10 +526,7 @@ def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Tabl
     if part not in task.found:
         return pa.table(rows), OWN_TABLES[DUPLICATES.name].schema.empty_table()
     found = read_table(task.lake, task.found[part]).cast(FOUND)
-    listed = found.column("id").combine_chunks()
-    places = pc.index_in(find_ids(task.source, rows).ids.cast(pa.binary()), value_set=listed)
-    known = np.flatnonzero(np.asarray(places.is_valid()))
-    which = np.asarray(places.drop_null())
+    known, which = listed_rows(task.source, rows, found)
     if np.unique(which).size < found.num_rows:
         raise Damaged(
             f"{task.lake.url_of(task.file.key)}: part {part} lacks ids that were read from it before"
@@ -463,6 +536,25 @@ def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Tabl
     taken[known[is_later]] = True
     later = pa.table(rows.filter(pa.array(taken)))
     return pa.table(rows.filter(pa.array(~taken))), duplicate_rows(task, later, found.take(which[is_later]))
+
+
+def listed_rows(
+    source: str | tuple[str, ...], rows: pa.RecordBatch, found: pa.Table
+) -> tuple[Places, Places]:
+    """The rows with a listed id, ascending, and which one; ids are read again from the rows.
+
+    If the part has each of the ids once, only the rows that `found` names are read.
+    """
+    listed = found.column("id").combine_chunks()
+    if (_numbers(found, "count") > 1).any():
+        places = pc.index_in(find_ids(source, rows).ids.cast(pa.binary()), value_set=listed)
+        return np.flatnonzero(np.asarray(places.is_valid())), np.asarray(places.drop_null())
+    which = np.argsort(_numbers(found, "row"))
+    known = _numbers(found, "row")[which].astype(np.int64)
+    known, which = known[known < rows.num_rows], which[known < rows.num_rows]
+    again = find_ids(source, rows.select(columns_of(source)).take(known)).ids.cast(pa.binary())
+    is_same = np.asarray(pc.equal(again, listed.take(which)).fill_null(False))
+    return known[is_same], which[is_same]
 
 
 def _is_first(task: RewriteTask, rows: pa.RecordBatch, found: pa.Table) -> npt.NDArray[np.bool_]:
