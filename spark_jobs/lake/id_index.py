@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.flow import Step
-from spark_jobs.kernels.ids import Hashes, bucket_range
+from spark_jobs.kernels.ids import Hashes, bucket_range, places_of
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.layout import state_key, step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -199,9 +199,9 @@ def read_firsts(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int, ha
     for piece in run.pieces_of(bucket, buckets):
         key = state_key(piece.digest)
         for part in iter_groups_of(lake, key, "hash", hashes, columns=FIRST_SCHEMA.names):
-            chosen = np.isin(np.asarray(part.column("hash")), hashes)
-            if chosen.any():
-                found.append(pa.table(part.filter(pa.array(chosen))).cast(FIRST_SCHEMA))
+            chosen = places_of(hashes, np.asarray(part.column("hash")))
+            if chosen.size:
+                found.append(pa.table(part.take(chosen)).cast(FIRST_SCHEMA))
     return pa.concat_tables(found)
 
 

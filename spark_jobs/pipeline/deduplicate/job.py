@@ -132,26 +132,42 @@ class IdCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketContext:
-    """What every bucket needs; `folder` is the key of a folder for files that meet in the next task."""
+    """What every bucket needs; `folder` is the key of a folder for files that meet in the next task.
+
+    `writes_firsts` and `writes_hashes` are whether the new ids of a bucket are expected to be one file of the
+    index each, so that no other task has to write them.
+    """
 
     rule: IdRule
     index: IdIndex
     buckets: int
     folder: str
     lake: ObjectStore
+    writes_firsts: bool = False
+    writes_hashes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketResult:
     """How many ids of a bucket are first seen, by run date, and how many of its records are duplicates.
 
-    `has_found` is whether a file lists the duplicates.
+    `new` are the files of the index that the bucket has written. `found_bytes` is the size of the list of
+    duplicates, 0 if there is none and so no file.
     """
 
     bucket: int
     firsts: Mapping[int, int]
+    new: "NewPieces"
     duplicates: int
-    has_found: bool
+    found_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPieces:
+    """Files of the index with the new ids of a bucket, where it has written them."""
+
+    firsts: Piece | None = None
+    hashes: Piece | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +202,13 @@ class FoundPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """A file with duplicates, and for each part with some the key of its list; `folder` is the step's."""
+    """A file with duplicates, and for each part with some their list, or the key of a file with it.
+
+    `folder` is the step's.
+    """
 
     file: RecordFile
-    found: Mapping[int, str]
+    found: Mapping[int, pa.Table | str]
     source: str | tuple[str, ...]
     run_date: date
     folder: str

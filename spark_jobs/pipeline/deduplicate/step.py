@@ -23,6 +23,7 @@ from spark_jobs.kernels.ids import bucket_range
 from spark_jobs.lake.errors import Damaged
 from spark_jobs.lake.id_index import (
     IdIndex,
+    Piece,
     SortedRun,
     advanced,
     digest_of_indexes,
@@ -30,6 +31,7 @@ from spark_jobs.lake.id_index import (
     piece_count,
     put_indexes,
 )
+from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.table_listing import TableEntry, entries_of, put_listing, read_listing
@@ -52,6 +54,7 @@ from spark_jobs.pipeline.deduplicate.job import (
     FoundPart,
     IdCounts,
     NewIds,
+    NewPieces,
     PieceTask,
     RewriteTask,
     Rewritten,
@@ -60,6 +63,7 @@ from spark_jobs.pipeline.deduplicate.job import (
 )
 from spark_jobs.pipeline.deduplicate.worker import (
     first_path,
+    found_by_part,
     found_path,
     judge_bucket,
     outputs_of,
@@ -69,6 +73,7 @@ from spark_jobs.pipeline.deduplicate.worker import (
     rewrite_file,
     write_firsts,
     write_hashes,
+    write_nothing,
 )
 from spark_jobs.tables.deduplicate import (
     DUPLICATE_COUNTS,
@@ -79,9 +84,10 @@ from spark_jobs.tables.deduplicate import (
 from spark_jobs.tables.table_names import folder_name
 
 FEW_ROWS, FEW_BYTES = 1 << 17, 64 * 2**20
-"""So many records are compared in the driver if so many bytes are read for them: a Spark job costs more."""
-INDEX_SHARE = 16
-"""A bucket has so many times as many ids of the index as it may have new ones: they are much smaller."""
+"""So many records are compared in the driver if so many bytes are read for them, and lists of duplicates of
+so many bytes are divided there: a Spark job costs more."""
+INDEX_SHARE = 64
+"""A bucket has so many times as many ids of the index as it may have new ones: they are read in parts."""
 MEGABYTE = 10**6
 SCRATCH = "parts"
 """Folder below the step's for files between its tasks; it is removed at the end."""
@@ -94,6 +100,7 @@ class Extended:
     index: IdIndex
     counts: tuple[IdCounts, ...] = ()
     found: tuple[str, ...] = ()
+    found_bytes: int = 0
     duplicates: int = 0
 
 
@@ -150,7 +157,7 @@ def apply_rule(context: RunContext, rule: IdRule, before: Mapping[str, IdIndex])
     current = files_of(context.folder, rule, context)
     context.on_progress(cost_of(rule, index, current))
     extended = extend(context, rule, index, [current])
-    rewritten = rewrite(context, rule, current, extended.found)
+    rewritten = rewrite(context, rule, current, extended)
     check_removed(rule, found=extended.duplicates, removed=sum(file.count for file in rewritten))
     return RuleResult(
         rule=rule,
@@ -227,7 +234,16 @@ def extend(
         )
         for number, file in files
     ]
-    bucket = BucketContext(rule=rule, index=index, buckets=buckets, folder=folder, lake=context.lake)
+    is_exact = len(runs) == 1 and buckets == piece_count(rows, context.settings.limits.file_bytes)
+    bucket = BucketContext(
+        rule=rule,
+        index=index,
+        buckets=buckets,
+        folder=folder,
+        lake=context.lake,
+        writes_firsts=is_exact,
+        writes_hashes=is_exact and is_not_merged(rule, index, runs[0]),
+    )
     shuffled = context.shuffle(
         [TaskRows(function=read_ids, tasks=tasks, schema=PACKED)],
         key="bucket",
@@ -240,6 +256,7 @@ def extend(
         index=with_new_ids(context, bucket, runs, results),
         counts=tuple(shuffled.notes),
         found=() if published else tuple(_found_keys(folder, results)),
+        found_bytes=sum(each.found_bytes for each in results),
         duplicates=sum(each.duplicates for each in results),
     )
 
@@ -259,7 +276,12 @@ def bucket_count(rows: int, ids: int, file_bytes: int) -> int:
 
 
 def _found_keys(folder: str, results: Iterable[BucketResult]) -> Iterator[str]:
-    yield from (f"{folder}/{found_path(each.bucket)}" for each in results if each.has_found)
+    yield from (f"{folder}/{found_path(each.bucket)}" for each in results if each.found_bytes)
+
+
+def is_not_merged(rule: IdRule, index: IdIndex, run: RunFiles) -> bool:
+    """Whether new ids of the run are a sorted run of their own, which is not merged with earlier ones."""
+    return advanced(index.hashes, [(run.day, True, rule.first_day(run.day))])[-1].level == 0
 
 
 # The index after the run.
@@ -273,22 +295,59 @@ def with_new_ids(
     new = {run.day: _new_ids(bucket, run.day, results) for run in runs}
     counts = {run.day: sum(each.firsts.get(run.day, 0) for each in results) for run in runs}
     days = [(run.day, counts[run.day] > 0, rule.first_day(run.day)) for run in runs]
+    new_hashes, new_firsts = written_pieces(context, bucket, results, sum(counts.values()))
     hashes = [
-        each if each.pieces else _merged(context, bucket, each, new, counts)
+        replace(each, pieces=each.pieces or new_hashes or _merged(context, bucket, each, new, counts))
         for each in advanced(index.hashes, days)
     ]
-    firsts = [_first_records(context, bucket, new[day], counts[day]) for day, has_ids, _ in days if has_ids]
+    firsts = [
+        SortedRun(
+            first=day,
+            last=day,
+            pieces=new_firsts or _first_records(context, bucket, new[day], counts[day]),
+        )
+        for day, has_ids, _ in days
+        if has_ids
+    ]
     extended = replace(index, hashes=tuple(hashes), firsts=(*index.firsts, *firsts))
     return extended.since(rule.first_day(runs[-1].day))
 
 
+def written_pieces(
+    context: RunContext, bucket: BucketContext, results: Sequence[BucketResult], count: int
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Files of hashes and of first records that buckets have written; none where other tasks have to.
+
+    Duplicates can make fewer files of the new ids than there are buckets; then the files of buckets are read
+    to write those.
+    """
+    is_exact = count > 0 and piece_count(count, context.settings.limits.file_bytes) == bucket.buckets
+    if not bucket.writes_firsts or not is_exact:
+        return (), ()
+    firsts = {each.bucket: each.new.firsts for each in results if each.new.firsts is not None}
+    hashes = {each.bucket: each.new.hashes for each in results if each.new.hashes is not None}
+    nothing = NewPieces()
+    if len(firsts) < bucket.buckets:
+        nothing = write_nothing(bucket.lake, with_hashes=bucket.writes_hashes)
+    return _filled(hashes, nothing.hashes, bucket.buckets), _filled(firsts, nothing.firsts, bucket.buckets)
+
+
+def _filled(written: Mapping[int, Piece], empty: Piece | None, buckets: int) -> tuple[Piece, ...]:
+    """The files of all buckets, if any has written one; a bucket without new ids has written none."""
+    found = (written.get(number, empty) for number in range(buckets))
+    return tuple(piece for piece in found if piece is not None) if written else ()
+
+
 def _new_ids(bucket: BucketContext, day: int, results: Sequence[BucketResult]) -> NewIds:
-    files = [
-        (each.bucket, f"{bucket.folder}/{first_path(day, each.bucket)}")
-        for each in results
-        if each.firsts.get(day)
-    ]
+    files = [(each.bucket, _key_of(bucket, day, each)) for each in results if each.firsts.get(day)]
     return NewIds(day=day, files=tuple(sorted(files)))
+
+
+def _key_of(bucket: BucketContext, day: int, result: BucketResult) -> str:
+    """Where the new first records of a bucket are."""
+    if result.new.firsts is not None:
+        return state_key(result.new.firsts.digest)
+    return f"{bucket.folder}/{first_path(day, result.bucket)}"
 
 
 def _merged(
@@ -297,19 +356,18 @@ def _merged(
     wanted: SortedRun,
     new: Mapping[int, NewIds],
     counts: Mapping[int, int],
-) -> SortedRun:
-    """A new sorted run, of earlier runs and new ids between its dates."""
+) -> tuple[Piece, ...]:
+    """Files of a new sorted run, of earlier runs and new ids between its dates."""
     runs = tuple(each for each in bucket.index.hashes if wanted.first <= each.first <= wanted.last)
     days = [day for day in new if counts[day] and wanted.first <= day <= wanted.last]
     count = sum(each.ids for each in runs) + sum(counts[day] for day in days)
     tasks = piece_tasks(context, bucket, count, runs, tuple(new[day] for day in days))
-    return replace(wanted, pieces=tuple(context.run_tasks(write_hashes, tasks, in_driver=count <= FEW_ROWS)))
+    return tuple(context.run_tasks(write_hashes, tasks, in_driver=count <= FEW_ROWS))
 
 
-def _first_records(context: RunContext, bucket: BucketContext, new: NewIds, count: int) -> SortedRun:
+def _first_records(context: RunContext, bucket: BucketContext, new: NewIds, count: int) -> tuple[Piece, ...]:
     tasks = piece_tasks(context, bucket, count, (), (new,))
-    pieces = context.run_tasks(write_firsts, tasks, in_driver=count <= FEW_ROWS)
-    return SortedRun(first=new.day, last=new.day, pieces=tuple(pieces))
+    return tuple(context.run_tasks(write_firsts, tasks, in_driver=count <= FEW_ROWS))
 
 
 def piece_tasks(
@@ -343,22 +401,14 @@ def _within(new: NewIds, buckets: int, hashes: tuple[int, int]) -> NewIds:
 # Files without duplicates.
 
 
-def rewrite(context: RunContext, rule: IdRule, current: RunFiles, found: Sequence[str]) -> list[Rewritten]:
+def rewrite(context: RunContext, rule: IdRule, current: RunFiles, extended: Extended) -> list[Rewritten]:
     """Writes the files again that have duplicates; none if there are none."""
-    if not found:
+    if not extended.found:
         return []
-    in_driver = is_little(current.rows, current.bytes)
-    parts: list[FoundPart] = context.shuffle(
-        [TaskRows(function=read_found, tasks=[(context.lake, key) for key in found], schema=FOUND)],
-        key="place",
-        function=partial(put_part, context.lake, _scratch(context, rule, current)),
-        name="list duplicates by file",
-        in_driver=in_driver,
-    ).summaries
-    by_file: dict[int, dict[int, str]] = defaultdict(dict)
-    for each in parts:
-        number, part = part_of(each.place)
-        by_file[number][part] = each.key
+    by_file: dict[int, dict[int, pa.Table | str]] = defaultdict(dict)
+    for place, listed in listed_duplicates(context, rule, current, extended):
+        number, part = part_of(place)
+        by_file[number][part] = listed
     tasks = [
         RewriteTask(
             file=current.files[number],
@@ -371,7 +421,22 @@ def rewrite(context: RunContext, rule: IdRule, current: RunFiles, found: Sequenc
         )
         for number, by_part in sorted(by_file.items())
     ]
-    return context.run_tasks(rewrite_file, tasks, in_driver=in_driver)
+    return context.run_tasks(rewrite_file, tasks, in_driver=is_little(current.rows, current.bytes))
+
+
+def listed_duplicates(
+    context: RunContext, rule: IdRule, current: RunFiles, extended: Extended
+) -> Iterable[tuple[int, pa.Table | str]]:
+    """Places of parts with their lists of duplicates, or with keys of lists that the driver cannot hold."""
+    if extended.found_bytes <= FEW_BYTES:
+        return found_by_part(context.lake, extended.found)
+    parts: list[FoundPart] = context.shuffle(
+        [TaskRows(function=read_found, tasks=[(context.lake, key) for key in extended.found], schema=FOUND)],
+        key="place",
+        function=partial(put_part, context.lake, _scratch(context, rule, current)),
+        name="list duplicates by file",
+    ).summaries
+    return [(each.place, each.key) for each in parts]
 
 
 def listing(context: RunContext, results: Sequence[RuleResult]) -> list[TableEntry]:

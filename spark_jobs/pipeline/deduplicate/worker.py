@@ -2,15 +2,16 @@
 
 `read_ids` reads a file in parts and yields a row for each id of a part. `judge_bucket` has all rows of a
 range of hashes, compares them with the index and with each other, and writes new first records and duplicates
-to files, of which `write_firsts` and `write_hashes` make files of the index. `put_part` has the duplicates of
-a part of a file, and `rewrite_file` writes the file again without them.
+to files. If an index of the new ids has as many files as there are buckets, a bucket writes these; otherwise
+`write_firsts` and `write_hashes` do. `put_part` has the duplicates of a part of a file, and `rewrite_file`
+writes the file again without them.
 
 Memory is bounded whatever ids are repeated: a task holds a part of a file, or the ids of a bucket, in which
 an id is at most once for each part.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -53,6 +54,7 @@ from spark_jobs.pipeline.deduplicate.job import (
     FoundPart,
     IdCounts,
     NewIds,
+    NewPieces,
     PieceTask,
     Producer,
     RewriteTask,
@@ -306,11 +308,13 @@ def judge_bucket(context: BucketContext, bucket: int, rows: pa.Table) -> BucketR
     is_first = np.ones(order.size, dtype=np.bool_)
     is_first[candidates[firsts >= 0]] = False
     counts = _numbers(alike, "count")
+    new_firsts, pieces = _put_new(context, bucket, seen.take(order[is_first]))
     return BucketResult(
         bucket=bucket,
-        firsts=_put_firsts(context, bucket, seen.take(order[is_first])),
+        firsts=new_firsts,
+        new=pieces,
         duplicates=int(counts.sum() - np.count_nonzero(firsts < 0)),
-        has_found=_put_found(context, bucket, known, alike, firsts),
+        found_bytes=_put_found(context, bucket, known, alike, firsts),
     )
 
 
@@ -381,12 +385,12 @@ def first_records(context: BucketContext, known: pa.Table, rows: pa.Table) -> Pl
     return found[known.num_rows :]
 
 
-def _put_found(context: BucketContext, bucket: int, known: pa.Table, rows: pa.Table, firsts: Places) -> bool:
-    """Writes the ids of which files of this run have duplicates; False if there are none."""
+def _put_found(context: BucketContext, bucket: int, known: pa.Table, rows: pa.Table, firsts: Places) -> int:
+    """Writes the ids of which files of this run have duplicates; returns their size, 0 if there are none."""
     files, counts = _numbers(rows, "file"), _numbers(rows, "count")
     chosen = np.flatnonzero((files != NO_FILE) & ((firsts >= 0) | (counts > 1)))
     if not chosen.size:
-        return False
+        return 0
     names = ["day", *FIRST_COLUMNS]
     itself = known.num_rows + chosen
     both = pa.concat_tables([known.select(names), rows.select(names)])
@@ -398,7 +402,18 @@ def _put_found(context: BucketContext, bucket: int, known: pa.Table, rows: pa.Ta
     }
     table = pa.table([columns[name] for name in FOUND.names], names=FOUND.names).cast(FOUND)
     put_scratch(context.lake, context.folder, found_path(bucket), table)
-    return True
+    return table.nbytes
+
+
+def _put_new(context: BucketContext, bucket: int, rows: pa.Table) -> tuple[dict[int, int], NewPieces]:
+    """Writes new first records; returns how many each run date has, and files of the index."""
+    if not context.writes_firsts or not rows.num_rows:
+        return _put_firsts(context, bucket, rows), NewPieces()
+    days = _numbers(rows, "day")
+    firsts, hashes = put_firsts(context.lake, rows), None
+    if context.writes_hashes:
+        hashes = put_hashes(context.lake, _numbers(rows, "hash"), days)
+    return {int(days[0]): rows.num_rows}, NewPieces(firsts=firsts, hashes=hashes)
 
 
 def _put_firsts(context: BucketContext, bucket: int, rows: pa.Table) -> dict[int, int]:
@@ -430,6 +445,15 @@ def write_firsts(task: PieceTask) -> Piece:
     return put_firsts(task.lake, _new_rows(task, new, FIRST_SCHEMA.names))
 
 
+def write_nothing(lake: ObjectStore, *, with_hashes: bool) -> NewPieces:
+    """Files of the index without ids, for a range of hashes that has none."""
+    hashes, days = np.empty(0, np.int64), np.empty(0, np.int32)
+    return NewPieces(
+        firsts=put_firsts(lake, FIRST_SCHEMA.empty_table()),
+        hashes=put_hashes(lake, hashes, days) if with_hashes else None,
+    )
+
+
 def _new_hashes(task: PieceTask, new: NewIds) -> tuple[Hashes, Days]:
     hashes = _numbers(_new_rows(task, new, ["hash"]), "hash")
     return hashes, np.full(hashes.size, new.day, dtype=np.int32)
@@ -456,8 +480,21 @@ DAY_MICROSECONDS = timedelta(days=1) // timedelta(microseconds=1)
 
 def read_found(task: tuple[ObjectStore, str]) -> Iterator[pa.Table]:
     """The duplicates that a bucket has found."""
-    lake, key = task
-    yield read_table(lake, key).cast(FOUND)
+    yield found_rows(*task)
+
+
+def found_rows(lake: ObjectStore, found: pa.Table | str) -> pa.Table:
+    """A list of duplicates, or the one in the file of that key."""
+    return read_table(lake, found).cast(FOUND) if isinstance(found, str) else found
+
+
+def found_by_part(lake: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+    """The duplicates that buckets have found, by the place of their part; all of them are in memory."""
+    found = pa.concat_tables(found_rows(lake, key) for key in keys).combine_chunks()
+    order = np.argsort(_numbers(found, "place"), kind="stable")
+    places, begins = np.unique(_numbers(found, "place")[order], return_index=True)
+    for place, rows in zip(places.tolist(), np.split(order, begins[1:]), strict=True):
+        yield place, found.take(rows)
 
 
 def put_part(lake: ObjectStore, folder: str, place: int, found: pa.Table) -> FoundPart:
@@ -525,7 +562,7 @@ def divided(task: RewriteTask, part: int, rows: pa.RecordBatch) -> tuple[pa.Tabl
     """Rows of a part that stay, and rows of the table `duplicates`."""
     if part not in task.found:
         return pa.table(rows), OWN_TABLES[DUPLICATES.name].schema.empty_table()
-    found = read_table(task.lake, task.found[part]).cast(FOUND)
+    found = found_rows(task.lake, task.found[part])
     known, which = listed_rows(task.source, rows, found)
     if np.unique(which).size < found.num_rows:
         raise Damaged(

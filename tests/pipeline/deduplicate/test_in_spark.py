@@ -22,6 +22,7 @@ def test_a_shuffle_of_spark_gives_the_same(
     settings = shop.settings()
     expected = runs(settings, 1, 2, until=Step.DEDUPLICATE)
     monkeypatch.setattr(step, "FEW_ROWS", -1)
+    monkeypatch.setattr(step, "FEW_BYTES", -1)
     monkeypatch.setattr(step, "bucket_count", lambda *_: 4)
     other = Shop(tmp_path, "other").settings()
     found = [
