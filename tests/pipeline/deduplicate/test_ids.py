@@ -5,10 +5,17 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.pipeline.deduplicate.ids import IdState, find_ids
+from spark_jobs.pipeline.deduplicate import ids as module
+from spark_jobs.pipeline.deduplicate.ids import (
+    IdState,
+    decimal_text,
+    exact_id,
+    find_ids,
+    integer_text,
+)
 from spark_jobs.tables.materialise import HEADERS_TYPE
 
 SAME = [
@@ -131,3 +138,68 @@ def test_ids_are_the_same_exactly_if_type_and_value_are(one: object, other: obje
     texts = [str(each) if isinstance(each, Decimal) else json.dumps(each) for each in (one, other)]
     ids, _ = _found(*(f'{{"id": {text}}}'.encode() for text in texts))
     assert (ids[0] == ids[1]) == (_meaning(one) == _meaning(other))
+
+
+def _objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    names = st.sampled_from(['"id"', '"id"', '"a"', r'"\u0069d"', r'"\ud800"', "id"])
+    fields = st.lists(st.tuples(names, inner).map(":".join), max_size=4)
+    return fields.map(lambda parts: f"{{{', '.join(parts)}}}")
+
+
+NUMBERS = st.one_of(
+    st.integers().map(str),
+    st.integers(-(2**65), 2**65).map(str),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,22})?", fullmatch=True),
+    st.sampled_from(
+        ["-0", "-0.0", "1e400", "-1e400", "1e-400", "1E-99999999999999999999", "9" * 5000, "01", "1."]
+    ),
+)
+STRINGS = st.one_of(
+    st.text(max_size=5).map(json.dumps),
+    st.text(max_size=5).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.sampled_from(
+        [r'"\ud800"', r'"\ud83d\ude00"', r'"\udc00\ud800"', '"\x01"', r'"\u0000"', r'"\x"', "'a'"]
+    ),
+)
+HOSTILE = st.recursive(
+    st.one_of(NUMBERS, STRINGS, st.sampled_from(["null", "true", "false", "NaN", "-Infinity", "nul", ""])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[{','.join(parts)}]"),
+        _objects(inner),
+        st.tuples(st.sampled_from([2, 400, 600, 2000]), inner).map(
+            lambda pair: "[" * pair[0] + pair[1] + "]" * pair[0]
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+VALUES = st.one_of(
+    st.builds(
+        lambda before, text, after: before + text.encode("utf-8", "surrogatepass") + after,
+        st.sampled_from([b"", b"", b"", b" \n", b"\xef\xbb\xbf", b"\xff"]),
+        st.one_of(HOSTILE, _objects(HOSTILE), _objects(HOSTILE)),
+        st.sampled_from([b"", b"", b"", b"\t", b"\0", b"\xed\xa0\x80", b"x"]),
+    ),
+    st.binary(max_size=8),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(VALUES, st.sampled_from([("id",), ("id", "a"), ("a.id",), ("id.id", "a")]))
+def test_orjson_gives_what_the_exact_parser_gives(value: bytes, fields: tuple[str, ...]) -> None:
+    found = _found(value, fields=fields)
+    with pytest.MonkeyPatch.context() as exact:
+        exact.setattr(module, "canonical_id", exact_id)
+        assert _found(value, fields=fields) == found
+
+
+@given(st.integers())
+def test_the_text_of_an_integer_is_that_of_a_decimal(number: int) -> None:
+    assert integer_text(number) == decimal_text(Decimal(number))
+
+
+def test_a_number_that_is_not_the_id_may_have_any_exponent() -> None:
+    value = b'{"id": 1, "x": 1e-99999999999999999999}'
+    assert _found(value) == _found(b'{"id": 1}')
+    assert _found(b'{"id": 1e-99999999999999999999}')[1] == [IdState.UNUSABLE]
