@@ -33,6 +33,7 @@ MODULES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
             "great_expectations",
             "grpc_status",
             "jinja2",
+            "orjson",
             "pandas",
             "pyiceberg",
             "pyspark",
