@@ -13,11 +13,17 @@ class DuplicateKind(StrEnum):
     """What a duplicate points to."""
 
     REPEATED = "repeated"
-    """The id was sent again within a day, by the same producer or both times without a producer id."""
+    """The same producer sent the id again within `SECONDS_REPEATED`: an application that sends twice."""
+    RESENT = "resent"
+    """The same producer sent the id again later than that, within a day: a job that was run again."""
     FAILOVER = "failover"
     """Another producer sent the id within a day: a failover without transactions."""
     REPLAYED = "replayed"
     """The id was sent again after more than a day: an old input was processed again."""
+
+
+SECONDS_REPEATED = 60
+"""The most seconds between the timestamps of two records of which an application sent the second at once."""
 
 
 DUPLICATES = Contract(

@@ -99,6 +99,15 @@ def test_a_topic_shows_both_runs_its_partitions_and_keys(browser: Browser, sampl
     assert all(row["Key"].startswith("order-") for row in keys)
 
 
+def test_a_run_shows_duplicates_by_producer_and_kind(browser: Browser, sample: Shown) -> None:
+    found = Counter((row["topic"], row["kind"]) for row in of_run(sample, "duplicates"))
+    with visit(browser, f"file://{sample.directory}/run.html#run={sample.run_ids[-1]}") as seen:
+        shown = seen.table("Duplicates by producer and kind")
+    assert {(row["Topic"], row["Kind"].split()[0]): number(row["Duplicates"]) for row in shown} == found
+    assert found
+    assert all(row["Producer"] for row in shown)
+
+
 def test_producers_are_held_to_what_they_sent(browser: Browser, sample: Shown) -> None:
     duplicates = Counter(
         str(row["producer_id"]) for row in of_run(sample, "batches") if row["verdict"] == "duplicate"

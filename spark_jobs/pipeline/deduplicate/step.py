@@ -79,6 +79,7 @@ from spark_jobs.tables.deduplicate import (
     DUPLICATE_COUNTS,
     DUPLICATE_FACTS,
     DUPLICATES,
+    SECONDS_REPEATED,
     DuplicateKind,
 )
 from spark_jobs.tables.table_names import folder_name
@@ -518,7 +519,8 @@ def counts_of(results: Sequence[RuleResult]) -> dict[str, int]:
 
 
 MEANINGS = {
-    DuplicateKind.REPEATED: "repeat an id of the same or an unknown producer within a day",
+    DuplicateKind.REPEATED: f"repeat an id of the same or an unknown producer within {SECONDS_REPEATED} s",
+    DuplicateKind.RESENT: "repeat an id of the same or an unknown producer later, within a day",
     DuplicateKind.FAILOVER: "repeat an id of another producer within a day",
     DuplicateKind.REPLAYED: "repeat an id after more than a day",
 }

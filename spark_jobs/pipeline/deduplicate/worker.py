@@ -63,7 +63,7 @@ from spark_jobs.pipeline.deduplicate.job import (
     places_in,
 )
 from spark_jobs.tables.contract import TIMESTAMP
-from spark_jobs.tables.deduplicate import DUPLICATES, FIRST_SCHEMA, DuplicateKind
+from spark_jobs.tables.deduplicate import DUPLICATES, FIRST_SCHEMA, SECONDS_REPEATED, DuplicateKind
 from spark_jobs.tables.materialise import as_written, record_options
 from spark_jobs.tables.publish import OWN_TABLES
 from spark_jobs.tables.table_names import folder_name
@@ -476,6 +476,7 @@ def _new_rows(task: PieceTask, new: NewIds, columns: list[str]) -> pa.Table:
 
 GROUP_BYTES = 64 * 2**20
 DAY_MICROSECONDS = timedelta(days=1) // timedelta(microseconds=1)
+REPEATED_MICROSECONDS = timedelta(seconds=SECONDS_REPEATED) // timedelta(microseconds=1)
 
 
 def read_found(task: tuple[ObjectStore, str]) -> Iterator[pa.Table]:
@@ -627,14 +628,12 @@ def duplicate_rows(task: RewriteTask, later: pa.Table, found: pa.Table) -> pa.Ta
 def kinds_of(day: int, later: pa.Table, found: pa.Table) -> Any:
     """What each duplicate points to; records without a timestamp are compared by run date.
 
-    Two records without a producer id are not known to be of different producers, so they are `repeated`.
+    Two records without a producer id are not known to be of different producers: they count as of the same.
     """
     between = pc.abs(pc.subtract(later.column("timestamp").cast(pa.int64()), found.column("first_timestamp")))
     days = pc.subtract(pa.scalar(day, pa.int32()), found.column("first_day"))
-    is_late = pc.coalesce(
-        pc.greater(between, pa.scalar(DAY_MICROSECONDS, pa.int64())),
-        pc.greater(days, pa.scalar(1, pa.int32())),
-    )
+    is_late = _is_more(between, DAY_MICROSECONDS, days, 1)
+    is_delayed = _is_more(between, REPEATED_MICROSECONDS, days, 0)
     is_same = pc.coalesce(
         *(
             pc.equal(
@@ -643,8 +642,16 @@ def kinds_of(day: int, later: pa.Table, found: pa.Table) -> Any:
             for name in ("transactional_id", "producer_id")
         )
     )
-    nearby = pc.if_else(is_same, DuplicateKind.REPEATED.value, DuplicateKind.FAILOVER.value)
+    of_same = pc.if_else(is_delayed, DuplicateKind.RESENT.value, DuplicateKind.REPEATED.value)
+    nearby = pc.if_else(is_same, of_same, DuplicateKind.FAILOVER.value)
     return pc.if_else(is_late, DuplicateKind.REPLAYED.value, nearby)
+
+
+def _is_more(between: Any, most: int, days: Any, most_days: int) -> Any:
+    """Whether more microseconds are between timestamps; without these, more days between run dates."""
+    return pc.coalesce(
+        pc.greater(between, pa.scalar(most, pa.int64())), pc.greater(days, pa.scalar(most_days, pa.int32()))
+    )
 
 
 def outputs_of(rewritten: Rewritten) -> Iterator[OutputFile]:

@@ -21,7 +21,7 @@ from spark_jobs.pipeline.deduplicate.step import piece_tasks
 from spark_jobs.pipeline.deduplicate.worker import kinds_of, rows_by, write_firsts
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, DuplicateKind
 
-DAY_US = 86_400_000_000
+DAY_US, MINUTE_US = 86_400_000_000, 60_000_000
 Sent = tuple[int | None, int, str | None]
 """Timestamp, producer id and transactional id."""
 
@@ -114,6 +114,12 @@ def test_a_task_of_the_index_names_only_files_of_its_range(lake: FileStore) -> N
     ("later", "first", "kind"),
     [
         ((0, 7, None), (0, 7, None), DuplicateKind.REPEATED),
+        ((MINUTE_US, 7, None), (0, 7, None), DuplicateKind.REPEATED),
+        ((MINUTE_US + 1, 7, None), (0, 7, None), DuplicateKind.RESENT),
+        ((0, 7, None), (MINUTE_US + 1, 7, None), DuplicateKind.RESENT),
+        ((DAY_US, -1, None), (0, -1, None), DuplicateKind.RESENT),
+        ((DAY_US, 8, None), (0, 7, None), DuplicateKind.FAILOVER),
+        ((DAY_US + 1, 8, None), (0, 7, None), DuplicateKind.REPLAYED),
         ((0, 7, None), (0, 8, None), DuplicateKind.FAILOVER),
         ((0, 7, "t"), (0, 8, "t"), DuplicateKind.REPEATED),
         ((0, 7, "t"), (0, 7, "u"), DuplicateKind.FAILOVER),
@@ -134,6 +140,23 @@ def test_what_a_duplicate_points_to(later: Sent, first: Sent, kind: DuplicateKin
     other = other.rename_columns([f"first_{name}" for name in names])
     other = other.append_column("first_day", pa.array([8], pa.int32()))
     assert kinds_of(10, one, other).to_pylist() == [kind]
+
+
+@pytest.mark.parametrize(
+    ("days", "kind"),
+    [(0, DuplicateKind.REPEATED), (1, DuplicateKind.RESENT), (2, DuplicateKind.REPLAYED)],
+)
+def test_without_a_timestamp_run_dates_are_compared(days: int, kind: DuplicateKind) -> None:
+    names = {"timestamp": pa.timestamp("us"), "producer_id": pa.int64(), "transactional_id": pa.string()}
+    row = pa.table(
+        [pa.array([value], type_) for value, type_ in zip((None, 7, None), names.values(), strict=True)],
+        names=[*names],
+    )
+    first = row.set_column(0, "timestamp", row.column("timestamp").cast(pa.int64()))
+    first = first.rename_columns([f"first_{name}" for name in names]).append_column(
+        "first_day", pa.array([10 - days], pa.int32())
+    )
+    assert kinds_of(10, row, first).to_pylist() == [kind]
 
 
 def test_duplicates_of_a_producer_without_a_transactional_id_are_counted_together() -> None:

@@ -117,7 +117,8 @@
   }
 
   const KINDS = {
-    repeated: "same or unknown producer, within a day: the application sends twice",
+    repeated: "same or unknown producer, within 60 seconds: the application sends twice",
+    resent: "same or unknown producer, later but within a day: a job was run again",
     failover: "another producer, within a day: a failover without transactions",
     replayed: "after more than a day: an old input was processed again",
   };
