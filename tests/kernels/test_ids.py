@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.ids import bucket_of, bucket_range, hash_ids, places_of
+from spark_jobs.kernels.ids import bucket_of, bucket_range, first_rows, hash_ids, places_of
 
 KEY = bytes(range(16))
 MASK = 2**64 - 1
@@ -81,3 +81,23 @@ def test_buckets_cover_all_hashes() -> None:
     ranges = [bucket_range(bucket, 8) for bucket in range(8)]
     assert (ranges[0][0], ranges[-1][1]) == (-(2**63), 2**63 - 1)
     assert all(one[1] + 1 == other[0] for one, other in pairwise(ranges))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=14),
+    st.integers(0, 14),
+    st.one_of(st.integers(0, 4), st.just(1 << 40)),
+)
+def test_first_rows_are_those_of_a_loop(rows: list[tuple[int, int]], known: int, window: int) -> None:
+    known = min(known, len(rows))
+    rows = sorted(rows[:known], key=lambda row: row[1]) + sorted(rows[known:], key=lambda row: row[1])
+    newest: dict[int, int] = {}
+    expected = []
+    for place, (code, day) in enumerate(rows):
+        first = newest.get(code)
+        is_later = place >= known and first is not None and rows[first][1] + window >= day
+        expected.append(newest[code] if is_later else -1)
+        if not is_later:
+            newest[code] = place
+    codes, days = (np.array([row[part] for row in rows], dtype=np.int32) for part in (0, 1))
+    assert first_rows(codes, days, known=known, window=window).tolist() == expected

@@ -9,9 +9,11 @@ import pytest
 from expectations.gate import AuditFailed
 from spark_jobs.lake import parquet_file
 from spark_jobs.lake.errors import Damaged
+from spark_jobs.lake.ledger import list_runs
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.deduplicate import worker
 from spark_jobs.pipeline.deduplicate.job import RewriteTask
+from spark_jobs.pipeline.report.metrics import exposition, samples_of
 from spark_jobs.pipeline.report.run_page import duplicates_of
 from spark_jobs.pipeline.report.run_tables import RunTables
 from tests.pipeline.deduplicate.lakes import (
@@ -182,7 +184,7 @@ def test_a_duplicate_that_stays_in_its_file_stops_the_run(
         runs(shop.settings(), 1)
 
 
-def test_three_kinds_are_counted_apart_for_each_producer(shop: Shop) -> None:
+def test_kinds_are_counted_apart_for_each_producer(shop: Shop) -> None:
     values = {name: f'{{"id": "{name}"}}'.encode() for name in "abc"}
     shop.send(1, [*values.values(), values["a"]], pid=7)
     shop.send(2, [values["b"], values["a"], values["b"]], pid=8)
@@ -194,3 +196,18 @@ def test_three_kinds_are_counted_apart_for_each_producer(shop: Shop) -> None:
         for row in duplicates_of(RunTables(open_lake(settings), outcome.run_id))["duplicates"]["producers"]
     ]
     assert found == [(1, 7, "repeated", 1), (2, 8, "failover", 3), (3, 9, "replayed", 1)]
+
+
+def test_the_metric_has_each_kind_of_each_topic(shop: Shop) -> None:
+    shop.sell(1, [(0, "a"), (0, "a"), (1, "a")])
+    settings = shop.settings(duplicate_share=1)
+    [outcome] = runs(settings, 1)
+    lake = open_lake(settings)
+    samples = samples_of(list_runs(lake), outcome.run_id, RunTables(lake, outcome.run_id))
+    lines = [
+        line for line in exposition(samples).splitlines() if line.startswith("onceover_duplicate_records{")
+    ]
+    assert lines == [
+        f'onceover_duplicate_records{{topic="orders",kind="{kind}"}} {count}'
+        for kind, count in (("repeated", 1), ("resent", 0), ("failover", 1), ("replayed", 0))
+    ]

@@ -1,5 +1,6 @@
 """Whatever happens to a lake, its index, its tables and its chain are those of an undisturbed history."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from spark_jobs.operations.rollback import roll_back
 from spark_jobs.pipeline.context import RunContext
 from spark_jobs.pipeline.deduplicate import step, worker
 from spark_jobs.pipeline.deduplicate.history import Builds, RunFiles
+from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome
 from tests.pipeline.deduplicate.lakes import (
     BY_ID,
@@ -39,6 +41,7 @@ from tests.pipeline.deduplicate.lakes import (
 
 pytestmark = pytest.mark.usefixtures("great_expectations")
 
+PROGRESS = r"orders: no index yet; reading ids of 2 earlier runs (\d) done ([\d.]+) of ([\d.]+) MB"
 DAYS: dict[int, list[Order]] = {
     1: [(0, "a"), (0, "b"), (1, "c"), (1, "a")],
     2: [(0, "d"), (1, "b"), (1, "")],
@@ -201,6 +204,36 @@ def test_another_id_has_another_index(tmp_path: Path) -> None:
     assert (counts_of(outcome)["null_ids"], counts_of(outcome)["index_ids"]) == (3, 0)
 
 
+def test_another_id_is_compared_with_all_history(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.send(1, [b'{"id": 1, "other": "a"}', b'{"id": 2, "other": "b"}'])
+    shop.send(2, [b'{"id": 1, "other": "c"}', b'{"id": 3, "other": "a"}', b'{"id": 4, "other": "d"}'])
+    shop.send(3, [b'{"id": 5, "other": "d"}', b'{"id": 2, "other": "e"}', b'{"id": 6, "other": "c"}'])
+    by_other = shop.settings("{orders: {dedup: {id: [other]}}}")
+    runs(shop.settings(), 1, 2)
+    [outcome] = runs(by_other, 3)
+    later = [row[:6] for row in duplicates(by_other)]
+    assert later == [(2, "orders", 0, 2, "orders", 0), (3, "orders", 0, 5, "orders", 0)]
+    found = counts_of(outcome)  # "c" of day 2 was not published; "a" was published twice and stays so
+    assert (found["duplicates"], found["index_ids"]) == (1, 5)
+
+
+def test_a_build_reports_what_it_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = _shop(tmp_path)
+    runs(shop.settings(WITHOUT), 1, 2)
+    monkeypatch.setattr(step, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(step, "MEGABYTE", 1)
+    said: list[str] = []
+    monkeypatch.setattr(RunProgress, "on_progress", lambda _, what: said.append(what))
+    runs(shop.settings(), 3)
+    found = [re.fullmatch(PROGRESS, each.replace(",", "")) for each in said if "no index yet" in each]
+    done = [tuple(map(float, match.groups())) for match in found if match is not None]
+    assert [count for count, _, _ in done] == [0, 1]
+    assert all(read < total for _, read, total in done)
+    assert done[0][1] == 0 < done[1][1]
+    assert any(each.startswith("orders: comparing 3 records with 4 ids, ") for each in said)
+
+
 def test_neither_buckets_nor_sizes_of_files_change_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +323,7 @@ def test_an_expired_history_is_compared_like_any_other(tmp_path: Path) -> None:
     other = Shop(tmp_path, "undisturbed").settings()
     runs(other, 1, 2, 3, 4, 5, 6)
     assert (states(settings), duplicates(settings)) == (states(other), duplicates(other))
+    assert table_files(settings) == table_files(other)
     assert duplicates(settings)[-1] == (6, "orders", 1, 4, "orders", 0, 0, 1, "replayed")
 
 
