@@ -4,8 +4,9 @@ A lake is built of ten run dates by the step itself and kept. The largest histor
 which no id is known: they cost what others cost, and none is hit. One record in `REPEATED` of the measured
 run has an id of history, spread over all its dates and over all files of the run.
 
-Rivals read the same files, of which they take the id and its address only, and write nothing, except MERGE.
-They are a process of their own, with the JVM's own compiler settings: `ids_rivals`.
+Rivals read the same files. Each has a row that writes the records that the run keeps with all their columns,
+as the step does, and one that only finds the new ids. None of them writes duplicates or an index. They are a
+process of their own, with the JVM's own compiler settings: `ids_rivals`.
 """
 
 import json
@@ -61,10 +62,18 @@ GENERATED = 9
 REPEATED = 1000
 FIRST = date(2026, 1, 1)
 VALUE = b'{"amount": 12.50, "currency": "EUR", "state": "paid"}'
+JSON_VALUE = (
+    b'{"order_id": "',
+    (
+        b'", "customer": {"id": 1017, "country": "DE"}, "currency": "EUR", "amount": 12.50, "state": "paid", '
+        b'"lines": [{"sku": "A-17", "count": 2}, {"sku": "C-3", "count": 1}]}'
+    ),
+)
+"""What is before and after the id."""
 CONFIG = """
 lake: {lake}
 sources: [{{name: none, kind: capture, root: none}}]
-topics: {{orders: {{dedup: {{id: key}}}}}}
+topics: {{orders: {{dedup: {{id: {id}}}}}}}
 """
 ICEBERG_SPARK = Path.home() / ".cache" / "onceover" / "pyspark-4.1.4" / "bin" / "python"
 """An environment that a test makes: Iceberg has no runtime yet for the Spark that Onceover runs on."""
@@ -103,6 +112,7 @@ MAKERS: dict[str, Callable[[np.random.Generator, int, int], Ids]] = {
     "UUID": uuids,
     "ULID": ulids,
     "counter": counters,
+    "UUID in JSON": uuids,
 }
 
 
@@ -117,8 +127,13 @@ class History:
 
     @property
     def settings(self) -> Settings:
-        text = CONFIG.format(lake=self.place / "lake")
+        text = CONFIG.format(lake=self.place / "lake", id="[order_id]" if self.is_json else "key")
         return parse_settings(text, name="ids.yaml", base=self.place)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the id is a field of the value."""
+        return self.kind.endswith("JSON")
 
     def day(self, number: int) -> date:
         return FIRST + timedelta(days=number)
@@ -194,8 +209,8 @@ def _write(history: History, folder: RunFolder, number: int, file: int, ids: Ids
         "timestamp": pa.array(times),
         "timestamp_type": pa.array(["CreateTime"]).take(zeros),
         "timestamp_out_of_range": pa.nulls(count, pa.int64()),
-        "key": _column(ids),
-        "value": pa.array([VALUE], pa.binary()).take(zeros),
+        "key": pa.nulls(count, pa.binary()) if history.is_json else _column(ids),
+        "value": _column(_values(ids)) if history.is_json else pa.array([VALUE], pa.binary()).take(zeros),
         "headers": pa.array([[]], schema.field("headers").type).take(zeros),
         "transactional_id": pa.nulls(count, pa.string()),
         "run_date": pa.array([history.day(number)]).take(zeros),
@@ -206,6 +221,11 @@ def _write(history: History, folder: RunFolder, number: int, file: int, ids: Ids
     with ParquetOutput(folder.lake, written, options) as output:
         output.write(pa.table(arrays, schema=schema).cast(written))
         return output.finish(folder.key(Step.MATERIALISE), f"orders/{file:04d}.parquet")
+
+
+def _values(ids: Ids) -> Ids:
+    before, after = (np.frombuffer(part, dtype=np.uint8) for part in JSON_VALUE)
+    return np.hstack([np.tile(before, (len(ids), 1)), ids, np.tile(after, (len(ids), 1))])
 
 
 def _column(ids: Ids) -> Any:
@@ -316,10 +336,13 @@ def _size(index: IdIndex) -> str:
 
 # Rivals.
 
+WAYS = ("anti-join", "anti-join, ids only", "row_number", "dropDuplicates, ids only")
+MERGE_WAYS = ("MERGE", "MERGE, ids only")
+
 
 def rival_rows(space: Workspace, history: History, number: int) -> Iterator[Row]:
     """Spark's ways to the same ids."""
-    yield from _rivals(space, history, number, {"ways": ["anti-join", "dropDuplicates"], "jars": ""})
+    yield from _rivals(space, history, number, {"ways": WAYS, "jars": ""})
     try:
         jars = ",".join(map(str, sorted(fetched_jars("iceberg/spark").glob("*.jar"))))
     except JarsMissing as missing:
@@ -328,7 +351,7 @@ def rival_rows(space: Workspace, history: History, number: int) -> Iterator[Row]
     if not ICEBERG_SPARK.exists():
         yield Row(title="Spark MERGE", note="no pyspark 4.1: tests/e2e/test_spark_reads.py fetches it")
         return
-    yield from _rivals(space, history, number, {"ways": ["MERGE"], "jars": jars}, str(ICEBERG_SPARK))
+    yield from _rivals(space, history, number, {"ways": MERGE_WAYS, "jars": jars}, str(ICEBERG_SPARK))
 
 
 def _rivals(
@@ -368,7 +391,7 @@ def measure(space: Workspace) -> Sequence[Row]:
     ids = space.volume.records // FILES * FILES
     home = space.home / "ids"
     rows = []
-    for kind in ("ULID", "counter"):
+    for kind in ("ULID", "counter", "UUID in JSON"):
         other = History(place=home / kind, kind=kind, ids=ids, dates=1)
         build(space, other)
         rows.append(_shown(space, step_row(space, other, 1)))

@@ -1,4 +1,9 @@
-"""Which ids of a run are new, by Spark alone: `dropDuplicates`, an anti-join, MERGE into an Iceberg table.
+"""What `deduplicate` does, by Spark alone: an anti-join, all history by id, MERGE into an Iceberg table.
+
+Each way has two rows. One writes the records that the run keeps, with all their columns, as Parquet with zstd
+or into the Iceberg table. The other only finds the new ids: it takes the id and its address and writes
+nothing, or, in MERGE, these three columns. `dropDuplicates` keeps any record of an id, so that it cannot
+write those of the run that are the first; that needs `row_number`.
 
 Runs by itself, also in an environment that has only Spark: Iceberg's runtime needs an older one.
 """
@@ -12,35 +17,70 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql.functions import count, lit
+from pyspark.sql import DataFrame, Observation, SparkSession, Window
+from pyspark.sql.functions import col, count, lit, row_number
 
 TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = ("key", "partition", "offset")
 
 
+ID = "key"
+ORDER = ("run_date", "partition", "offset")
+
+
 def main(asked: dict[str, Any]) -> None:
     spark = session(asked)
-    *history, run = (spark.read.parquet(path).select(*COLUMNS) for path in asked["paths"])
+    *history, run = (spark.read.parquet(path) for path in asked["paths"])
     old = history[0]
     for each in history[1:]:
         old = old.union(each)
-    run.limit(1000).dropDuplicates(["key"]).count()  # starts what a first query starts
+    out = Path(asked["place"], "kept")
+    run.limit(1000).dropDuplicates([ID]).count()  # starts what a first query starts
     ways: dict[str, Callable[[], int]] = {
-        "anti-join": lambda: observed(run.join(old, "key", "left_anti").dropDuplicates(["key"])),
-        "dropDuplicates": lambda: observed(old.union(run).dropDuplicates(["key"])),
+        "anti-join": lambda: written(new_of(run, old), out),
+        "anti-join, ids only": lambda: observed(new_of(run.select(*COLUMNS), old)),
+        "row_number": lambda: written(first_of(run, old), out),
+        "dropDuplicates, ids only": lambda: observed(ids_of(old.select(*COLUMNS), run.select(*COLUMNS))),
         "MERGE": lambda: merged(spark, run),
+        "MERGE, ids only": lambda: merged(spark, run.select(*COLUMNS)),
     }
-    before = observed(old) if "dropDuplicates" in asked["ways"] else 0
+    before = observed(old.select(*COLUMNS)) if "dropDuplicates, ids only" in asked["ways"] else 0
     for way in asked["ways"]:
-        if way == "MERGE":
-            create(spark, asked["paths"][:-1])
+        shutil.rmtree(out, ignore_errors=True)
+        if way.startswith("MERGE"):
+            create(spark, run if way == "MERGE" else run.select(*COLUMNS), asked["paths"][:-1])
         began, used = time.perf_counter(), cpu_seconds()
         found = ways[way]()
         seconds, cpu = time.perf_counter() - began, cpu_seconds() - used
-        new = found - before if way == "dropDuplicates" else found
+        new = found - before if way.startswith("dropDuplicates") else found
         print(json.dumps({"way": way, "seconds": seconds, "cpu": cpu, "new": new}), flush=True)
+    shutil.rmtree(out, ignore_errors=True)
     spark.stop()
+
+
+def new_of(run: DataFrame, old: DataFrame) -> DataFrame:
+    """Rows of the run whose id history does not have, one for each id."""
+    return run.join(old.select(ID), ID, "left_anti").dropDuplicates([ID])
+
+
+def first_of(run: DataFrame, old: DataFrame) -> DataFrame:
+    """Rows of the run that are the first with their id; of history only the columns that decide are read."""
+    needed = {ID, *ORDER}
+    known = [
+        col(each.name) if each.name in needed else lit(None).cast(each.dataType).alias(each.name)
+        for each in run.schema
+    ]
+    both = old.select(*known, lit(False).alias("is_of_run")).union(
+        run.select("*", lit(True).alias("is_of_run"))
+    )
+    number = row_number().over(Window.partitionBy(ID).orderBy(*ORDER))
+    first = both.withColumn("number", number).where("number = 1 AND is_of_run")
+    return first.drop("number", "is_of_run")
+
+
+def ids_of(old: DataFrame, run: DataFrame) -> DataFrame:
+    """All ids of history and of the run."""
+    return old.union(run).dropDuplicates([ID])
 
 
 def session(asked: dict[str, Any]) -> SparkSession:
@@ -76,20 +116,26 @@ def observed(frame: DataFrame) -> int:
     return int(counted.get["rows"])
 
 
-def create(spark: SparkSession, paths: list[str]) -> None:
-    """A table of history's files as they are, of which MERGE reads three columns."""
-    spark.sql("CREATE TABLE lake.db.orders (`key` binary, `partition` int, `offset` bigint) USING iceberg")
+def written(frame: DataFrame, path: Path) -> int:
+    """Writes all rows as Parquet with zstd, and returns how many there are."""
+    counted = Observation()
+    rows = frame.observe(counted, count(lit(1)).alias("rows"))
+    rows.write.option("compression", "zstd").parquet(str(path))
+    return int(counted.get["rows"])
+
+
+def create(spark: SparkSession, like: DataFrame, paths: list[str]) -> None:
+    """A table with the columns of `like` of history's files as they are, of which MERGE reads the ids."""
+    spark.sql("DROP TABLE IF EXISTS lake.db.orders")
+    like.limit(0).writeTo("lake.db.orders").using("iceberg").create()
     for path in paths:
         spark.sql(f"CALL lake.system.add_files(table => 'db.orders', source_table => '`parquet`.`{path}`')")
 
 
 def merged(spark: SparkSession, run: DataFrame) -> int:
-    """Inserts the new ids; returns how many."""
-    run.dropDuplicates(["key"]).createOrReplaceTempView("run")
-    spark.sql(
-        "MERGE INTO lake.db.orders t USING run s ON t.key = s.key "
-        "WHEN NOT MATCHED THEN INSERT (`key`, `partition`, `offset`) VALUES (s.key, s.partition, s.offset)"
-    )
+    """Inserts the records with new ids; returns how many."""
+    run.dropDuplicates([ID]).createOrReplaceTempView("run")
+    spark.sql("MERGE INTO lake.db.orders t USING run s ON t.key = s.key WHEN NOT MATCHED THEN INSERT *")
     newest = spark.sql("SELECT summary FROM lake.db.orders.snapshots ORDER BY committed_at DESC LIMIT 1")
     return int(newest.collect()[0]["summary"]["added-records"])
 

@@ -175,7 +175,7 @@ def _readers(kept: Kept) -> Iterator[Line]:
 
 
 def _ids(kept: Kept) -> Iterator[Line]:
-    """Spark's ways to find new ids, by the time of the step, on the same history."""
+    """Spark's ways by the step, on the same history; the goal is against those that write records."""
     ours = {row.data: row for row in rows_of(kept, "ids", "Onceover, step deduplicate, UUID")}
     for row in rows_of(kept, "ids"):
         if row.note:
@@ -186,7 +186,11 @@ def _ids(kept: Kept) -> Iterator[Line]:
                 f"{row.seconds:.0f} s; {row.cpu_seconds:.0f} s of all cores, step {step.cpu_seconds:.0f} s"
             )
             line = f"{row.title} by step deduplicate, history of {row.data}"
-            yield _at_least(line, found, row.seconds / step.seconds, 5)
+            ratio = row.seconds / step.seconds
+            if row.title.endswith("ids only"):
+                yield Line(measured=line, found=found, ratio=ratio)
+            else:
+                yield _at_least(line, found, ratio, 5)
 
 
 def _dump_log(kept: Kept) -> Iterator[Line]:
