@@ -95,13 +95,17 @@ QUIET: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The JVM only schedules tasks: short compilation matters more than fast code.
+    # The JVM schedules tasks and copies their rows: short compilation matters more than fast code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     **{f"spark.executorEnv.{name}": value for name, value in KEEP_MEMORY.items()},
     # Over TCP each task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     **SESSION_OPTIONS,
+}
+LOCAL: dict[str, str] = {
+    # Rows of shuffles stay on this machine, and most of their bytes are ids and hashes.
+    "spark.shuffle.compress": "false",
 }
 LOG_TAIL_BYTES = 4000
 SECONDS_FOR_EXECUTORS = 60.0
@@ -170,7 +174,8 @@ def start_jvm(master: str, options: Mapping[str, str]) -> JvmSession:
 
 
 def _start(master: str, options: Mapping[str, str]) -> SparkContext:
-    settings = {**QUIET, "spark.app.name": "onceover", **options, "spark.master": master}
+    local = LOCAL if is_on_this_machine(master) else {}
+    settings = {**QUIET, **local, "spark.app.name": "onceover", **options, "spark.master": master}
     launch: Callable[..., Any] = launch_gateway  # pyspark leaves it unannotated
     with tempfile.TemporaryFile() as log:
         try:

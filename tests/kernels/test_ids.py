@@ -99,5 +99,6 @@ def test_first_rows_are_those_of_a_loop(rows: list[tuple[int, int]], known: int,
         expected.append(newest[code] if is_later else -1)
         if not is_later:
             newest[code] = place
-    codes, days = (np.array([row[part] for row in rows], dtype=np.int32) for part in (0, 1))
+    codes = np.array([code for code, _ in rows], dtype=np.int32)
+    days = np.array([day for _, day in rows], dtype=np.int64)
     assert first_rows(codes, days, known=known, window=window).tolist() == expected
