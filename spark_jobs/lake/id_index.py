@@ -8,6 +8,7 @@ equal files. A run has more files the more ids it has; each holds a range of has
 Hashes are Parquet with DELTA_BINARY_PACKED: 5 to 7 bytes for each id with its run date (decision 0036).
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from spark_jobs.kernels.ids import Hashes, bucket_range, places_of
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.layout import state_key, step_key
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.parquet_file import iter_groups, iter_groups_of, put_table, read_table
+from spark_jobs.lake.parquet_file import iter_groups, iter_groups_where, put_table, read_table
 from spark_jobs.lake.run_folder import EMPTY_STATE, OutputFile, RunFolder
 from spark_jobs.lake.states import put_content
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA, HASH_SCHEMA, ID_INDEX, PieceKind
@@ -195,10 +196,14 @@ def iter_hashes(
 
 def read_firsts(lake: ObjectStore, run: SortedRun, bucket: int, buckets: int, hashes: Hashes) -> pa.Table:
     """The first records with one of these hashes, which are sorted and of one bucket."""
-    found = [FIRST_SCHEMA.empty_table()]
+    found, wanted = [FIRST_SCHEMA.empty_table()], hashes.tolist()
+
+    def allows(low: int, high: int) -> bool:
+        return bisect_left(wanted, low) < bisect_right(wanted, high)
+
     for piece in run.pieces_of(bucket, buckets):
         key = state_key(piece.digest)
-        for part in iter_groups_of(lake, key, "hash", hashes, columns=FIRST_SCHEMA.names):
+        for part in iter_groups_where(lake, key, "hash", allows, columns=FIRST_SCHEMA.names):
             chosen = places_of(hashes, np.asarray(part.column("hash")))
             if chosen.size:
                 found.append(pa.table(part.take(chosen)).cast(FIRST_SCHEMA))
