@@ -85,8 +85,9 @@ from spark_jobs.tables.deduplicate import (
 from spark_jobs.tables.table_names import folder_name
 
 FEW_ROWS, FEW_BYTES = 1 << 17, 64 * 2**20
-"""So many records are compared in the driver if so many bytes are read for them, and lists of duplicates of
-so many bytes are divided there: a Spark job costs more."""
+"""So many records are compared in the driver if so many bytes are read for them: a Spark job costs more."""
+FEW_FOUND_BYTES = 16 * 2**20
+"""Lists of duplicates of so many bytes are divided in the driver and are part of the tasks that need them."""
 INDEX_SHARE = 64
 """A bucket has so many times as many ids of the index as it may have new ones: they are read in parts."""
 MEGABYTE = 10**6
@@ -429,7 +430,7 @@ def listed_duplicates(
     context: RunContext, rule: IdRule, current: RunFiles, extended: Extended
 ) -> Iterable[tuple[int, pa.Table | str]]:
     """Places of parts with their lists of duplicates, or with keys of lists that the driver cannot hold."""
-    if extended.found_bytes <= FEW_BYTES:
+    if extended.found_bytes <= FEW_FOUND_BYTES:
         return found_by_part(context.lake, extended.found)
     parts: list[FoundPart] = context.shuffle(
         [TaskRows(function=read_found, tasks=[(context.lake, key) for key in extended.found], schema=FOUND)],

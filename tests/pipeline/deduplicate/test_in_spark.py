@@ -13,8 +13,9 @@ from tests.pipeline.deduplicate.lakes import Shop, counts_of, indexes, runs, sta
 from tests.pipeline.runs import day
 
 
+@pytest.mark.parametrize("few_found_bytes", [-1, step.FEW_FOUND_BYTES])
 def test_a_shuffle_of_spark_gives_the_same(
-    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_found_bytes: int
 ) -> None:
     shop = Shop(tmp_path)
     for number in (1, 2):
@@ -22,7 +23,7 @@ def test_a_shuffle_of_spark_gives_the_same(
     settings = shop.settings()
     expected = runs(settings, 1, 2, until=Step.DEDUPLICATE)
     monkeypatch.setattr(step, "FEW_ROWS", -1)
-    monkeypatch.setattr(step, "FEW_BYTES", -1)
+    monkeypatch.setattr(step, "FEW_FOUND_BYTES", few_found_bytes)
     monkeypatch.setattr(step, "bucket_count", lambda *_: 4)
     other = Shop(tmp_path, "other").settings()
     found = [
