@@ -1,7 +1,5 @@
 """What keeps a log from being read whole: damage is an error, a torn tail a warning."""
 
-import warnings
-
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +8,7 @@ from spark_jobs.kafka.formats.log_files import parse_file_name
 from spark_jobs.kafka.formats.record_batch import MAGIC_OFFSET, MAGIC_V2
 from spark_jobs.kafka.log.segment import scan
 from spark_jobs.kernels.columns import UNREADABLE_CONTROL_TYPE
-from spark_jobs.reading.errors import NotKafka, TierEnds, TornTail, Undecided
+from spark_jobs.reading.errors import NotKafka, TierEnds, TornTail, Undecided, warn_caller
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import ScannedPartition
 from spark_jobs.reading.segment_scan import ScannedSegment
@@ -44,9 +42,9 @@ def _check_uploads(scanned: ScannedPartition, isolation: Isolation) -> None:
     for remark in tier_errors(scanned):
         if isolation is Isolation.READ_COMMITTED:
             raise Undecided(f"{scanned.name}: {remark.text}; or read with isolation 'read_uncommitted'")
-        warnings.warn(TierEnds(f"{scanned.name}: {remark.text}"), stacklevel=2)
+        warn_caller(TierEnds(f"{scanned.name}: {remark.text}"))
     if not scanned.files.is_segment:
-        warnings.warn(TierEnds(f"{scanned.name}: {tier_end(scanned).text}"), stacklevel=2)
+        warn_caller(TierEnds(f"{scanned.name}: {tier_end(scanned).text}"))
 
 
 def _check_any_batch(scanned: ScannedPartition) -> None:
@@ -77,9 +75,8 @@ def _check_ends(scanned: ScannedPartition) -> None:
             raise problem
         left = segment.size - segment.scanned_bytes
         reason = f"{problem.problem}: expected {problem.expected}, found {problem.found}"
-        warnings.warn(
-            TornTail(f"{segment.file.url}: the last {left} bytes are no whole batch, left out ({reason})"),
-            stacklevel=2,
+        warn_caller(
+            TornTail(f"{segment.file.url}: the last {left} bytes are no whole batch, left out ({reason})")
         )
 
 

@@ -71,8 +71,8 @@ class Wanted:
         return cls(
             isolation=isolation_of(isolation),
             columns=columns_of(columns, LOG_RECORDS.schema.names),
-            offsets=_span(offsets, "offsets"),
-            timestamps=_span(timestamps, "timestamps"),
+            offsets=span_of(offsets, "offsets"),
+            timestamps=span_of(timestamps, "timestamps"),
         )
 
 
@@ -97,7 +97,8 @@ def columns_of(names: Iterable[str] | None, known: list[str]) -> tuple[str, ...]
     return chosen
 
 
-def _span(bounds: Any, name: str) -> Span:
+def span_of(bounds: Any, name: str) -> Span:
+    """The range of a pair (first, end); None is no bound."""
     if bounds is None:
         return Span()
     try:

@@ -3,6 +3,10 @@
 The driver reads headers and plans; a task reads a range of batches of about equal bytes and passes Arrow
 record batches to the JVM. A task gets the ranges alone: which file, from which byte to which, and one bit per
 batch where not all of them are read.
+
+Options choose what is planned. Filters of queries do so with the option `pushFilters` alone: Spark keeps one
+plan per load, that of the filters that were pushed last (SPARK-51575), and gives it to every other scan of the
+same DataFrame or view.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +35,7 @@ from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
 from spark_jobs.reading.errors import UnknownOption
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
-from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of
+from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of, span_of
 from spark_jobs.reading.read_log import plan_pieces
 from spark_jobs.reading.records import read_piece
 from spark_jobs.reading.scan_log import TABLE_OF
@@ -39,7 +43,6 @@ from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partition
 from spark_jobs.tables.contract import Contract
 
 NAME = "kafka-log"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 MOST_PARTITION_BYTES, LEAST_PARTITION_BYTES = 64 * 2**20, 4 * 2**20
 _FEWEST_PARTITIONS = 16
 OPTIONS = (
@@ -49,6 +52,9 @@ OPTIONS = (
     "columns",
     "topics",
     "partitions",
+    "offsets",
+    "timestamps",
+    "pushfilters",
     "partitionbytes",
     "encryptionkeys",
 )
@@ -58,8 +64,7 @@ Bounds: TypeAlias = tuple[int | None, int | None]
 
 
 def register(spark: SparkSession) -> None:
-    """Adds `kafka-log` to the session, and lets Spark push filters down to Python data sources."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Adds `kafka-log` to the session."""
     spark.dataSource.register(KafkaLog)
 
 
@@ -68,8 +73,9 @@ class KafkaLog(DataSource):
 
     Options: `table` (records, batches, transactions, aborted, producers or remarks), `isolation`
     (read_committed or read_uncommitted), `columns`, `topics` and `partitions` (comma-separated lists),
-    `partitionBytes` (bytes of the log per Spark partition), and `encryptionKeys` of tiered storage
-    (`key-1=file:PATH,key-2=env:VARIABLE`).
+    `offsets` and `timestamps` (`first,end`, the end excluded, empty for no bound), `pushFilters` (`true` lets
+    the one query of this load choose what is read), `partitionBytes` (bytes of the log per Spark partition),
+    and `encryptionKeys` of tiered storage (`key-1=file:PATH,key-2=env:VARIABLE`).
     """
 
     @classmethod
@@ -84,8 +90,9 @@ class KafkaLog(DataSource):
         """The reader of the chosen table."""
         chosen = self._chosen()
         if chosen.table != LOG_RECORDS.name:
-            return HeaderReader(chosen, schema)
-        return RecordReader(chosen, schema)
+            kind = PushedHeaderReader if chosen.push_filters else HeaderReader
+            return kind(chosen, schema)
+        return (PushedRecordReader if chosen.push_filters else RecordReader)(chosen, schema)
 
     def _chosen(self) -> "Chosen":
         return Chosen.of(dict(self.options))
@@ -101,6 +108,9 @@ class Chosen:
     columns: tuple[str, ...]
     topics: tuple[str, ...] | None
     partitions: tuple[int, ...] | None
+    offsets: Span
+    timestamps: Span
+    push_filters: bool
     partition_bytes: int | None
     encryption_keys: dict[str, str]
 
@@ -121,6 +131,9 @@ class Chosen:
             columns=columns,
             topics=lists["topics"],
             partitions=_numbers("partitions", lists["partitions"]),
+            offsets=span_of(_pair("offsets", given.get("offsets"), int), "offsets"),
+            timestamps=span_of(_pair("timestamps", given.get("timestamps"), _time), "timestamps"),
+            push_filters=_flag("pushFilters", given.get("pushfilters", "false")),
             partition_bytes=max(sizes[0], 1) if sizes else None,
             encryption_keys=_keys(lists["encryptionkeys"] or ()),
         )
@@ -137,6 +150,9 @@ def _checked(given: dict[str, str]) -> dict[str, str]:
         raise UnknownOption(f"option {', '.join(unknown)}: expected some of {', '.join(OPTIONS)}")
     if not given.get("path"):
         raise UnknownOption("option path: expected a segment, a partition's directory or a log directory")
+    ranges = sorted(given.keys() & {"offsets", "timestamps"})
+    if ranges and given.get("table", LOG_RECORDS.name) != LOG_RECORDS.name:
+        raise UnknownOption(f"option {', '.join(ranges)}: expected with table {LOG_RECORDS.name} alone")
     return given
 
 
@@ -166,6 +182,30 @@ def _numbers(option: str, texts: Iterable[str] | None) -> tuple[int, ...] | None
         raise UnknownOption(f"option {option} {', '.join(texts or ())!r}: expected whole numbers") from None
 
 
+def _pair(option: str, text: str | None, bound: Callable[[str], Any]) -> tuple[Any, Any] | None:
+    """`first,end` with an empty bound for none."""
+    if text is None:
+        return None
+    try:
+        first, end = (bound(part.strip()) if part.strip() else None for part in text.split(","))
+    except ValueError:
+        raise UnknownOption(
+            f"option {option} {text!r}: expected first,end with the end excluded, empty for no bound"
+        ) from None
+    return first, end
+
+
+def _time(text: str) -> datetime | int:
+    """Milliseconds since 1970, or a time in ISO 8601, UTC if it has no time zone."""
+    return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)
+
+
+def _flag(option: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise UnknownOption(f"option {option} {text!r}: expected true or false")
+    return text.lower() == "true"
+
+
 class PieceRange(InputPartition):
     """Neighbouring pieces, read by one task."""
 
@@ -187,13 +227,6 @@ class _Reader(DataSourceReader):
         self._chosen, self._schema = chosen, schema
         self._filters = LogFilters()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 — Spark's name
-        """Takes the filters that headers can answer; the others are returned to Spark."""
-        return [each for each in filters if not self._filters.take(each, self._pushable())]
-
-    def _pushable(self) -> tuple[str, ...]:
-        return ("topic", "partition")
-
     def _files(self) -> tuple[PartitionFiles, ...]:
         found = find_partitions(self._chosen.path, self._chosen.encryption_keys)
         chosen = choose(found, self._chosen.topics, self._chosen.partitions)
@@ -212,9 +245,6 @@ def _as_spark(batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
 class RecordReader(_Reader):
     """Reads records: pieces are planned in the driver, and grouped to ranges of about equal bytes."""
 
-    def _pushable(self) -> tuple[str, ...]:
-        return ("topic", "partition", "offset", "timestamp")
-
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges; a log without wanted records has none."""
         pieces = list(plan_pieces(self._files(), self._wanted()))
@@ -231,11 +261,14 @@ class RecordReader(_Reader):
                 yield _as_spark(batch, expected)
 
     def _wanted(self) -> Wanted:
+        pushed = self._filters
         return Wanted(
             isolation=self._chosen.isolation,
             columns=self._chosen.columns,
-            offsets=self._filters.offsets,
-            timestamps=self._filters.timestamps,
+            offsets=self._chosen.offsets.narrowed(first=pushed.offsets.first, end=pushed.offsets.end),
+            timestamps=self._chosen.timestamps.narrowed(
+                first=pushed.timestamps.first, end=pushed.timestamps.end
+            ),
         )
 
 
@@ -254,6 +287,22 @@ class HeaderReader(_Reader):
             expected = self._expected()
             for batch in table.select(list(self._chosen.columns)).to_batches():
                 yield _as_spark(batch, expected)
+
+
+class PushedRecordReader(RecordReader):
+    """A reader of records that also plans by the filters of its query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 — Spark's name
+        """Plans by the filters that headers can answer; Spark applies all of them to the rows."""
+        return self._filters.taken(filters, ("topic", "partition", "offset", "timestamp"))
+
+
+class PushedHeaderReader(HeaderReader):
+    """A reader of headers that also plans by the filters of its query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 — Spark's name
+        """Plans by the filters on topic and partition; Spark applies all of them to the rows."""
+        return self._filters.taken(filters, ("topic", "partition"))
 
 
 def grouped(pieces: Sequence[Piece], most_bytes: int | None) -> Iterator[list[Piece]]:
@@ -297,8 +346,14 @@ class LogFilters:
             self.numbers.end is None or number < self.numbers.end
         )
 
+    def taken(self, filters: list[Filter], pushable: tuple[str, ...]) -> list[Filter]:
+        """Takes what it can of the filters, and gives all of them back, for Spark to apply to the rows."""
+        for each in filters:
+            self.take(each, pushable)
+        return filters
+
     def take(self, each: Filter, pushable: tuple[str, ...]) -> bool:
-        """Whether the filter is applied here; if not, Spark applies it."""
+        """Whether the filter narrows what is planned."""
         column = ".".join(getattr(each, "attribute", ()))
         if column not in pushable:
             return False

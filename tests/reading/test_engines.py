@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThanOrEqual, StringContains
 from pyspark.sql.types import StructType
 
 import onceover
@@ -16,7 +17,7 @@ from spark_jobs.reading import read_log
 from spark_jobs.reading.plan import Piece, Wanted
 from spark_jobs.reading.query import open_log
 from spark_jobs.reading.records import read_piece
-from spark_jobs.reading.spark_source import Chosen, RecordReader, grouped
+from spark_jobs.reading.spark_source import Chosen, KafkaLog, PieceRange, RecordReader, grouped
 from tests.reading.conftest import as_truth, read
 from tests.reading.spark_reads import RECORDING, TRUTH, check_session
 
@@ -107,16 +108,49 @@ def test_spark_says_why_a_log_cannot_be_read(spark: Spark, tmp_path: Path) -> No
         spark.session.read.format("kafka-log").option("tabel", "batches").load(str(tmp_path)).schema  # noqa: B018
 
 
-def test_spark_pushes_filters_down(spark: Spark, sample: Path) -> None:
+def test_filters_are_pushed_down_only_where_a_load_has_one_query(spark: Spark, sample: Path) -> None:
     onceover.register(spark.session)
-    log = spark.session.read.format("kafka-log").load(str(sample))
-    found = log.where("topic IN ('orders') AND timestamp > '2026-01-01 00:00:00Z'")
-    plan = found._jdf.queryExecution().executedPlan().toString()
+    with pytest.raises(Exception, match=r"DATA_SOURCE_PUSHDOWN_DISABLED.*filterPushdown\.enabled"):
+        spark.session.read.format("kafka-log").option("pushFilters", "true").load(str(sample)).collect()
 
-    assert sorted(bytes(row["value"]) for row in found.collect()) == [b"order 2", b"order 4"]
-    assert "Filter (isnotnull(topic" in plan
-    assert " IN (" not in plan
-    assert ">" not in plan.partition("Filter")[2].partition("\n")[0]
+    shared, alone = (
+        KafkaLog({"path": str(sample), "pushFilters": flag}).reader(StructType())
+        for flag in ("false", "true")
+    )
+    assert getattr(shared.pushFilters, "__func__", None) is DataSourceReader.pushFilters
+    filters: list[Filter] = [
+        EqualTo(("topic",), "orders"),
+        GreaterThanOrEqual(("offset",), 1),
+        StringContains(("value",), "x"),
+    ]
+    assert list(alone.pushFilters(filters)) == filters
+    [planned] = alone.partitions()
+    assert isinstance(planned, PieceRange)
+    assert [(piece.topic, piece.partition) for piece in planned.pieces] == [("orders", 0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"offsets": "5"}, r"option offsets '5': expected first,end"),
+        ({"offsets": "a,"}, r"option offsets 'a,': expected first,end"),
+        ({"timestamps": "yesterday,"}, "option timestamps 'yesterday,': expected first,end"),
+        ({"pushFilters": "yes"}, "option pushFilters 'yes': expected true or false"),
+        ({"offsets": "1,", "table": "batches"}, "option offsets: expected with table records alone"),
+    ],
+)
+def test_an_option_with_another_value_is_refused(sample: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(onceover.UnknownOption, match=said):
+        chosen(sample, **options)
+
+
+def test_every_plan_of_a_torn_log_warns(sample: Path) -> None:
+    reader = RecordReader(chosen(sample, topics="payments"), StructType())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            reader.partitions()
+    assert [each.category for each in caught] == [onceover.TornTail] * 3
 
 
 def chosen(path: Path, **options: str) -> Chosen:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -125,6 +126,14 @@ def test_a_torn_tail_is_a_warning_that_names_the_file(sample: Path) -> None:
     ):
         found = read_log(sample, topics=["payments"]).read_all()
     assert found.num_rows == 15
+
+
+def test_a_torn_tail_is_a_warning_at_every_read_at_the_line_of_its_caller(sample: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            read_log(sample, topics=["payments"]).read_all()
+    assert [(each.category, each.filename) for each in caught] == [(TornTail, __file__)] * 2
 
 
 def damaged(sample: Path, target: Path, at: int, bits: int = 0xFF) -> Path:
