@@ -48,6 +48,11 @@ def query(
 
     Example: onceover query "SELECT topic, count(*) FROM records GROUP BY topic" /var/lib/kafka/data
     """
+    given = [
+        name for name, value in (("--json", as_json), ("--csv", as_csv), ("--parquet", parquet)) if value
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other: choose one form of output")
     from spark_jobs.reading.query import open_log, read_rows, write_parquet
 
     with reported_failures(), warnings.catch_warnings():

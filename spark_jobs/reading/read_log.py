@@ -17,7 +17,7 @@ TimestampRange = tuple[datetime | int | None, datetime | int | None]
 
 
 def read_log(
-    path: str | os.PathLike[str],
+    path_or_url: str | os.PathLike[str],
     *,
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
@@ -29,9 +29,9 @@ def read_log(
 ) -> pa.RecordBatchReader:
     """The records of a Kafka log, as a consumer of this isolation level gets them.
 
-    `path` is a segment, a partition's directory, a log directory or tiered storage, in a file system or in a
-    bucket (`s3://bucket/prefix`). Partitions follow one another, the records of each in offset order. Few
-    batches are in memory at a time, and all cores decode.
+    `path_or_url` is a segment, a partition's directory, a log directory or tiered storage, in a file system
+    or in a bucket (`s3://bucket/prefix`). Partitions follow one another, the records of each in offset order.
+    Few batches are in memory at a time, and all cores decode.
 
     `offsets` and `timestamps` are pairs (first, end), the end excluded, with None for no bound; timestamps
     are datetimes (UTC without a time zone) or milliseconds since 1970. Kafka's own topics are left out of a
@@ -43,7 +43,7 @@ def read_log(
     Of tiered storage, the warning `TierEnds` says where the uploads end.
     """
     wanted = Wanted.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
-    chosen = choose(find_partitions(path, encryption_keys), topics, partitions)
+    chosen = choose(find_partitions(path_or_url, encryption_keys), topics, partitions)
     return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))
 
 

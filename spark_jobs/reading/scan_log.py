@@ -1,7 +1,7 @@
 """`onceover.scan_log`: what headers tell about a Kafka log, as Arrow tables."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG
-from spark_jobs.kafka.producers.producer_state import AppendOrigin
+from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStateEntry
 from spark_jobs.kafka.producers.verdict import Rules
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.reading.batch_labels import (
@@ -30,6 +30,7 @@ from spark_jobs.reading.contracts import (
     LOG_TRANSACTIONS,
 )
 from spark_jobs.reading.partition_scan import ScannedPartition, is_plain, scan_partition
+from spark_jobs.reading.plain import fold_plainly, is_fold_fast_for
 from spark_jobs.reading.record_columns import Timestamps, repeated
 from spark_jobs.reading.remarks import Remark, log_remarks, order_remarks, segment_remarks
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
@@ -140,11 +141,30 @@ def aborted_table(scanned: ScannedPartition) -> pa.Table:
 
 def producers_table(scanned: ScannedPartition) -> pa.Table:
     """A row per producer: the state that a broker has after it read the log."""
+    batches = scanned.batches.pick(scanned.batches.crc_ok)
+    columns = _fold(batches) if is_fold_fast_for(batches.rows) else _entry_columns(fold_plainly(batches))
+    return _table(scanned, LOG_PRODUCERS, columns, len(columns["producer_id"]))
+
+
+def _entry_columns(entries: Sequence[ProducerStateEntry]) -> dict[str, Any]:
+    newest = [entry.batches[-1] if entry.batches else None for entry in entries]
+    return {
+        "producer_id": pa.array([entry.producer_id for entry in entries], pa.int64()),
+        "producer_epoch": pa.array([entry.producer_epoch for entry in entries], pa.int32()),
+        "last_sequence": pa.array([batch and batch.last_sequence for batch in newest], pa.int32()),
+        "last_offset": pa.array([batch and batch.last_offset for batch in newest], pa.int64()),
+        "last_timestamp": _timestamps(np.array([entry.last_timestamp for entry in entries], dtype=np.int64)),
+        "coordinator_epoch": pa.array([entry.coordinator_epoch for entry in entries], pa.int32()),
+        "txn_first_offset": pa.array([entry.current_txn_first_offset for entry in entries], pa.int64()),
+    }
+
+
+def _fold(batches: HeaderColumns) -> dict[str, Any]:
     from spark_jobs.kernels.admission import batches_of, fold  # noqa: PLC0415 — loads numba
     from spark_jobs.kernels.producers import ProducerTable  # noqa: PLC0415
 
     producers = ProducerTable()
-    fold(batches_of(_readable(scanned.batches)), producers, rules=Rules(origin=AppendOrigin.REPLICATION))
+    fold(batches_of(batches), producers, rules=Rules(origin=AppendOrigin.REPLICATION))
     rows = producers.canonical()
     newest = np.maximum(rows["batches"].astype(np.int64) - 1, 0)
     index, without = np.arange(rows.size), rows["batches"] == 0
@@ -157,16 +177,12 @@ def producers_table(scanned: ScannedPartition) -> pa.Table:
         "coordinator_epoch": rows["coordinator_epoch"],
         "txn_first_offset": pa.array(rows["txn_first_offset"], mask=rows["txn_first_offset"] < 0),
     }
-    return _table(scanned, LOG_PRODUCERS, {name: _own(column) for name, column in columns.items()}, rows.size)
+    return {name: _own(column) for name, column in columns.items()}
 
 
 def _own(column: Any) -> Any:
     """A field of a structured array has a stride, which Arrow does not take."""
     return np.ascontiguousarray(column) if isinstance(column, np.ndarray) else column
-
-
-def _readable(batches: HeaderColumns) -> HeaderColumns:
-    return batches.pick(batches.crc_ok)
 
 
 def remarks_table(scanned: ScannedPartition) -> pa.Table:
@@ -220,7 +236,7 @@ class LogScan:
 
 
 def scan_log(
-    path: str | os.PathLike[str],
+    path_or_url: str | os.PathLike[str],
     *,
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
@@ -228,12 +244,14 @@ def scan_log(
 ) -> LogScan:
     """The batches, transactions and producers of a Kafka log, without its records.
 
-    `path`, `topics`, `partitions` and `encryption_keys` are those of `read_log`. Damage is no error
+    `path_or_url`, `topics`, `partitions` and `encryption_keys` are those of `read_log`. Damage is no error
     here but a remark, and a batch with a wrong checksum has a row with `crc_ok` false. So are the end of
     tiered storage and gaps between its uploads.
     """
     return LogScan(
-        **scan_tables(choose(find_partitions(path, encryption_keys), topics, partitions), HEADER_TABLES)
+        **scan_tables(
+            choose(find_partitions(path_or_url, encryption_keys), topics, partitions), HEADER_TABLES
+        )
     )
 
 

@@ -5,8 +5,8 @@ record batches to the JVM. A task gets the ranges alone: which file, from which 
 batch where not all of them are read.
 
 Options choose what is planned. Filters of queries do so with the option `pushFilters` alone: Spark keeps one
-plan per load, that of the filters that were pushed last (SPARK-51575), and gives it to every other scan of the
-same DataFrame or view.
+plan per load, that of the filters that were pushed last (SPARK-51575), and gives it to every other scan of
+the same DataFrame or view.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -65,6 +65,16 @@ def test_parquet_appears_when_it_is_complete(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "forms", [("--json", "--csv"), ("--csv", "--parquet", "x.parquet"), ("--json", "--parquet", "x.parquet")]
+)
+def test_two_forms_of_output_are_a_usage_error(log: Path, forms: tuple[str, ...]) -> None:
+    result = query("SELECT 1", log, *forms)
+
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("sql", "expected"),
     [
         ("SELECT count(*) FROM records", [[19]]),

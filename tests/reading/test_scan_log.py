@@ -1,6 +1,8 @@
 """`onceover.scan_log` and `onceover.admit`: what `inspect` and the rules know, as tables."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.control_record import ControlType, write_marker
 from spark_jobs.kafka.formats.records import Record
 from spark_jobs.kafka.formats.snapshot import read_snapshot
+from spark_jobs.reading import scan_log
 from spark_jobs.reading.contracts import HEADER_TABLES
 from spark_jobs.reading.stored_log import find_partitions
 from tests.reading.conftest import RECORDINGS
@@ -55,6 +58,22 @@ def test_remarks_are_those_of_inspect(sample: Path) -> None:
     ]
     assert found[1][3].startswith("1 open transaction: the oldest, of producer 4001 epoch 0")
     assert found[2][3].startswith("torn tail at byte 743: 100 trailing bytes")
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_producers_are_the_same_plain_and_compiled(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = onceover.scan_log(recording / "data").producers
+    monkeypatch.setattr(scan_log, "is_fold_fast_for", lambda _: True)
+
+    assert onceover.scan_log(recording / "data").producers.equals(plain)
+
+
+def test_a_small_log_is_scanned_without_a_compiler(sample: Path) -> None:
+    program = "import onceover, sys; onceover.scan_log(sys.argv[1]); print('numba' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(sample)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
