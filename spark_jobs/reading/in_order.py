@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from itertools import islice
 from typing import TypeVar
 
 Part = TypeVar("Part")
@@ -30,6 +31,19 @@ def in_order(
     finally:
         for future in pending:
             future.cancel()
+
+
+def in_advance(work: Callable[[Part], Result], parts: Iterable[Part], *, ahead: int = 1) -> Iterator[Result]:
+    """`work` of every part in order, the next `ahead` parts under way; `work` may call `in_order`."""
+    remaining = iter(parts)
+    threads = ThreadPoolExecutor(ahead + 1)
+    try:
+        pending = deque(threads.submit(work, part) for part in islice(remaining, ahead + 1))
+        while pending:
+            yield pending.popleft().result()
+            pending.extend(threads.submit(work, part) for part in islice(remaining, 1))
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 @cache

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
-from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.in_order import in_advance, in_order
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.plan import Piece, Wanted, plan_partition
 from spark_jobs.reading.records import read_piece, record_schema
@@ -56,9 +57,10 @@ def record_batches(
         yield from batches
 
 
-def plan_pieces(chosen: Iterable[PartitionFiles], wanted: Wanted) -> Iterator[Piece]:
-    """The pieces of all partitions; a partition is scanned when the first of its pieces is requested."""
+def plan_pieces(chosen: Iterable[PartitionFiles], wanted: Wanted, *, ahead: int = 1) -> Iterator[Piece]:
+    """The pieces of all partitions; the next `ahead` partitions are scanned while pieces of one are read."""
     partitions = tuple(chosen)
     plainly = is_plain(partitions, records=True)
-    for files in partitions:
-        yield from plan_partition(scan_partition(files, plainly=plainly), wanted)
+    scan = partial(scan_partition, plainly=plainly)
+    for scanned in map(scan, partitions) if plainly else in_advance(scan, partitions, ahead=ahead):
+        yield from plan_partition(scanned, wanted)

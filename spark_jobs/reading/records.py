@@ -16,7 +16,7 @@ from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
 from spark_jobs.reading.contracts import LOG_RECORDS
 from spark_jobs.reading.plain import PlainRecords, read_plainly, scan_plainly
 from spark_jobs.reading.plan import Piece, Wanted, checksum_of
-from spark_jobs.reading.record_columns import Timestamps, repeated
+from spark_jobs.reading.record_columns import Timestamps, repeated, without_nulls
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 
 if TYPE_CHECKING:
@@ -34,16 +34,18 @@ def _type_names() -> "pa.Array[Any]":
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedRecords:
-    """Records of some batches, whose headers the column `batch` counts in."""
+    """Records of the batches of `headers`, which have `counts` records each."""
 
     piece: Piece
     headers: HeaderColumns
+    counts: npt.NDArray[np.integer[Any]]
     found: "FoundRecords | PlainRecords"
 
-    def of_batch(self, values: npt.NDArray[Any]) -> "pa.Array[Any]":
+    def of_batch(self, values: npt.NDArray[Any], kind: pa.DataType) -> "pa.Array[Any]":
         """For each record the value of its batch."""
-        column: pa.Array[Any] = pa.array(values[self.found.rows.batch])
-        return column
+        if kind == pa.int32() and values.size and (values == values[0]).all():  # epochs have few values
+            return self.constant(int(values[0]), kind)
+        return without_nulls(np.repeat(values, self.counts), kind)
 
     def constant(self, value: object, kind: pa.DataType) -> "pa.Array[Any]":
         """The same value for each record."""
@@ -53,7 +55,7 @@ class DecodedRecords:
         kinds = timestamp_types(self.headers)
         if kinds.size and (kinds == kinds[0]).all():
             return self.constant(TIMESTAMP_TYPES[kinds[0]], pa.string())
-        return _type_names().take(self.of_batch(kinds))
+        return _type_names().take(self.of_batch(kinds, pa.int64()))
 
     @cached_property
     def timestamps(self) -> "dict[str, pa.Array[Any]]":
@@ -64,17 +66,21 @@ class DecodedRecords:
 _COLUMNS: dict[str, Callable[[DecodedRecords], "pa.Array[Any]"]] = {
     "topic": lambda records: records.constant(records.piece.topic, pa.string()),
     "partition": lambda records: records.constant(records.piece.partition, pa.int32()),
-    "offset": lambda records: pa.array(records.found.rows.offset),
+    "offset": lambda records: without_nulls(records.found.rows.offset, pa.int64()),
     "timestamp": lambda records: records.timestamps["timestamp"],
     "timestamp_type": DecodedRecords.timestamp_type,
     "timestamp_out_of_range": lambda records: records.timestamps["timestamp_out_of_range"],
     "key": lambda records: records.found.key,
     "value": lambda records: records.found.value,
     "headers": lambda records: records.found.headers,
-    "producer_id": lambda records: records.of_batch(records.headers.producer_id),
-    "producer_epoch": lambda records: records.of_batch(records.headers.producer_epoch.astype(np.int32)),
-    "sequence": lambda records: pa.array(records.found.rows.sequence),
-    "partition_leader_epoch": lambda records: records.of_batch(records.headers.partition_leader_epoch),
+    "producer_id": lambda records: records.of_batch(records.headers.producer_id, pa.int64()),
+    "producer_epoch": lambda records: records.of_batch(
+        records.headers.producer_epoch.astype(np.int32), pa.int32()
+    ),
+    "sequence": lambda records: without_nulls(records.found.rows.sequence, pa.int32()),
+    "partition_leader_epoch": lambda records: records.of_batch(
+        records.headers.partition_leader_epoch, pa.int32()
+    ),
 }
 
 
@@ -118,21 +124,31 @@ def _decode(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> I
     source, origin = piece.file.url, piece.start
     if piece.plainly or headers.magic[0] < MAGIC_V2:
         found = read_plainly(data, headers, source=source, origin=origin)
-        yield DecodedRecords(piece=piece, headers=headers, found=found)
+        counts = np.bincount(found.rows.batch, minlength=headers.rows)
+        yield DecodedRecords(piece=piece, headers=headers, counts=counts, found=found)
         return
     from spark_jobs.kernels.decode import decode_batches  # noqa: PLC0415 — loads numba
 
     for decoded in decode_batches(data, headers, budget=DECODED_BYTES, source=source, origin=origin):
         for problem in decoded.problems:
             raise problem.error
-        yield DecodedRecords(piece=piece, headers=headers, found=decoded.found)
+        part = headers.part(decoded.first, decoded.last)
+        yield DecodedRecords(piece=piece, headers=part, counts=part.record_count, found=decoded.found)
 
 
 def _as_batch(records: DecodedRecords, wanted: Wanted, schema: pa.Schema) -> pa.RecordBatch:
     columns = [_COLUMNS[name](records) for name in wanted.columns]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    if _is_shown_whole(records.piece, wanted):
+        return batch
     shown = _shown(records, wanted)
     return batch if shown.all() else batch.filter(pa.array(shown))
+
+
+def _is_shown_whole(piece: Piece, wanted: Wanted) -> bool:
+    """Whether headers already tell that all records of the piece are in the ranges."""
+    is_open = wanted.offsets.is_open and wanted.timestamps.is_open
+    return is_open and piece.offsets.first is not None and piece.first_offset <= piece.offsets.first
 
 
 def _shown(records: DecodedRecords, wanted: Wanted) -> npt.NDArray[np.bool_]:

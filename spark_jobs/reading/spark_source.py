@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
 from spark_jobs.reading.errors import UnknownOption
+from spark_jobs.reading.in_order import THREADS
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
 from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of, span_of
@@ -247,7 +248,7 @@ class RecordReader(_Reader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges; a log without wanted records has none."""
-        pieces = list(plan_pieces(self._files(), self._wanted()))
+        pieces = list(plan_pieces(self._files(), self._wanted(), ahead=THREADS))
         return [PieceRange(group) for group in grouped(pieces, self._chosen.partition_bytes)] or [
             PieceRange(())
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.reading.in_order import in_order
+from spark_jobs.reading.in_order import in_advance, in_order
 
 
 def test_results_come_in_the_order_of_their_parts() -> None:
@@ -39,5 +39,25 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 def test_an_error_comes_in_its_place() -> None:
     found = in_order(lambda part: 1 // part, [1, 1, 0])
     assert [next(found), next(found)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+
+
+def test_work_in_advance_comes_in_order_and_may_use_all_cores_itself() -> None:
+    started = []
+
+    def work(part: int) -> list[str]:
+        started.append(part)
+        return list(in_order(str, range(part)))
+
+    found = in_advance(work, range(20), ahead=2)
+    assert next(found) == []
+    assert max(started) <= 2
+    assert list(found) == [list(map(str, range(part))) for part in range(1, 20)]
+
+
+def test_an_error_in_advance_comes_in_its_place() -> None:
+    found = in_advance(lambda part: 1 // part, [1, 0, 1])
+    assert next(found) == 1
     with pytest.raises(ZeroDivisionError):
         next(found)
