@@ -78,7 +78,11 @@ def test_readers_of_the_log_have_the_same_records(space: Workspace, published: R
     log = onceover.accepted_log(space, Codec.LZ4)
     rows = [readers.decoding_row(space, log), readers.read_log_row(space, log)]
     assert {row.records for row in rows} == {published.records}
-    assert readers.query_row(space, log).records == readers.parquet_row(space, log).records
+    rows += [readers.query_row(space, log), readers.parquet_row(space, log)]
+    readers.check_records(rows, rows[0].records)
+    assert all(row.records for row in rows)
+    with pytest.raises(AssertionError, match="expected 1 records, found"):
+        readers.check_records(rows, 1)
 
 
 @pytest.mark.parametrize("section", ["verdicts", "commits", "kernels"])

@@ -145,6 +145,39 @@ def test_inspect_needs_no_extra(core: Path, outside: dict[str, Any], options: tu
     assert shown == _done([sys.executable, "-m", "spark_jobs", "inspect", *partitions, *options], cwd=ROOT)
 
 
+def _other_python(version: str) -> Path | None:
+    """An interpreter of this version that pyenv or the PATH has."""
+    homes = (
+        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions"),
+        Path("/usr/local"),
+        Path("/usr"),
+    )
+    found = [
+        *homes[0].glob(f"{version}.*/bin/python"),
+        *(home / f"bin/python{version}" for home in homes[1:]),
+    ]
+    return next((path for path in found if path.exists()), None)
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_wheel_reads_logs_on_other_versions_of_python(
+    wheel: Path, version: str, tmp_path: Path, outside: dict[str, Any]
+) -> None:
+    interpreter = _other_python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} on this machine")
+    _done([interpreter, "-m", "venv", "--without-pip", tmp_path / "environment"])
+    python = tmp_path / "environment" / "bin" / "python"
+    install = [UV, "pip", "install", "--quiet", "--python", python, "-c", ROOT / "requirements.txt", wheel]
+    if _run([*install, "--offline"]).returncode != 0 and _run(install).returncode != 0:
+        pytest.skip(f"the packages of the core for Python {version} are not in the cache of uv, or to be had")
+    records = (RECORDING.parent / "truth.jsonl").read_text().splitlines()
+    assert _done([python, "-c", READ, RECORDING], **outside) == f"{len(records)} False\n"
+    partitions = sorted(RECORDING.glob("orc-*"))
+    shown = _done([python.with_name("onceover"), "inspect", *partitions], **outside)
+    assert shown == _done([sys.executable, "-m", "spark_jobs", "inspect", *partitions], cwd=ROOT)
+
+
 READ = """
 import sys, onceover
 print(onceover.read_log(sys.argv[1]).read_all().num_rows, "numba" in sys.modules)

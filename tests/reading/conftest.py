@@ -14,11 +14,13 @@ from spark_jobs.reading import partition_scan
 from spark_jobs.reading.errors import TornTail
 from spark_jobs.reading.read_log import read_log
 from tests.sample.log_directory import write_sample
+from tests.sample.partition_writer import MIDNIGHT
 
 RECORDINGS = sorted(
     path.parent for path in (Path(__file__).parents[1] / "recordings/data").glob("*/truth.jsonl")
 )
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SAMPLE_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +65,37 @@ def as_truth(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], list[dict[
         }
         found.setdefault((row["topic"], row["partition"]), []).append(record)
     return found
+
+
+def sample_truth() -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """What a read_committed consumer gets of the sample, derived from what was sent, not from a reader."""
+    trace = [["trace", base64(b"a1")]]
+    sent: dict[tuple[str, int], list[tuple[int, int, int, bytes | None, list[Any]]]] = {
+        ("orders", 0): [
+            (0, 0, 0, b"order 1", []),
+            (1, 1, 1, b"order 2", []),
+            (4, 4000, 0, b"order 4", trace),
+        ],
+        ("orders", 1): [(0, 0, 0, b"order 5", [])],
+        ("payments", 0): [
+            (3 * batch + n, 3000 * batch + n, n, value, [])
+            for batch, codec in enumerate(_SAMPLE_CODECS)
+            for n, value in enumerate((f"paid with {codec}".encode() * 8, None, b""))
+        ],
+    }
+    return {
+        (topic, partition): [
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "timestamp": MIDNIGHT + after,
+                "timestamp_type": "CreateTime",
+                "key": base64(b"key-%d" % key),
+                "value": base64(value),
+                "headers": headers,
+            }
+            for offset, after, key, value, headers in records
+        ]
+        for (topic, partition), records in sent.items()
+    }
