@@ -7,6 +7,7 @@ import ssl
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -26,9 +27,11 @@ from aiokafka.errors import (
 from spark_jobs.config.sources import SecurityProtocol, Source
 from spark_jobs.sources.cluster import wire
 from spark_jobs.sources.cluster.credentials import Credentials, credentials_of
-from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, VersionMissing
+from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, QuotaExceeded, VersionMissing
 
 REQUEST_TIMEOUT_MS = 40_000
+THROTTLED_SECONDS = 300.0
+"""The longest pause for a quota, and the longest time in which a broker may throttle every Fetch."""
 CLIENT_ID = "onceover"
 BROKEN = (KafkaError, OSError, EOFError, TimeoutError, ValueError, LookupError, struct.error)
 """What a lost, slow or damaged connection ends with; a person need not act."""
@@ -149,12 +152,12 @@ class _Connection(AIOKafkaConnection):
     def _receive(self, frame: memoryview) -> None:
         """Hands a reply to the request that waits for it; a reply that does not fit ends the connection."""
         try:
-            number, request, waiting = self._requests[0]
+            number, request, pending = self._requests[0]
             reply = _Reply(frame)
             if request.parse_response_header(reply).correlation_id != number:
                 raise CorrelationIdError
-            if not waiting.done():
-                waiting.set_result(request.RESPONSE_TYPE.decode(reply))
+            if not pending.done():
+                pending.set_result(request.RESPONSE_TYPE.decode(reply))
             self._requests.popleft()
         except BROKEN as error:
             self.close(exc=error)
@@ -170,6 +173,8 @@ class Brokers:
     _connections: dict[Address, AIOKafkaConnection] = field(default_factory=dict)
     _opening: dict[Address, asyncio.Lock] = field(default_factory=dict)
     _throttled_until: dict[Address, float] = field(default_factory=dict)
+    _one_fetch: dict[int, asyncio.Lock] = field(default_factory=dict)
+    _last_fetched: dict[int, float] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -204,11 +209,33 @@ class Brokers:
         )
 
     async def ask(self, node: int, request: Any) -> dict[str, Any]:
-        """The reply of a broker; any error of `BROKEN` if it cannot be had."""
+        """The reply of a broker; any error of `BROKEN` if it is unavailable."""
         address = self._addresses.get(node)
         if address is None:
             raise ClusterUnavailable(f"source {self.source.name}: broker {node} is not known")
         return await self._ask(address, request)
+
+    async def fetch(self, node: int, request: Any) -> dict[str, Any]:
+        """The reply of a broker to Fetch, asked again after the pause if a quota throttled the request.
+
+        A broker answers a throttled Fetch without topics (`FetchContext.getThrottledResponse`). After the
+        first such reply it gets one Fetch at a time: others on the connection could wait until they time out.
+        Raises `QuotaExceeded` if it throttles every Fetch for `THROTTLED_SECONDS`.
+        """
+        started = time.monotonic()
+        while True:
+            async with self._one_fetch.get(node, nullcontext()):
+                reply = await self.ask(node, request)
+            if reply["topics"] or not reply["throttle_time_ms"]:
+                self._last_fetched[node] = time.monotonic()
+                return reply
+            self._one_fetch.setdefault(node, asyncio.Lock())
+            if time.monotonic() - max(started, self._last_fetched.get(node, started)) > THROTTLED_SECONDS:
+                raise QuotaExceeded(
+                    f"source {self.source.name}: broker {node} has throttled every Fetch for "
+                    f"{THROTTLED_SECONDS:.0f} seconds. Raise consumer_byte_rate of client id {CLIENT_ID}, or "
+                    "lower max_partition_fetch_bytes"
+                )
 
     async def any(self, request: Any) -> dict[str, Any]:
         """The reply of any broker that is known."""
@@ -221,11 +248,7 @@ class Brokers:
             connection.close()
 
     async def _ask(self, address: Address, request: Any) -> dict[str, Any]:
-        """A broker whose last reply was throttled by a quota is asked after that time."""
-        connection = await self._connection(address)
-        while (pause := self._throttled_until.get(address, 0.0) - time.monotonic()) > 0:
-            await asyncio.sleep(pause)
-            connection = await self._connection(address)
+        connection = await self._ready(address)
         try:
             reply = await connection.send(request)
         except NotImplementedError as error:
@@ -238,15 +261,29 @@ class Brokers:
             raise
         found = wire.fields_of(reply.SCHEMA, [reply.get_item(name) for name in reply.SCHEMA.names])
         if found.get("throttle_time_ms", 0) > 0:
-            until = time.monotonic() + found["throttle_time_ms"] / MS
+            until = time.monotonic() + min(found["throttle_time_ms"] / MS, THROTTLED_SECONDS)
             self._throttled_until[address] = max(until, self._throttled_until.get(address, 0.0))
         return found
+
+    async def _ready(self, address: Address) -> AIOKafkaConnection:
+        """A connection to a broker, outside of the pause that a quota asks for."""
+        while True:
+            await self._pause(address)
+            connection = await self._connection(address)
+            if self._throttled_until.get(address, 0.0) <= time.monotonic():
+                return connection
+
+    async def _pause(self, address: Address) -> None:
+        """Waits for the end of the pause, which another reply may extend meanwhile."""
+        while (left := self._throttled_until.get(address, 0.0) - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left)
 
     async def _connection(self, address: Address) -> AIOKafkaConnection:
         async with self._opening.setdefault(address, asyncio.Lock()):
             known = self._connections.get(address)
             if known is not None and known.connected():
                 return known
+            await self._pause(address)
             self._connections[address] = await self._open(address)
             return self._connections[address]
 

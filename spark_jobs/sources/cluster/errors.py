@@ -18,6 +18,10 @@ class VersionMissing(ClusterUnavailable):
     transient: ClassVar[bool] = False
 
 
+class QuotaExceeded(ClusterUnavailable):
+    """A broker throttles every Fetch, so that nothing is fetched."""
+
+
 class ClusterDenied(StoreDenied):
     """The cluster refused the credentials, or the principal may not read a topic: a person has to act."""
 

@@ -27,6 +27,7 @@ from spark_jobs.sources.cluster.errors import (
     ClusterDenied,
     ClusterUnavailable,
     LogDiverged,
+    QuotaExceeded,
     VersionMissing,
     check_cluster,
 )
@@ -158,7 +159,7 @@ class _Partition:
         while self._writer.position < self._cut.end:
             try:
                 await self._fetch_on()
-            except VersionMissing:
+            except (VersionMissing, QuotaExceeded):
                 raise
             except (_Retry, UntrustedReply, ClusterUnavailable, *BROKEN) as error:
                 await self._recover(error)
@@ -240,7 +241,7 @@ class _Partition:
         """The batches at `position`, checked."""
         size = self._brokers.source.max_partition_fetch_bytes
         request = wire.fetch(self._cut.topic, self._cut.partition, position, max_bytes=size, wait_ms=WAIT_MS)
-        reply = await self._brokers.ask(self._leader, request)
+        reply = await self._brokers.fetch(self._leader, request)
         found = self._partition_in(reply)
         data = found["message_set"] or b""
         await self._bucket.take(len(data))

@@ -36,7 +36,13 @@ from spark_jobs.sources.cluster.cut import (
     Plan,
     some_of,
 )
-from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged, VersionMissing
+from spark_jobs.sources.cluster.errors import (
+    ClusterDenied,
+    ClusterUnavailable,
+    LogDiverged,
+    QuotaExceeded,
+    VersionMissing,
+)
 from spark_jobs.sources.source import LEGAL_TOPIC
 
 LATER_TOPICS = (*INTERNAL_TOPICS, "_schemas")
@@ -69,7 +75,7 @@ async def retried(
         try:
             return await attempt()
         except (TryAgain, ClusterUnavailable, *BROKEN) as error:
-            if isinstance(error, VersionMissing):
+            if isinstance(error, VersionMissing | QuotaExceeded):
                 raise
             problem = error
         await pause(number)
@@ -113,7 +119,7 @@ async def make_plan(
 ) -> Plan:
     """The cut of `day`, which continues what is `known`; nothing is fetched yet.
 
-    `is_compacted` tells which topics the settings call so. What brokers have uploaded of topics `in_tier` is
+    `is_compacted` shows which topics the settings call so. What brokers have uploaded of topics `in_tier` is
     another source's: a new partition is fetched from where the broker's own segments begin.
     """
     cluster = await retried(brokers, "metadata", brokers.metadata)
@@ -255,7 +261,7 @@ async def _may_not_read(brokers: Brokers, topic: str) -> bool:
     async def ask() -> bool:
         partition, leader = next(iter((await _leaders(brokers, [topic])).items()))
         request = wire.fetch(topic, partition.partition, 0, max_bytes=1, wait_ms=0)
-        reply = await brokers.ask(leader.node, request)
+        reply = await brokers.fetch(leader.node, request)
         code: int = reply["topics"][0]["partitions"][0]["error_code"]
         return code == AUTHORIZATION_FAILED
 
