@@ -16,6 +16,7 @@ from tests.broker.clients.librdkafka import CALL_SECONDS, settings_of
 from tests.broker.clients.workplace import Workplace
 from tests.broker.copies import copy_live
 from tests.broker.judge import Broker, java_command
+from tests.broker.lives import lived
 from tests.broker.promises import expect_none
 from tests.broker.runs import Lake, log_lake, today
 from tests.broker.truth import create_topics, read_truth
@@ -33,37 +34,46 @@ Rows = list[dict[str, Any]]
 def skew_trial(place: Path, seed: int) -> dict[str, int]:
     """Everything in `place`; raises `BrokenPromise` if the live transaction is not held."""
     broker = Broker((place / "broker").resolve())
-    broker.format()
-    broker.start()
     try:
-        create_topics(broker.address, TOPICS, SEGMENT_BYTES)
+        with lived():
+            broker.format()
+            broker.start()
+            create_topics(broker.address, TOPICS, SEGMENT_BYTES)
         return _live(broker, place, Workplace(address=broker.address, seed=seed))
     finally:
         broker.kill()
 
 
 def _live(broker: Broker, place: Path, work: Workplace) -> dict[str, int]:
+    source = place / "source"
+    with lived():
+        live = _work(broker, source, work)
+    lake = log_lake(place / "lake", source)
+    _check_held(lake)
+    _check_advice(broker)
+    with lived():
+        live.commit_transaction(CALL_SECONDS)
+        copy_live(broker.data, source)
+    lake.run(today())
+
+    with lived():
+        truth = read_truth(broker.address, TOPICS)
+    expect_none(differing_records(truth, lake.records()), "a later copy that is whole brings what was held")
+    return {"records": len(truth), "held": LIVE_RECORDS}
+
+
+def _work(broker: Broker, source: Path, work: Workplace) -> Producer:
+    """Transactions of two producers, copied before and after those of the second round; one stays open."""
     live, other = _producer(work, LIVE), _producer(work, OTHER)
     for producer in (live, other):
         _begin(producer, count=3)
         producer.commit_transaction(CALL_SECONDS)
-    source = place / "source"
     copy_live(broker.data, source, names=_is_coordinator)
     _begin(live, count=LIVE_RECORDS, timestamp=EVENT_TIME_MS * (work.seed % 2))
     _begin(other, count=3)
     other.commit_transaction(CALL_SECONDS)
     copy_live(broker.data, source, names=lambda name: not _is_coordinator(name))
-
-    lake = log_lake(place / "lake", source)
-    _check_held(lake)
-    _check_advice(broker)
-    live.commit_transaction(CALL_SECONDS)
-    copy_live(broker.data, source)
-    lake.run(today())
-
-    truth = read_truth(broker.address, TOPICS)
-    expect_none(differing_records(truth, lake.records()), "a later copy that is whole brings what was held")
-    return {"records": len(truth), "held": LIVE_RECORDS}
+    return live
 
 
 def _is_coordinator(name: str) -> bool:

@@ -7,7 +7,7 @@ import pickle
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from itertools import count
@@ -16,17 +16,22 @@ from random import Random
 from typing import Any
 
 import pytest
-from aiokafka.conn import AIOKafkaConnection
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewPartitions
+from rich.console import Console
 
 from spark_jobs.config.sources import INTERNAL_TOPICS
+from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.log_files import CLEAN_SHUTDOWN_FILE
 from spark_jobs.lake.errors import TopicRecreated
-from spark_jobs.sources.cluster import fetching, planning, segments
+from spark_jobs.progress import RunProgress
+from spark_jobs.run import execute_run
+from spark_jobs.sources.cluster import fetching, planning, reader, segments
 from spark_jobs.sources.cluster.brokers import CLIENT_ID
 from spark_jobs.sources.cluster.cut import PartitionFetched
 from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged
@@ -38,8 +43,10 @@ from tests.broker.judge import Broker, free_port
 from tests.broker.proxy import Proxy, lossy, lying
 from tests.broker.runs import Lake
 from tests.broker.truth import admin, create_topics, read_truth, wait_for_leaders
-from tests.broker.wire import Connection, Writer
+from tests.broker.wire import Connection, Reader, Writer
+from tests.in_process import InProcess
 from tests.s3_server import S3Server
+from tests.sources.quotas import note_requests
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("kafka")]
 
@@ -49,7 +56,7 @@ SEGMENT_BYTES = 8192
 SECONDS = 60.0
 NUMBERS = count(1)
 SECRET = "pw-4711-xyz"
-ALTER_CLIENT_QUOTAS = 49
+DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
 
 
 class Live:
@@ -140,7 +147,40 @@ def test_segments_are_the_brokers_bytes_and_tables_what_its_consumer_gets(live: 
         live.work(topic, codec=codec)
         lake.run(day)
         live.expect_same(lake, topic)
-    assert (tmp_path / "lake" / "sources" / LIVE / str(THIRD) / f"{INTERNAL_TOPICS[0]}-0").parent.is_dir()
+    assert any((tmp_path / "lake" / "sources" / LIVE / str(THIRD)).glob(f"{INTERNAL_TOPICS[0]}-*/*.log"))
+
+
+@pytest.mark.parametrize("runner", ["in this process", "on Spark"])
+def test_tasks_that_fetch_in_parallel_write_the_brokers_bytes(
+    live: Live, tmp_path: Path, runner: str, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "IN_DRIVER_OFFSETS", 0)
+    topic = live.topic(partitions=4)
+    live.work(topic, partitions=4)
+    lake = cluster_lake(tmp_path, live.address, [topic], more=", max_bytes_per_second: 100MB")
+    chosen: Spark = InProcess() if runner == "in this process" else spark
+    tasks = _tasks_of(chosen, monkeypatch)
+    execute_run(
+        lake.settings, FIRST, until=Step.STAGE, spark=chosen, progress=RunProgress(Console(quiet=True))
+    )
+    assert len([cut for task in tasks for cut in task.cuts if cut.topic == topic]) == 4
+    assert len(tasks) > 1
+    assert {task.bytes_per_second for task in tasks} == {100_000_000 // chosen.parallelism}
+    for number in range(4):
+        assert fetched(lake, f"{topic}-{number}") == stored(live.broker.data, f"{topic}-{number}")
+
+
+def _tasks_of(runner: Spark, monkeypatch: pytest.MonkeyPatch) -> list[fetching.FetchTask]:
+    """The tasks of fetches that `runner` gets."""
+    found: list[fetching.FetchTask] = []
+    run_tasks = type(runner).run_tasks
+
+    def note(self: Spark, function: Any, tasks: Any, **more: Any) -> Any:
+        found.extend(task for task in tasks if isinstance(task, fetching.FetchTask))
+        return run_tasks(self, function, tasks, **more)
+
+    monkeypatch.setattr(type(runner), "run_tasks", note)
+    return found
 
 
 def test_a_lake_in_s3_has_the_brokers_bytes_and_its_consumers_records(
@@ -274,10 +314,14 @@ def test_an_interrupted_fetch_continues_behind_what_is_complete(
     lake = cluster_lake(tmp_path, f"127.0.0.1:{live.proxied}", [topic], more=small)
     _patient(monkeypatch, tries=2)
     monkeypatch.setattr(segments, "SEGMENT_BYTES", 20_000)
-    replies = count()
+    replies, again = count(), list[int]()
 
     def hang_up(payload: bytes) -> bytes | None:
-        return payload if next(replies) < 20 else None
+        return payload if not _is_about(payload, topic) or next(replies) < 12 else None
+
+    def note(payload: bytes) -> bytes:
+        again.append(len(payload) if _is_about(payload, topic) else 0)
+        return payload
 
     with (
         Proxy(live.proxied, live.behind, change=hang_up),
@@ -287,12 +331,17 @@ def test_an_interrupted_fetch_continues_behind_what_is_complete(
     folder = tmp_path / "lake" / "sources" / LIVE / str(FIRST) / f"{topic}-0"
     complete = {path.name: path.stat().st_ino for path in folder.glob("*.log")}
     assert complete
-    with Proxy(live.proxied, live.behind) as proxy:
+    kept = sum(path.stat().st_size for path in folder.glob("*.log"))
+    with Proxy(live.proxied, live.behind, change=note):
         lake.run(FIRST)
-        size = len(fetched(lake, f"{topic}-0"))
-        assert proxy.bytes_sent < size * 2
+    assert sum(again) < (len(fetched(lake, f"{topic}-0")) - kept) * 1.5
     assert complete.items() <= {path.name: path.stat().st_ino for path in folder.glob("*.log")}.items()
     live.expect_same(lake, topic, partitions=1)
+
+
+def _is_about(payload: bytes, topic: str) -> bool:
+    """Whether a reply is of Fetch v11 and of this topic, which is the only one in it."""
+    return payload[20 : 20 + len(topic)] == topic.encode()
 
 
 @pytest.mark.parametrize("fault", ["slow", "lossy", "lying"])
@@ -304,7 +353,7 @@ def test_bytes_are_the_same_over_a_bad_connection(
     lake = cluster_lake(
         tmp_path, f"127.0.0.1:{live.proxied}", [topic], more=", max_partition_fetch_bytes: 4KiB"
     )
-    _patient(monkeypatch, tries=12)
+    _patient(monkeypatch, tries=40)
     changes = {"slow": bytes, "lossy": lossy(random), "lying": lying(random)}
     pause = 0.02 if fault == "slow" else 0.0
     with Proxy(live.proxied, live.behind, change=changes[fault], pause=pause) as proxy:
@@ -453,45 +502,71 @@ def test_bytes_per_second_are_limited(live: Live, tmp_path: Path, monkeypatch: p
 def test_a_quota_of_the_broker_is_respected(
     live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = live.topic(partitions=1)
-    live.work(topic, partitions=1)
-    sent: list[tuple[AIOKafkaConnection, float]] = []
-    throttled: list[tuple[AIOKafkaConnection, float, float]] = []
-    send = AIOKafkaConnection.send
-
-    async def note(connection: AIOKafkaConnection, request: Any) -> Any:
-        sent.append((connection, time.monotonic()))
-        reply = await send(connection, request)
-        if pause := getattr(reply, "throttle_time_ms", 0):
-            throttled.append((connection, time.monotonic(), pause / 1000))
-        return reply
-
-    monkeypatch.setattr(AIOKafkaConnection, "send", note)
-    folders = [f"{topic}-0", *(path.name for path in live.broker.data.glob("__*"))]
-    size = sum(len(stored(live.broker.data, name)) for name in folders)
+    topic = live.topic(partitions=4)
+    live.work(topic, partitions=4)
+    names = [*(f"{topic}-{number}" for number in range(4)), *_folders(live, *INTERNAL_TOPICS)]
+    size = sum(len(stored(live.broker.data, name)) for name in names)
     lake = cluster_lake(tmp_path, live.address, [topic], more=", max_partition_fetch_bytes: 4KiB")
     with _quota(live, size // 16):  # the broker counts in eleven seconds
+        noted = note_requests(monkeypatch)
         lake.run(FIRST, until=Step.STAGE)
-    assert fetched(lake, f"{topic}-0") == stored(live.broker.data, f"{topic}-0")
-    assert throttled
-    for connection, began, pause in throttled:
-        later = [at for asked, at in sent if asked is connection and at > began]
-        assert not later or min(later) > began + pause * 0.9
+    for number in range(4):
+        assert fetched(lake, f"{topic}-{number}") == stored(live.broker.data, f"{topic}-{number}")
+    assert noted.pauses
+    assert noted.within_pauses() == []
+    assert noted.opened == [("127.0.0.1", live.broker.port)] * 2  # of the plan, and of the fetch
+
+
+def _folders(live: Live, *topics: str) -> list[str]:
+    return [path.name for topic in topics for path in live.broker.data.glob(f"{topic}-*")]
 
 
 @contextmanager
 def _quota(live: Live, bytes_per_second: int) -> Iterator[None]:
     """A `consumer_byte_rate` for our client id."""
     connection = Connection(live.broker.port)
-    for is_removed in (False, True):
-        request = Writer(flexible=False).count(1).count(1).text("client-id").text(CLIENT_ID).count(1)
-        request.text("consumer_byte_rate").put("d??", bytes_per_second, is_removed, False)
-        _, reply = connection.ask(ALTER_CLIENT_QUOTAS, 0, request)
-        assert reply is not None
-        assert struct.unpack_from(">iiih", reply)[3] == 0
-        if not is_removed:
-            yield
-    connection.close()
+    try:
+        _set_quota(connection, bytes_per_second)
+        yield
+    finally:
+        _set_quota(connection, None)
+        connection.close()
+
+
+def _set_quota(connection: Connection, bytes_per_second: int | None) -> None:
+    """Sets or removes the quota; returns once the broker describes it so."""
+    request = Writer(flexible=False).count(1).count(1).text("client-id").text(CLIENT_ID).count(1)
+    request.text("consumer_byte_rate").put("d??", bytes_per_second or 0, bytes_per_second is None, False)
+    _, reply = connection.ask(ALTER_CLIENT_QUOTAS, 0, request)
+    assert reply is not None
+    assert struct.unpack_from(">iiih", reply)[3] == 0
+    _await(lambda: _described_quota(connection) == bytes_per_second)
+
+
+def _described_quota(connection: Connection) -> float | None:
+    request = Writer(flexible=False).count(1).text("client-id").put("b", 0).text(CLIENT_ID).put("?", True)
+    _, reply = connection.ask(DESCRIBE_CLIENT_QUOTAS, 0, request)
+    assert reply is not None
+    found = Reader(raw=reply, flexible=False, at=4)
+    assert found.take("ih")[1] == 0
+    found.text()
+    for _ in range(max(found.count(), 0)):
+        for _ in range(found.count()):
+            found.text()
+            found.text()
+        for _ in range(found.count()):
+            name, value = found.text(), float(found.take("d"))
+            if name == "consumer_byte_rate":
+                return value
+    return None
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    """Until the broker has applied what its controller has accepted."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_without_aiokafka_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,6 +599,27 @@ def _allow(live: Live, topic: str) -> None:
     )
     for created in client.create_acls([acl]).values():
         created.result(SECONDS)
+    mine = AclBindingFilter(
+        acl.restype,
+        topic,
+        acl.resource_pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
+    _await(lambda: bool(client.describe_acls(mine).result(SECONDS)))
+    _await(lambda: _scram_mechanisms(client) == 2)
+
+
+def _scram_mechanisms(client: AdminClient) -> int:
+    """How many mechanisms ada has a password for."""
+    try:
+        return len(
+            client.describe_user_scram_credentials(["ada"])["ada"].result(SECONDS).scram_credential_infos
+        )
+    except KafkaException:
+        return 0
 
 
 def _token(principal: str, *, seconds: int = 3600) -> str:

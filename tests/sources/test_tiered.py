@@ -379,7 +379,7 @@ def test_another_topic_id_is_another_log(tmp_path: Path) -> None:
         lake.run(DAY)
 
 
-# The second witness.
+# The cross-check.
 
 
 @pytest.mark.parametrize("layout", ["local", "aiven"])
