@@ -8,7 +8,7 @@ A file `onceover-copy.json` beside the copied log directories records when they 
        "started_at": "2026-11-17T01:12:31Z", "finished_at": "2026-11-17T01:12:40Z"}]}
 
 `path` is a prefix of paths, relative to the file's directory; the longest match counts. The tool that copies
-writes the file. Modification and upload times do not tell when bytes were read at the broker: a copy of a
+writes the file. Modification and upload times do not show when bytes were read at the broker: a copy of a
 copy has a later time, and `rsync -a` keeps the time of the broker's last write.
 """
 

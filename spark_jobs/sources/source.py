@@ -90,7 +90,7 @@ class Content(Protocol):
 class SourceReader(ABC):
     """One configured source as its kind reads it.
 
-    `origin` tells who assigns offsets: batches of a `CLIENT` get theirs from the run, as from a leader;
+    `origin` shows who assigns offsets: batches of a `CLIENT` get theirs from the run, as from a leader;
     batches of `REPLICATION` have the broker's, and copies of one partition are copies of one log.
     """
 
@@ -124,7 +124,7 @@ class SourceReader(ABC):
         return self.open(settings)
 
     def describe(self, placed: Sequence[Placed], settings: Settings) -> Iterator[Placed | StageProblem]:
-        """Objects that no earlier run has taken, with what only the source's bytes tell about them."""
+        """Objects that no earlier run has taken, with what is known only from the source's bytes."""
         del settings
         yield from placed
 

@@ -112,7 +112,7 @@ def not_taken(placed: Iterable[Placed], taken: Taken) -> tuple[Placed, ...]:
 def described(
     placed: Iterable[Placed], settings: Settings
 ) -> tuple[tuple[Placed, ...], tuple[StageProblem, ...]]:
-    """The objects with what their sources' bytes tell about them, and those that are set aside for it."""
+    """The objects with what is known only from their sources' bytes, and those that are set aside for it."""
     by_source: dict[str, list[Placed]] = {}
     for each in placed:
         by_source.setdefault(each.source.name, []).append(each)

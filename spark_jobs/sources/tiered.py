@@ -90,7 +90,7 @@ class Tiered(SourceReader):
             yield from self._of_directory(list(uploads_of(self._layout, listed)))
 
     def _of_directory(self, found: Sequence[Upload | ObjectStat]) -> Iterator[ObjectStat]:
-        """The objects of a partition that runs read, one that stands for each incomplete upload, others."""
+        """The objects of a partition that runs read, one that represents each incomplete upload, others."""
         yield from (each for each in found if isinstance(each, ObjectStat))
         uploads = [each for each in found if isinstance(each, Upload)]
         lacking = {each.stem: each.lacks(LAYOUTS[self._layout].parts) for each in uploads}
@@ -157,7 +157,7 @@ class Tiered(SourceReader):
             return f"they have the layout {found}, not {self._layout}; see layout"
         return f"none has a name of the layout {self._layout}; see layout, root and key_prefix"
 
-    # What only the bytes tell: where each segment ends.
+    # Where each segment ends is known only from its bytes.
 
     def describe(self, placed: Sequence[Placed], settings: Settings) -> Iterator[Placed | StageProblem]:
         store = self.open(settings)

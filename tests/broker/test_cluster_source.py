@@ -31,10 +31,9 @@ from spark_jobs.kafka.formats.log_files import CLEAN_SHUTDOWN_FILE
 from spark_jobs.lake.errors import TopicRecreated
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run
-from spark_jobs.sources.cluster import fetching, planning, reader, segments
+from spark_jobs.sources.cluster import fetching, planning, reader, replies
 from spark_jobs.sources.cluster.brokers import CLIENT_ID
-from spark_jobs.sources.cluster.cut import PartitionFetched
-from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, LogDiverged
+from spark_jobs.sources.cluster.cut import ClusterDenied, ClusterUnavailable, LogDiverged, PartitionFetched
 from spark_jobs.sources.cluster.reader import Cluster
 from tests.broker.admin import delete_records
 from tests.broker.certificates import Certificates
@@ -313,11 +312,11 @@ def test_an_interrupted_fetch_continues_behind_what_is_complete(
     small = ", max_partition_fetch_bytes: 4KiB"
     lake = cluster_lake(tmp_path, f"127.0.0.1:{live.proxied}", [topic], more=small)
     _patient(monkeypatch, tries=2)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES", 20_000)
-    replies, again = count(), list[int]()
+    monkeypatch.setattr(replies, "SEGMENT_BYTES", 20_000)
+    sent, again = count(), list[int]()
 
     def hang_up(payload: bytes) -> bytes | None:
-        return payload if not _is_about(payload, topic) or next(replies) < 12 else None
+        return payload if not _is_about(payload, topic) or next(sent) < 12 else None
 
     def note(payload: bytes) -> bytes:
         again.append(len(payload) if _is_about(payload, topic) else 0)
@@ -615,9 +614,9 @@ def _allow(live: Live, topic: str) -> None:
 def _scram_mechanisms(client: AdminClient) -> int:
     """How many mechanisms ada has a password for."""
     try:
-        return len(
-            client.describe_user_scram_credentials(["ada"])["ada"].result(SECONDS).scram_credential_infos
-        )
+        described = client.describe_user_scram_credentials(["ada"])
+        assert isinstance(described, dict)
+        return len(described["ada"].result(SECONDS).scram_credential_infos)
     except KafkaException:
         return 0
 

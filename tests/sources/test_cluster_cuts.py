@@ -17,8 +17,10 @@ from spark_jobs.sources.cluster.cut import (
     CUT,
     FETCHED,
     PLAN,
+    ClusterUnavailable,
     CutDates,
     Known,
+    OtherCluster,
     PartitionCut,
     PartitionFetched,
     Plan,
@@ -28,9 +30,8 @@ from spark_jobs.sources.cluster.cut import (
     known_partitions,
     plan_bytes,
     read_plan,
+    run_async,
 )
-from spark_jobs.sources.cluster.errors import ClusterUnavailable, OtherCluster
-from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.reader import files_of, remarks_of, share_of
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed

@@ -18,6 +18,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import TopicFilter
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.layout import source_key
@@ -25,12 +26,21 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.cluster import fetching, planning
 from spark_jobs.sources.cluster.brokers import Brokers, ClusterMetadata, LeaderOf, TopicMetadata
-from spark_jobs.sources.cluster.cut import Known, PartitionCut, PartitionFetched, Plan
-from spark_jobs.sources.cluster.errors import ClusterDenied, LogDiverged, OtherCluster, check_cluster
+from spark_jobs.sources.cluster.cut import (
+    ClusterDenied,
+    ClusterUnavailable,
+    Known,
+    LogDiverged,
+    OtherCluster,
+    PartitionCut,
+    PartitionFetched,
+    Plan,
+    check_cluster,
+    run_async,
+)
 from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
-from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.planning import check_epochs, make_plan
-from spark_jobs.sources.cluster.segments import SegmentWriter, Taken
+from spark_jobs.sources.cluster.replies import SegmentWriter, Taken
 from spark_jobs.sources.cluster.wire import EARLIEST, Ask, ListOffsetsRequest_v8
 from tests.sources.test_cluster_cuts import cut_of
 from tests.sources.test_cluster_replies import batch
@@ -50,6 +60,10 @@ class Scripted(Brokers):
         self.config_errors: list[int] = []
         self.before: Callable[[Any], int] = lambda _: 0
         self.local = min(log)
+        self.leader, self.is_deleted, self.epoch_known = 1, False, True
+        self.before_metadata: Callable[[], None] = lambda: None
+        self.change: Callable[[int, bytes], bytes] = lambda _, data: data
+        self.others: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:
@@ -68,11 +82,16 @@ class Scripted(Brokers):
 
     async def metadata(self, topics: Any = None) -> ClusterMetadata:
         self.before("metadata")
-        leaders = {number: LeaderOf(node=1, epoch=self.epoch) for number in range(self.partitions)}
-        orders = TopicMetadata(name="orders", topic_id=self.topic_id, error=0, leaders=leaders)
-        found = {"orders": orders}
+        self.before_metadata()
+        leader = LeaderOf(node=self.leader, epoch=self.epoch if self.epoch_known else -1)
+        leaders = dict.fromkeys(range(self.partitions), leader)
+        found = {
+            name: TopicMetadata(name=name, topic_id=self.topic_id, error=0, leaders=leaders)
+            for name in ("orders", *self.others)
+            if not self.is_deleted
+        }
         for name in topics or ():
-            if name != "orders":
+            if name not in found:
                 error = self.errors.get(name, UNKNOWN_TOPIC)
                 found[name] = TopicMetadata(name=name, topic_id="", error=error, leaders={})
         return ClusterMetadata(cluster_id="abc", topics=found)
@@ -105,17 +124,19 @@ class Scripted(Brokers):
         data = b"".join(
             batch(base, epoch=epoch) for base, epoch in sorted(self.log.items()) if base >= position
         )
-        reply = _about(number, error_code=code, message_set=b"" if code else data[: len(batch(0)) * 2])
-        reply["topics"][0]["topics"] = "orders"
+        data = self.change(position, data[: len(batch(0)) * 2])
+        reply = _about(number, error_code=code, message_set=b"" if code else data)
+        reply["topics"][0]["topics"] = request.topics[0][0]
         return reply
 
     def _listed(self, request: Any, code: int) -> dict[str, Any]:
-        asked = request._topics[0][1]
-        offset = min(self.log) if asked[0][1] == EARLIEST else self.end
-        reply = _about(topic="orders", error_code=code, offset=offset)
-        partition = reply["topics"][0]["partitions"][0]
-        reply["topics"][0]["partitions"] = [{**partition, "partition": number} for number, _ in asked]
-        return reply
+        topics = []
+        for topic, asked in _topics_of(request):
+            offset = min(self.log) if asked[0][1] == EARLIEST else self.end
+            (found,) = _about(topic=topic, error_code=code, offset=offset)["topics"]
+            found["partitions"] = [{**found["partitions"][0], "partition": number} for number, _ in asked]
+            topics.append(found)
+        return {"throttle_time_ms": 0, "topics": topics}
 
     def elect(self, truncated_to: int, until: int) -> None:
         """Another leader: it has offsets up to `truncated_to`, and has written up to `until`."""
@@ -128,6 +149,12 @@ def position_of(request: Any) -> int:
     """The offset that a Fetch request asks for."""
     position: int = request.topics[0][1][0][1]
     return position
+
+
+def _topics_of(request: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    """The topics of a ListOffsets request."""
+    found: list[tuple[str, list[tuple[int, int]]]] = request._topics
+    return found
 
 
 def _about(number: int = 0, *, topic: str = "", **fields: Any) -> dict[str, Any]:
@@ -300,6 +327,62 @@ def test_a_topic_that_is_recreated_meanwhile_is_not_mixed_with_the_old_one(
     assert segments(lake) == []
 
 
+@pytest.mark.parametrize("position", [10, 14])
+def test_a_topic_that_is_deleted_meanwhile_keeps_what_was_fetched(
+    cluster: Scripted, lake: ObjectStore, position: int
+) -> None:
+    at_fetch(cluster, position, lambda: setattr(cluster, "is_deleted", True), UNKNOWN_TOPIC)
+    found = fetch(cluster, lake)
+    assert (found.next_offset, found.is_gone) == (position, True)
+    assert len(segments(lake)) == (position > 10)
+
+
+def test_a_partition_without_a_leader_is_fetched_once_it_has_one(
+    cluster: Scripted, lake: ObjectStore
+) -> None:
+    asked = count(1)
+
+    def elect_later() -> None:
+        cluster.leader = 1 if next(asked) > 3 else -1
+
+    at_fetch(cluster, 14, lambda: setattr(cluster, "before_metadata", elect_later), NOT_LEADER)
+    assert fetch(cluster, lake).next_offset == 20
+    assert next(asked) > 4
+
+
+def test_a_partition_that_never_gets_a_leader_is_an_error_that_may_pass(
+    cluster: Scripted, lake: ObjectStore
+) -> None:
+    at_fetch(cluster, 14, lambda: setattr(cluster, "leader", -1), NOT_LEADER)
+    with pytest.raises(ClusterUnavailable, match=r"orders-0 at offset 14: no progress .* no leader") as error:
+        fetch(cluster, lake)
+    assert error.value.transient
+    cluster.leader = 1
+    assert fetch(cluster, lake).next_offset == 20
+
+
+def test_a_changed_leader_epoch_is_no_divergence_where_the_leaders_own_is_unknown(
+    cluster: Scripted, lake: ObjectStore
+) -> None:
+    """Metadata before v7 has no leader epochs."""
+    cluster.epoch_known, last = False, len(batch(0))
+    changes = {10: last + 15, 14: 15, 16: 14, 18: 13}
+
+    def change(position: int, data: bytes) -> bytes:
+        place = changes.pop(position, None)
+        if place is None:
+            return data
+        changed = bytearray(data)
+        changed[place] ^= 8
+        return bytes(changed)
+
+    cluster.change = change
+    found = fetch(cluster, lake, replace(CUT, leader_epoch=-1))
+    assert (found.next_offset, found.epochs) == (20, ((7, 0),))
+    assert lake.read(segments(lake)[0]) == b"".join(batch(base, epoch=7) for base in range(10, 20, 2))
+    assert len(changes) < 3
+
+
 def test_a_topic_that_was_recreated_after_the_plan_is_not_fetched(
     cluster: Scripted, lake: ObjectStore
 ) -> None:
@@ -351,6 +434,26 @@ def test_a_topic_that_is_recreated_while_it_is_planned_is_planned_again(cluster:
 def test_a_partition_that_is_added_while_it_is_planned_is_planned(cluster: Scripted) -> None:
     at_last_offsets(cluster, lambda: setattr(cluster, "partitions", 2))
     assert [cut.name for cut in plan(cluster).partitions] == ["orders-0", "orders-1"]
+
+
+def test_data_topics_are_cut_before_the_coordinators_and_schemas(cluster: Scripted) -> None:
+    cluster.others = ("__transaction_state", "_schemas", "payments", "__consumer_offsets")
+    cluster.source = cluster.source.model_copy(update={"topics": TopicFilter()})
+    asked: list[str] = []
+
+    def note(request: Any) -> int:
+        if isinstance(request, OffsetRequest):
+            asked.extend(topic for topic, _ in _topics_of(request))
+        return 0
+
+    cluster.before = note
+    found = plan(cluster)
+    later = {"__transaction_state", "_schemas", "__consumer_offsets"}
+    assert set(asked) == {"orders", "payments", *later}
+    is_later = [topic in later for topic in asked]
+    assert is_later == sorted(is_later)
+    assert found.data_times[1] == found.coordinator_times[0]
+    assert {cut.topic for cut in found.partitions} == set(asked)
 
 
 def test_a_log_that_is_behind_names_the_choices(cluster: Scripted) -> None:

@@ -9,8 +9,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.cluster import brokers, fetching
-from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionFetched
-from spark_jobs.sources.cluster.errors import QuotaExceeded
+from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionFetched, QuotaExceeded
 from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
 from tests.sources.quotas import QuotaBroker, note_requests
 from tests.sources.test_cluster_cuts import cut_of

@@ -11,9 +11,9 @@ from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.records import Record
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
-from spark_jobs.sources.cluster import segments
+from spark_jobs.sources.cluster import replies
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut
-from spark_jobs.sources.cluster.segments import Taken, UntrustedReply, open_writer, take_batches
+from spark_jobs.sources.cluster.replies import NO_RISE, Taken, UntrustedReply, open_writer, take_batches
 
 
 def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
@@ -26,7 +26,8 @@ def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
 
 
 def take(data: bytes, position: int = 10, *, end: int = 100, **more: bool | int | tuple[int, int]) -> Taken:
-    return take_batches(data, position=position, end=end, **{"begins_inside": False, **more})  # type: ignore[arg-type]
+    given = {"begins_inside": False, "epochs": (3, UNKNOWN), **more}
+    return take_batches(data, position=position, end=end, **given)  # type: ignore[arg-type]
 
 
 def test_whole_batches_are_taken_byte_for_byte() -> None:
@@ -55,6 +56,36 @@ def test_a_reply_that_begins_behind_the_cut_ends_it() -> None:
 def test_a_log_may_start_inside_its_first_batch() -> None:
     taken = take(batch(9) + batch(11), begins_inside=True)
     assert (taken.first_offset, taken.next_offset) == (9, 13)
+
+
+def test_a_higher_leader_epoch_needs_a_second_batch_or_a_second_reply() -> None:
+    data = batch(10) + batch(12, epoch=4)
+    taken = take(data)
+    assert (bytes(taken.data), taken.next_offset, taken.rise) == (batch(10), 12, (12, 4))
+    assert bytes(take(data, confirmed_rise=(12, 4)).data) == data
+    assert take(data, confirmed_rise=(12, 5)).next_offset == 12
+    assert take(data + batch(14, epoch=4)).next_offset == 16
+    first = take(batch(10, epoch=4), end=10)
+    assert (first.next_offset, first.rise) == (10, NO_RISE)
+    first = take(batch(10, epoch=4), epochs=(UNKNOWN, UNKNOWN))
+    assert (first.next_offset, first.rise) == (10, (10, 4))
+
+
+@pytest.mark.parametrize("bit", range(32))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_changed_bit_of_a_leader_epoch_is_never_written(place: int, bit: int) -> None:
+    """The leader's own epoch is not known here, as in clusters before Kafka 2.2."""
+    good = [batch(10 + 2 * number, epoch=5) for number in range(3)]
+    changed = bytearray(good[place])
+    changed[15 - bit // 8] ^= 1 << bit % 8
+    reply = b"".join((*good[:place], bytes(changed), *good[place + 1 :]))
+    for before in (5, UNKNOWN):
+        try:
+            taken = take(reply, epochs=(before, UNKNOWN))
+        except UntrustedReply:
+            continue
+        assert bytes(taken.data) == b"".join(good)[: len(taken.data)]
+        assert taken.next_offset <= 10 + 2 * place
 
 
 def test_an_empty_reply_brings_nothing() -> None:
@@ -139,7 +170,7 @@ def test_segments_do_not_depend_on_how_replies_divide_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [batch(10 + 2 * number, epoch=3) for number in range(12)]
-    monkeypatch.setattr(segments, "SEGMENT_BYTES", 3 * len(batches[0]) + 5)
+    monkeypatch.setattr(replies, "SEGMENT_BYTES", 3 * len(batches[0]) + 5)
     found = [
         write(lake_at(tmp_path / str(size)), cut_until(34), *map(b"".join, batched(batches, size)))
         for size in (1, 2, 3, 5, 12)

@@ -12,7 +12,7 @@ from spark_jobs.config.load import InvalidConfig, parse_settings
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import SaslMechanism, SecurityProtocol
 from spark_jobs.sources.cluster.credentials import credentials_of
-from spark_jobs.sources.cluster.errors import ClusterDenied
+from spark_jobs.sources.cluster.cut import ClusterDenied
 
 
 def settings_of(source: str, lake: str = "lake") -> Settings:

@@ -27,7 +27,7 @@ from aiokafka.errors import (
 from spark_jobs.config.sources import SecurityProtocol, Source
 from spark_jobs.sources.cluster import wire
 from spark_jobs.sources.cluster.credentials import Credentials, credentials_of
-from spark_jobs.sources.cluster.errors import ClusterDenied, ClusterUnavailable, QuotaExceeded, VersionMissing
+from spark_jobs.sources.cluster.cut import ClusterDenied, ClusterUnavailable, QuotaExceeded, VersionMissing
 
 REQUEST_TIMEOUT_MS = 40_000
 THROTTLED_SECONDS = 300.0

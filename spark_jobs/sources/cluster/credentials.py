@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from spark_jobs.config.sources import SaslMechanism, Source, TokenSigner
-from spark_jobs.sources.cluster.errors import ClusterDenied
+from spark_jobs.sources.cluster.cut import ClusterDenied
 
 COMMAND_SECONDS = 60
 AIRFLOW_PREFIX = "AIRFLOW_CONN_"

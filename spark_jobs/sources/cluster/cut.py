@@ -8,17 +8,20 @@
 The folder also has the files that a broker keeps beside its logs, and `onceover-copy.json`.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from spark_jobs.config.canonical import canonical_json
+from spark_jobs.config.sources import Source
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.errors import understood
+from spark_jobs.lake.errors import StorageError, StoreDenied, understood
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.object_store import ObjectStore
 
@@ -28,6 +31,45 @@ UNKNOWN = -1
 RUN_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 Epochs = tuple[tuple[int, int], ...]
 """Leader epochs with the offset at which each begins."""
+Result = TypeVar("Result")
+
+
+class ClusterUnavailable(StorageError):
+    """Brokers did not answer properly, even after retries."""
+
+    transient: ClassVar[bool] = True
+
+
+class VersionMissing(ClusterUnavailable):
+    """A broker does not speak a version of a request that is needed."""
+
+    transient: ClassVar[bool] = False
+
+
+class QuotaExceeded(ClusterUnavailable):
+    """A broker throttles every Fetch, so that nothing is fetched."""
+
+
+class ClusterDenied(StoreDenied):
+    """The cluster refused the credentials, or the principal may not read a topic: a person has to act."""
+
+
+class LogDiverged(StorageError):
+    """The cluster lost or replaced offsets that were fetched before: a person has to act."""
+
+
+class OtherCluster(StorageError):
+    """`bootstrap` leads to another cluster than the one that was fetched before: a person has to act."""
+
+
+def check_cluster(source: Source, before: str, found: str) -> None:
+    """Raises `OtherCluster` if the ids of both clusters are known and differ."""
+    if before and found and before != found:
+        raise OtherCluster(
+            f"source {source.name}: the brokers at bootstrap ({','.join(source.bootstrap)}) are of cluster "
+            f"{found}, but earlier runs fetched from cluster {before}. Correct bootstrap, or give the other "
+            "cluster a source of its own with another name"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,3 +296,13 @@ def cut_dates(lake: ObjectStore, source: str) -> CutDates:
         if name in found and (cut_at := run_date_of(day)) is not None:
             found[name].add(cut_at)
     return CutDates(complete=tuple(sorted(found[CUT])), planned=tuple(sorted(found[PLAN] - found[CUT])))
+
+
+def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """What `coroutine` returns; in a thread of its own where a loop is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()

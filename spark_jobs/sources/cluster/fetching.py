@@ -22,16 +22,18 @@ from spark_jobs.sources.cluster.brokers import (
     Brokers,
     error_name,
 )
-from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut, PartitionFetched
-from spark_jobs.sources.cluster.errors import (
+from spark_jobs.sources.cluster.cut import (
+    UNKNOWN,
     ClusterDenied,
     ClusterUnavailable,
     LogDiverged,
+    PartitionCut,
+    PartitionFetched,
     QuotaExceeded,
     VersionMissing,
     check_cluster,
+    run_async,
 )
-from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.cluster.planning import (
     TRIES,
     check_epochs,
@@ -40,7 +42,8 @@ from spark_jobs.sources.cluster.planning import (
     pause,
     retried,
 )
-from spark_jobs.sources.cluster.segments import (
+from spark_jobs.sources.cluster.replies import (
+    NO_RISE,
     SegmentWriter,
     Taken,
     UntrustedReply,
@@ -141,7 +144,7 @@ class _Partition:
         self._leader = NO_LEADER
         self._leader_epoch = self._checked_epoch = cut.leader_epoch
         self._last_epoch = writer.epochs.latest_epoch
-        self._log_start, self._suspect = cut.log_start_offset, UNKNOWN
+        self._log_start, self._suspect, self._rise = cut.log_start_offset, UNKNOWN, NO_RISE
 
     async def fetch(self) -> PartitionFetched:
         """Everything up to the end of the cut, of one topic and one history of its log."""
@@ -200,12 +203,16 @@ class _Partition:
         """Reply after reply, until the end or an error: the next one is asked for while one is written."""
         if self._leader == NO_LEADER:
             await self._find_leader()
-        coming = self._begin(self._writer.position)
+        coming, asked_again = self._begin(self._writer.position), UNKNOWN
         try:
             while True:
                 taken = await coming
                 self._suspect, self._last_epoch = taken.hole, max(self._last_epoch, taken.last_epoch)
-                is_last = taken.next_offset >= self._cut.end or taken.next_offset == self._writer.position
+                self._rise = taken.rise
+                is_empty = taken.next_offset == self._writer.position
+                if is_empty and taken.rise != NO_RISE and asked_again != taken.next_offset:
+                    is_empty, asked_again = False, taken.next_offset
+                is_last = taken.next_offset >= self._cut.end or is_empty
                 if not is_last:
                     coming = self._begin(taken.next_offset)
                 await asyncio.to_thread(self._writer.write, taken)
@@ -255,6 +262,7 @@ class _Partition:
             end=self._cut.end,
             begins_inside=position <= self._log_start,
             confirmed_hole=self._suspect,
+            confirmed_rise=self._rise,
             dense=not self._cut.is_compacted,
             epochs=(self._last_epoch, self._leader_epoch),
         )

@@ -29,19 +29,17 @@ from spark_jobs.sources.cluster.brokers import (
 )
 from spark_jobs.sources.cluster.cut import (
     UNKNOWN,
+    ClusterDenied,
+    ClusterUnavailable,
     Epochs,
     Known,
     KnownPartitions,
+    LogDiverged,
     PartitionCut,
     Plan,
-    some_of,
-)
-from spark_jobs.sources.cluster.errors import (
-    ClusterDenied,
-    ClusterUnavailable,
-    LogDiverged,
     QuotaExceeded,
     VersionMissing,
+    some_of,
 )
 from spark_jobs.sources.source import LEGAL_TOPIC
 

@@ -42,6 +42,7 @@ from spark_jobs.sources.cluster.cut import (
     PartitionCut,
     PartitionFetched,
     Plan,
+    check_cluster,
     cluster_of,
     cut_bytes,
     cut_dates,
@@ -50,11 +51,10 @@ from spark_jobs.sources.cluster.cut import (
     read_cut,
     read_fetched,
     read_plan,
+    run_async,
     run_date_of,
     some_of,
 )
-from spark_jobs.sources.cluster.errors import check_cluster
-from spark_jobs.sources.cluster.loop import run_async
 from spark_jobs.sources.source import Placed, TaskRunner
 
 TASKS_PER_SLOT = 4

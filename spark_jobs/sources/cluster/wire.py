@@ -28,7 +28,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from spark_jobs.sources.cluster.errors import VersionMissing
+from spark_jobs.sources.cluster.cut import VersionMissing
 
 Versions = Mapping[int, tuple[int, int]]
 LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH = 2, 3, 23

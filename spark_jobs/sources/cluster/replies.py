@@ -35,6 +35,7 @@ from spark_jobs.sources.cluster.cut import (
 
 Int64s = npt.NDArray[np.int64]
 NO_EPOCH = -2
+NO_RISE = (UNKNOWN, UNKNOWN)
 SEGMENT_BYTES = 64 * 2**20
 """A killed fetch repeats at most two segments of each partition; a segment holds whole batches."""
 MOST_RELATIVE_OFFSET = 2**31 - 1
@@ -50,13 +51,15 @@ class Taken:
     """Whole batches of a reply, in order: their headers and bytes, and the offset behind them.
 
     `hole` is the first offset that is missing, before, between or behind them, -1 without one; batches behind
-    a hole are left out, unless it was confirmed.
+    a hole are left out, unless it was confirmed. `rise` is the offset and the leader epoch of the first batch
+    that was left out because no other batch or reply has its epoch.
     """
 
     data: memoryview
     rows: HeaderColumns
     next_offset: int
     hole: int = UNKNOWN
+    rise: tuple[int, int] = NO_RISE
 
     @property
     def first_offset(self) -> int:
@@ -92,6 +95,7 @@ def take_batches(
     end: int,
     begins_inside: bool,
     confirmed_hole: int = UNKNOWN,
+    confirmed_rise: tuple[int, int] = NO_RISE,
     dense: bool = True,
     epochs: tuple[int, int] = (UNKNOWN, UNKNOWN),
 ) -> Taken:
@@ -99,7 +103,8 @@ def take_batches(
 
     The last batch may be cut off by the broker, and is left out then. `begins_inside`: the log may start
     inside the first batch. In a `dense` log no offset is missing: a hole has to be confirmed by a second
-    reply. `epochs` are those of the batch before and of the leader: no checksum covers a batch's epoch.
+    reply. `epochs` are those of the batch before and of the leader. No checksum covers a batch's epoch: a
+    higher one than before has to be confirmed by the next batch, or by a second reply.
     """
     scan = scan_headers(data)
     if scan.stop.reason not in (StopReason.END, StopReason.TORN):
@@ -114,12 +119,20 @@ def take_batches(
     hole = UNKNOWN
     if dense and len(wanted):
         wanted, hole = _until_hole(rows, last, wanted, position, confirmed_hole)
+    wanted, rise = _until_rise(rows, wanted, epochs[0], confirmed_rise)
+    if rise != NO_RISE:
+        hole = UNKNOWN
     if not len(wanted):
-        is_beyond = bool(rows.rows) and int(rows.base_offset.max()) >= end and hole == UNKNOWN
+        is_known = hole == UNKNOWN and rise == NO_RISE
+        is_beyond = bool(rows.rows) and int(rows.base_offset.max()) >= end and is_known
         if is_beyond and dense and confirmed_hole != position:
             is_beyond, hole = False, position
         return Taken(
-            data=memoryview(b""), rows=rows.part(0, 0), next_offset=end if is_beyond else position, hole=hole
+            data=memoryview(b""),
+            rows=rows.part(0, 0),
+            next_offset=end if is_beyond else position,
+            hole=hole,
+            rise=rise,
         )
     first, stop = int(wanted[0]), int(wanted[-1]) + 1
     start = int(rows.position[first])
@@ -129,6 +142,7 @@ def take_batches(
         rows=rows.part(first, stop),
         next_offset=int(last[stop - 1]) + 1,
         hole=hole,
+        rise=rise,
     )
 
 
@@ -150,7 +164,9 @@ def _check_order(
 
 
 def _check_epochs(found: npt.NDArray[np.int32], before: int, leader: int) -> None:
-    """Raises `UntrustedReply` if epochs fall, or are newer than the leader."""
+    """Raises `UntrustedReply` if epochs fall, are newer than the leader, or are none."""
+    if (found < UNKNOWN).any():
+        raise UntrustedReply(f"a batch of leader epoch {found.min()}")
     known = found[found >= 0]
     is_falling = (np.diff(known, prepend=before) < 0).any() if len(known) else False
     if is_falling or (leader != UNKNOWN and len(known) and known.max() > leader):
@@ -173,6 +189,22 @@ def _until_hole(
         return wanted, UNKNOWN
     place = int(np.argmax(is_hole))
     return wanted[:place], int(expected[place])
+
+
+def _until_rise(
+    rows: HeaderColumns, wanted: Int64s, before: int, confirmed: tuple[int, int]
+) -> tuple[Int64s, tuple[int, int]]:
+    """The batches before the first with a new leader epoch that is not confirmed; its offset and epoch."""
+    if not len(wanted):
+        return wanted, NO_RISE
+    epoch, base = rows.partition_leader_epoch[wanted], rows.base_offset[wanted]
+    is_new = epoch > np.maximum.accumulate(np.concatenate(([before], epoch)))[:-1]
+    is_confirmed = np.append(np.diff(epoch) == 0, False) | ((base == confirmed[0]) & (epoch == confirmed[1]))
+    unsure = np.flatnonzero(is_new & ~is_confirmed)
+    if not len(unsure):
+        return wanted, NO_RISE
+    place = int(unsure[0])
+    return wanted[:place], (int(base[place]), int(epoch[place]))
 
 
 class SegmentWriter:
@@ -215,11 +247,6 @@ class SegmentWriter:
                 if end > self._cut.start:
                     yield epoch, end
         yield self.fetched.epochs[-1][0], self.fetched.next_offset
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether this cut has a batch of the partition."""
-        return self.fetched.first_offset != UNKNOWN or self._file is not None
 
     def _key(self, name: str) -> str:
         return source_key(self._source, self._day, self._cut.name, name)
