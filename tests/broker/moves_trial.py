@@ -15,6 +15,7 @@ from tests.broker.beliefs import differing_records
 from tests.broker.clients.librdkafka import QUIET
 from tests.broker.cluster_source import LIVE, await_markers, cluster_lake, fetched, stored
 from tests.broker.judge import Broker
+from tests.broker.lives import lived
 from tests.broker.promises import expect_none
 from tests.broker.runs import Lake
 from tests.broker.truth import admin, read_truth, wait_for_leaders
@@ -23,6 +24,7 @@ TOPIC, PARTITIONS = "moved", 6
 TOPICS = {TOPIC: (PARTITIONS, "CreateTime")}
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 RECORDS_EACH, RECORD_BYTES, SECONDS = 400, 2000, 120.0
+TRANSACTIONS, FETCH_SECONDS = 20, 8
 REPLICATED = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -35,12 +37,14 @@ REPLICATED = {
 }
 
 
-def moves_trial(place: Path, seed: int) -> dict[str, int]:
+def moves_trial(place: Path, seed: int, *, transactions: int = TRANSACTIONS) -> dict[str, int]:
     """Everything in `place`; raises `BrokenPromise` at the first difference."""
-    three = Three(place.resolve())
+    three, random = Three(place.resolve()), Random(seed)
     try:
-        three.start()
-        return _live(three, place, Random(seed))
+        with lived():
+            three.start()
+            _work(three.addresses, random, transactions)
+        return _live(three, place, random, transactions)
     finally:
         for broker in three.brokers:
             broker.kill()
@@ -123,9 +127,9 @@ def _is_between(lake: Lake, killed: list[float]) -> bool:
     return _file(lake, PLAN).stat().st_mtime <= killed[0] <= _file(lake, CUT).stat().st_mtime
 
 
-def _live(three: Three, place: Path, random: Random) -> dict[str, int]:
-    _work(three.addresses, random, 20)
-    rate = ", max_partition_fetch_bytes: 64KiB, max_bytes_per_second: 2MB"
+def _live(three: Three, place: Path, random: Random, transactions: int) -> dict[str, int]:
+    per_second = transactions * RECORDS_EACH * RECORD_BYTES // FETCH_SECONDS
+    rate = f", max_partition_fetch_bytes: 64KiB, max_bytes_per_second: {per_second}"
     lake = cluster_lake(place / "lake", three.addresses, [TOPIC], more=rate)
     victim = random.choice(three.brokers[1:])
     killed: list[float] = []
@@ -142,10 +146,11 @@ def _live(three: Three, place: Path, random: Random) -> dict[str, int]:
     lake.run(FIRST)
     killing.join()
     expect_none([] if _is_between(lake, killed) else [killed], "a broker is killed while the log is fetched")
-    _work(three.addresses, random, 5)
-    victim.start()
-    wait_for_leaders(three.brokers[0].address)
-    await_markers(three.addresses, TOPIC, PARTITIONS)
+    with lived():
+        _work(three.addresses, random, 5)
+        victim.start()
+        wait_for_leaders(three.brokers[0].address)
+        await_markers(three.addresses, TOPIC, PARTITIONS)
     quick = cluster_lake(place / "lake", three.addresses, [TOPIC])
     quick.run(SECOND)
     truth = read_truth(three.brokers[0].address, TOPICS)
