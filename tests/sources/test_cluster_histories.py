@@ -4,6 +4,7 @@ No broker runs here, since an election has to happen between two requests: `Scri
 from a log in memory, with Kafka's own rule for the end of an epoch.
 """
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -36,16 +37,19 @@ from spark_jobs.sources.cluster.cut import (
     PartitionFetched,
     Plan,
     check_cluster,
+    cut_bytes,
     run_async,
 )
 from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
 from spark_jobs.sources.cluster.planning import check_epochs, make_plan
+from spark_jobs.sources.cluster.reader import remarks_of
 from spark_jobs.sources.cluster.replies import SegmentWriter, Taken
 from spark_jobs.sources.cluster.wire import EARLIEST, Ask, ListOffsetsRequest_v8
 from tests.sources.test_cluster_cuts import cut_of
 from tests.sources.test_cluster_replies import batch
 
 DAY = date(2026, 3, 1)
+FETCHED = PartitionFetched(topic="orders", partition=0, next_offset=20, log_start_offset=0)
 OLD, NEW = "old-topic-id", "new-topic-id"
 NOT_LEADER, DENIED, UNKNOWN_TOPIC = 6, 29, 3
 
@@ -454,6 +458,24 @@ def test_data_topics_are_cut_before_the_coordinators_and_schemas(cluster: Script
     assert is_later == sorted(is_later)
     assert found.data_times[1] == found.coordinator_times[0]
     assert {cut.topic for cut in found.partitions} == set(asked)
+
+
+@pytest.mark.parametrize("include", ["*", "_schemas"])
+def test_schemas_that_may_not_be_read_are_named_and_left_out(cluster: Scripted, include: str) -> None:
+    cluster.source = cluster.source.model_copy(update={"topics": TopicFilter(include=("orders", include))})
+    if include == "*":
+        cluster.others = ("_schemas",)
+        cluster.before = lambda request: (
+            DENIED if isinstance(request, FetchRequest) and request.topics[0][0] == "_schemas" else 0
+        )
+    else:
+        cluster.errors["_schemas"] = DENIED
+    found = plan(cluster)
+    assert {cut.topic for cut in found.partitions} == {"orders"}
+    assert found.denied == ("_schemas",)
+    facts = json.loads(cut_bytes(found, {TopicPartition("orders", 0): FETCHED}))
+    (remark,) = (each for each in remarks_of("live", facts) if "may not read" in each)
+    assert remark == "live: the principal may not read _schemas: its table gets no new rows"
 
 
 def test_a_log_that_is_behind_names_the_choices(cluster: Scripted) -> None:

@@ -18,7 +18,7 @@ from datetime import date
 from typing import Any, ClassVar, TypeVar
 
 from spark_jobs.config.canonical import canonical_json
-from spark_jobs.config.sources import Source
+from spark_jobs.config.sources import INTERNAL_TOPICS, Source
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.errors import StorageError, StoreDenied, understood
@@ -27,6 +27,9 @@ from spark_jobs.lake.object_store import ObjectStore
 
 FORMAT = 1
 PLAN, CUT, FETCHED = "plan.json", "cut.json", "fetched.json"
+SCHEMAS = "_schemas"
+LATER_TOPICS = (*INTERNAL_TOPICS, SCHEMAS)
+"""Topics that are cut after all others; a principal that may not read one of them is no error."""
 UNKNOWN = -1
 RUN_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 Epochs = tuple[tuple[int, int], ...]
@@ -143,7 +146,7 @@ class Plan:
     """The cut of a run date before it is fetched.
 
     Times are those of reading the high watermarks, of data topics first, as in `onceover-copy.json`. `denied`
-    are the coordinators' topics that the principal may not read. `known` is what earlier cuts have.
+    are those of `LATER_TOPICS` that the principal may not read. `known` is what earlier cuts have.
     """
 
     day: date

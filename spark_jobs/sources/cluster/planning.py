@@ -28,6 +28,8 @@ from spark_jobs.sources.cluster.brokers import (
     error_name,
 )
 from spark_jobs.sources.cluster.cut import (
+    LATER_TOPICS,
+    SCHEMAS,
     UNKNOWN,
     ClusterDenied,
     ClusterUnavailable,
@@ -43,8 +45,6 @@ from spark_jobs.sources.cluster.cut import (
 )
 from spark_jobs.sources.source import LEGAL_TOPIC
 
-LATER_TOPICS = (*INTERNAL_TOPICS, "_schemas")
-"""Topics that are cut after all others."""
 TRIES, FIRST_PAUSE, LONGEST_PAUSE = 10, 0.1, 10.0
 """Attempts without progress, and the pauses between them in seconds: about 35 seconds in all."""
 Leaders = Mapping[TopicPartition, LeaderOf]
@@ -128,9 +128,11 @@ async def make_plan(
     denied = await _denied(brokers, cluster)
     data = [name for name in topics if name not in LATER_TOPICS]
     later = [name for name in topics if name in LATER_TOPICS and name not in denied]
-    notes = [*await _absent(brokers, cluster)]
+    notes = [*await _absent(brokers, cluster, denied)]
     given = {name for name in topics if name in INTERNAL_TOPICS or is_compacted(name)}
-    found_compacted, unread = await _compacted(brokers, [name for name in topics if name not in given])
+    found_compacted, unread = await _compacted(
+        brokers, [name for name in topics if name not in given and name not in denied]
+    )
     notes, compacted = [*notes, *unread], given | found_compacted
     times, cuts = [_now()], list[PartitionCut]()
     for names in (data, later):
@@ -221,21 +223,27 @@ def _split(name: str) -> tuple[str, int]:
 
 
 async def _denied(brokers: Brokers, cluster: ClusterMetadata) -> set[str]:
-    """The coordinators' topics that exist and that the principal may not read."""
+    """The topics of `LATER_TOPICS` that exist, and that the principal may not read.
+
+    `_schemas` is one if the source takes it; invisible, it is known to exist only if `include` has its name.
+    """
     found: set[str] = set()
     missing = [name for name in INTERNAL_TOPICS if name not in cluster.topics]
+    taken = brokers.source.topics
+    if SCHEMAS in taken.include and taken.takes(SCHEMAS) and SCHEMAS not in cluster.topics:
+        missing.append(SCHEMAS)
     if missing:
         asked = await retried(brokers, "metadata", lambda: brokers.metadata(missing))
         found |= {name for name, topic in asked.topics.items() if topic.error == AUTHORIZATION_FAILED}
-    for name in INTERNAL_TOPICS:
+    for name in filter(taken.takes, LATER_TOPICS):
         if name in cluster.topics and await _may_not_read(brokers, name):
             found.add(name)
     return found
 
 
-async def _absent(brokers: Brokers, cluster: ClusterMetadata) -> Iterable[str]:
+async def _absent(brokers: Brokers, cluster: ClusterMetadata, denied: set[str]) -> Iterable[str]:
     """A note on topics that `include` names and the cluster does not have; invisible ones are an error."""
-    filtered, seen = brokers.source.topics, {*cluster.topics, *INTERNAL_TOPICS}
+    filtered, seen = brokers.source.topics, {*cluster.topics, *INTERNAL_TOPICS, *denied}
     names = [
         name
         for name in filtered.include

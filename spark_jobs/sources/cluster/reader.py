@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from spark_jobs.config.settings import CleanupPolicy, Settings
-from spark_jobs.config.sources import INTERNAL_TOPICS, TRANSACTION_STATE
+from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.formats.checkpoints import (
     CLUSTER_ID,
@@ -37,7 +37,9 @@ from spark_jobs.sources.broker_log import BrokerLog
 from spark_jobs.sources.cluster.cut import (
     CUT,
     FETCHED,
+    LATER_TOPICS,
     PLAN,
+    SCHEMAS,
     KnownPartitions,
     PartitionCut,
     PartitionFetched,
@@ -60,6 +62,12 @@ from spark_jobs.sources.source import Placed, TaskRunner
 TASKS_PER_SLOT = 4
 IN_DRIVER_OFFSETS = 100_000
 """Up to so many offsets the driver fetches them itself."""
+WITHOUT = {
+    TRANSACTION_STATE: "markers alone decide transactions, and open ones are held",
+    CONSUMER_OFFSETS: "the table consumer_offsets gets no new rows",
+    SCHEMAS: "its table gets no new rows",
+}
+"""What follows for each of `LATER_TOPICS` that is not readable."""
 Fetched = Mapping[TopicPartition, PartitionFetched]
 
 
@@ -296,7 +304,7 @@ def _checkpoint(offsets: list[tuple[PartitionCut, int]]) -> bytes:
 
 def _copy_times(plan: Plan) -> bytes:
     """High watermarks were read in this time: nothing later than that is in the segments."""
-    times = {"": plan.data_times} | {f"{topic}-": plan.coordinator_times for topic in INTERNAL_TOPICS}
+    times = {"": plan.data_times} | {f"{topic}-": plan.coordinator_times for topic in LATER_TOPICS}
     copied = [
         {"path": path, "started_at": started, "finished_at": finished}
         for path, (started, finished) in times.items()
@@ -307,12 +315,7 @@ def _copy_times(plan: Plan) -> bytes:
 def remarks_of(source: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Remarks on the facts of a cut, as `cut.json` has them."""
     for topic in facts["denied"]:
-        effect = (
-            "markers alone decide transactions, and open ones are held"
-            if topic == TRANSACTION_STATE
-            else "the table consumer_offsets gets no new rows"
-        )
-        yield f"{source}: the principal may not read {topic}: {effect}"
+        yield f"{source}: the principal may not read {topic}: {WITHOUT[topic]}"
     for note in facts["notes"]:
         yield f"{source}: {note}"
     overtaken = [each for each in facts["partitions"] if 0 <= each["expected"] < each["log_start_offset"]]
