@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.broker.alone_trial import contents, records_of
 from tests.broker.beliefs import differing_records
 from tests.broker.clients.aio import AioClient
 from tests.broker.clients.java import JavaClient, has_compiler
-from tests.broker.clients.process import ClientProcess
+from tests.broker.clients.process import ClientFailed, ClientProcess
 from tests.broker.clients.workplace import TOPICS, Workplace
 from tests.broker.judge import Broker
 from tests.broker.life import (
@@ -39,12 +40,20 @@ from tests.broker.runs import Lake, log_lake, tapped_lake, today
 from tests.broker.tapped import Ports, TapProcess, tapped_broker
 from tests.broker.truth import create_topics, read_truth, wait_for_leaders
 from tests.broker.wire import Connection
+from tests.e2e.tables import Records
 
 SEGMENT_BYTES = 65536
 WORK_SECONDS = 3.0
 """Before, between and after the deaths of tap and broker."""
 LIKE_THE_BROKER = ExpectationName.VERDICTS_ARE_THE_BROKERS_ANSWERS
 Rows = list[dict[str, Any]]
+
+
+def _await_line(client: "subprocess.Popen[bytes]") -> None:
+    """Until the client has noted its first transaction, which is open then."""
+    assert client.stdout is not None
+    if not client.stdout.readline():
+        raise ClientFailed("a client ended before it was killed")
 
 
 @dataclass
@@ -57,6 +66,9 @@ class TappedLife:
     tap: TapProcess = field(init=False)
     work: Workplace = field(init=False)
     failures: list[BaseException] = field(default_factory=list)
+    day: date = field(default_factory=today)
+    early: Records = field(default_factory=list)
+    """The records of the run that was made while clients worked."""
 
     def __post_init__(self) -> None:
         ports = Ports()
@@ -70,6 +82,10 @@ class TappedLife:
     def captures(self) -> Path:
         return self.place / "captures"
 
+    @property
+    def lake(self) -> Lake:
+        return tapped_lake(self.place / "lake-tap", self.captures)
+
     def live(self, work_seconds: float) -> Rows:
         """Runs everything; returns what a read_committed consumer gets in the end."""
         self.broker.format()
@@ -77,11 +93,15 @@ class TappedLife:
         create_topics(self.broker.address, TOPICS, SEGMENT_BYTES)
         self.tap.start()
         threads = start_clients(self._clients(), self.failures)
-        with self._doomed_client():
-            time.sleep(work_seconds)
+        with self._doomed_client("idempotent"):
+            with self._doomed_client("abandoned") as client:
+                time.sleep(work_seconds)
+                _await_line(client)
             self.tap.kill()
             self.tap.start()
         time.sleep(work_seconds)
+        self.lake.run(self.day)
+        self.early = self.lake.records()
         self.copy("live")
         self.broker.kill()
         self.broker.start()
@@ -104,13 +124,14 @@ class TappedLife:
         ]
 
     @contextmanager
-    def _doomed_client(self) -> Iterator[None]:
-        """A client that is killed while it sends."""
-        command = [sys.executable, "-m", "tests.broker.clients", "idempotent", "doomed"]
+    def _doomed_client(self, kind: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """A client that is killed in the end, while it sends or inside a transaction."""
+        command = [sys.executable, "-m", "tests.broker.clients", kind, f"doomed-{kind}"]
         address = [self.work.address, str(self.seed)]
-        process = subprocess.Popen([*command, *address], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        out = subprocess.PIPE if kind == "abandoned" else subprocess.DEVNULL  # a full pipe would block it
+        process = subprocess.Popen([*command, *address], stdin=subprocess.PIPE, stdout=out)
         try:
-            yield
+            yield process
         finally:
             process.kill()
             process.communicate()
@@ -153,9 +174,15 @@ def tap_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> 
         life.broker.kill()
     assert code == 0, f"the tap ended with {code}: {life.tap.log.read_text()}"
     _check_copies(place, truth)
-    lake = tapped_lake(place / "lake-tap", life.captures)
-    lake.run(today())
-    extra = _compare(lake, truth, unanswered(life.captures))
+    lake, unknown = life.lake, unanswered(life.captures)
+    lake.run(life.day + timedelta(days=1))
+    early = contents(life.early)
+    expect_none((early - contents(truth) - unknown).elements(), "a run under load holds what consumers get")
+    expect_none((early - contents(lake.records())).elements(), "the next run keeps it")
+    once = tapped_lake(place / "lake-tap-once", life.captures)
+    once.run(life.day + timedelta(days=1))
+    for each in (lake, once):
+        extra = _compare(each, truth, unknown)
     checked = CaptureCounts()
     found = check_capture(FileStore(str(life.captures.resolve())), "dt=%Y-%m-%d", checked)
     problems = (each for each in found if each.weight is Weight.PROBLEM)
@@ -166,6 +193,7 @@ def tap_trial(place: Path, seed: int, *, work_seconds: float = WORK_SECONDS) -> 
     return {
         "records": len(truth),
         "records in tables": len(lake.records()),
+        "records of the run under load": len(life.early),
         "batches": answered.total(),
         "markers": checked.markers,
         "without an answer": answered[None],

@@ -7,6 +7,7 @@ import os
 import ssl
 import subprocess
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_jobs.kafka.formats.record_batch import read_whole_header
 from spark_jobs.lake.errors import StoreUnavailable
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.stores import open_store
+from spark_jobs.tap import capturing, journal
 from spark_jobs.tap.capturing import OnFull
 from spark_jobs.tap.journal import EntryKind, Journal, Spool
 from spark_jobs.tap.process import TapFailed, TlsFiles
@@ -232,6 +234,54 @@ def test_journals_are_closed_by_time(tmp_path: Path) -> None:
             await until(lambda: tap.objects() == b"one")
 
     run(test())
+
+
+class Clock(datetime):
+    """A clock that the test sets."""
+
+    time = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        del tz
+        return cls.time
+
+
+def test_journals_are_closed_at_midnight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that has its answer after midnight is in the objects of the next date, once."""
+    for module in (capturing, journal):
+        monkeypatch.setattr(module, "datetime", Clock)
+    monkeypatch.setattr(capturing, "milliseconds", lambda: int(Clock.time.timestamp() * 1000))
+    may_answer = asyncio.Event()
+
+    async def answer(request: bytes) -> bytes:
+        if b"two" in request:
+            await may_answer.wait()
+        return await take_all(request)
+
+    async def test() -> None:
+        async with (
+            Stub(answer).running() as broker,
+            running_tap(tmp_path, broker.port, rotate_seconds=3600) as tap,
+        ):
+            client, late = await tap.client(), await tap.client()
+            await client.ask(produce_request(ONE))
+            await late.send(produce_request(TWO))
+            await until(lambda: len(broker.requests) == 2)
+            assert tap.objects() == b""
+            monkeypatch.setattr(Clock, "time", Clock.time + timedelta(seconds=2))
+            await until(lambda: tap.objects() == b"one")
+            may_answer.set()
+            await late.receive()
+            await client.ask(produce_request(ONE))
+            await tap.stop()
+
+    run(test())
+    found = {
+        folder.name: b"".join(path.read_bytes() for path in sorted(folder.rglob("*.batches")))
+        for folder in (tmp_path / "root").glob("dt=*")
+    }
+    assert found == {"dt=2026-03-01": b"one", "dt=2026-03-02": b"twoone"}
 
 
 class Reluctant(FileStore):

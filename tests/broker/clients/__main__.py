@@ -21,6 +21,7 @@ KINDS: dict[str, Callable[[Workplace, str], Any]] = {
     "undecided": partial(TransactionalClient, commits=0.5),
     "idempotent": IdempotentClient,
     "forgetful": ForgetfulClient,
+    "abandoned": partial(ForgetfulClient, timeout_ms=10_000),
     "zombie": ZombieClient,
     "copying": CopyingClient,
 }
