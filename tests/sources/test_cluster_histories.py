@@ -155,6 +155,15 @@ def position_of(request: Any) -> int:
     return position
 
 
+def _is_fetch_of(request: Any, topic: str) -> bool:
+    return isinstance(request, FetchRequest) and _name_in(request) == topic
+
+
+def _name_in(request: Any) -> str:
+    name: str = request.topics[0][0]
+    return name
+
+
 def _topics_of(request: Any) -> list[tuple[str, list[tuple[int, int]]]]:
     """The topics of a ListOffsets request."""
     found: list[tuple[str, list[tuple[int, int]]]] = request._topics
@@ -465,9 +474,7 @@ def test_schemas_that_may_not_be_read_are_named_and_left_out(cluster: Scripted, 
     cluster.source = cluster.source.model_copy(update={"topics": TopicFilter(include=("orders", include))})
     if include == "*":
         cluster.others = ("_schemas",)
-        cluster.before = lambda request: (
-            DENIED if isinstance(request, FetchRequest) and request.topics[0][0] == "_schemas" else 0
-        )
+        cluster.before = lambda request: DENIED if _is_fetch_of(request, "_schemas") else 0
     else:
         cluster.errors["_schemas"] = DENIED
     found = plan(cluster)

@@ -239,19 +239,19 @@ def test_journals_are_closed_by_time(tmp_path: Path) -> None:
 class Clock(datetime):
     """A clock that the test sets."""
 
-    time = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
+    set_to = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
         del tz
-        return cls.time
+        return cls.set_to
 
 
 def test_journals_are_closed_at_midnight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that has its answer after midnight is in the objects of the next date, once."""
     for module in (capturing, journal):
         monkeypatch.setattr(module, "datetime", Clock)
-    monkeypatch.setattr(capturing, "milliseconds", lambda: int(Clock.time.timestamp() * 1000))
+    monkeypatch.setattr(capturing, "milliseconds", lambda: int(Clock.set_to.timestamp() * 1000))
     may_answer = asyncio.Event()
 
     async def answer(request: bytes) -> bytes:
@@ -269,7 +269,7 @@ def test_journals_are_closed_at_midnight(tmp_path: Path, monkeypatch: pytest.Mon
             await late.send(produce_request(TWO))
             await until(lambda: len(broker.requests) == 2)
             assert tap.objects() == b""
-            monkeypatch.setattr(Clock, "time", Clock.time + timedelta(seconds=2))
+            monkeypatch.setattr(Clock, "set_to", Clock.set_to + timedelta(seconds=2))
             await until(lambda: tap.objects() == b"one")
             may_answer.set()
             await late.receive()
