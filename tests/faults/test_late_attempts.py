@@ -205,7 +205,7 @@ def test_a_late_attempt_of_a_task_that_the_sample_does_not_have(
     spark = Recorded()
     for module in (scenarios, replayed_runs):
         monkeypatch.setattr(module, "InProcess", lambda: spark)
-    settings = scenarios.SCENARIOS[scenario](tmp_path)
+    [*_, (_, settings)] = scenarios.SCENARIOS[scenario](tmp_path)
     listed = _listed(settings)
     assert spark.calls[name]
     for late in spark.calls[name]:
