@@ -204,7 +204,7 @@ def test_large_topics_are_cut_into_files_without_losing_the_order(
 ) -> None:
     for name in (
         "step.SMALLEST_FILE",
-        "survey.CHUNK_BYTES",
+        "outcomes.CHUNK_BYTES",
         "decoding.WINDOW_BYTES",
         "table_files.GROUP_BYTES",
     ):
