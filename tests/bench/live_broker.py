@@ -91,7 +91,14 @@ def spark_rows(broker: Broker, folder: Path, data: str, works: Sequence[str] = (
 
 
 def spark_works(
-    source: str, place: str, folder: Path, works: Sequence[str], *, row: Row, jars: str = ""
+    source: str,
+    place: str,
+    folder: Path,
+    works: Sequence[str],
+    *,
+    row: Row,
+    jars: str = "",
+    tuned: bool = False,
 ) -> list[Row]:
     """The works in a process of its own, whose session has `jars`; the shortest of those that are repeated.
 
@@ -101,7 +108,7 @@ def spark_works(
     output = folder / "spark-output"
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "tests.bench.spark_kafka", source, place, str(output), *works]
-    env = {**os.environ, "SPARK_KAFKA_JARS": jars}
+    env = {**os.environ, "SPARK_KAFKA_JARS": jars, "SPARK_TUNED": "1" if tuned else ""}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         return [replace(row, note=f"it failed: {done.stderr.strip().splitlines()[-1][:200]}")]

@@ -24,7 +24,7 @@ from spark_jobs.reading.stored_log import find_partitions
 from tests.bench.live_broker import SEGMENT_BYTES, consume, spark_rows, spark_works
 from tests.bench.measure import own_cpu_seconds
 from tests.bench.onceover import accepted_log, committed_records
-from tests.bench.spark_kafka import WORKS
+from tests.bench.spark_kafka import TUNED_WORKS, WORKS
 from tests.bench.workspace import Row, Workspace
 from tests.broker.adoption import adopt
 from tests.broker.judge import Broker, JudgeUnavailableError, kafka_jars
@@ -101,8 +101,12 @@ def read_log_row(space: Workspace, log: Path) -> Row:
 def source_rows(space: Workspace, log: Path) -> list[Row]:
     """What Spark does with `kafka-log`, in a session of its own, as Spark's Kafka source is measured."""
     row = Row(title=SOURCE, data=space.volume.compared.name.lower())
+    tuned = replace(row, title=f"{SOURCE}, tuned session")
     with tempfile.TemporaryDirectory(dir=space.home) as folder:
-        return spark_works("kafka-log", str(log), Path(folder), WORKS, row=row)
+        return [
+            *spark_works("kafka-log", str(log), Path(folder), WORKS, row=row),
+            *spark_works("kafka-log", str(log), Path(folder), TUNED_WORKS, row=tuned, tuned=True),
+        ]
 
 
 def query_row(space: Workspace, log: Path) -> Row:

@@ -2,7 +2,7 @@
 
 SOURCE is `kafka` (Spark's Kafka source, PLACE the address of a broker, its jars in SPARK_KAFKA_JARS) or
 `kafka-log` (PLACE a log directory). Both give the seven columns that Spark's Kafka source has. The session is
-a plain user's: nothing of Onceover's own settings is in it.
+a plain user's, without settings of Onceover, unless SPARK_TUNED is set: then it has those of the guide.
 
 Prints one JSON object per work: CPU seconds, seconds, and how many records were read.
 """
@@ -26,6 +26,13 @@ from tests.bench.measure import children_cpu_seconds, own_cpu_seconds
 SESSION, FIRST, READING, COUNT, PARQUET = "session", "first query", "reading", "count by key", "Parquet"
 WORKS = (FIRST, READING, READING, READING, COUNT, PARQUET)
 """What `tests.bench.readers` measures, in this order."""
+TUNED_WORKS = (FIRST, READING, READING, READING, COUNT)
+TUNED = {
+    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true "
+    "-Darrow.enable_null_check_for_get=false",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+"""What `docs/guides/spark-source.md` recommends for sessions that read much."""
 COLUMNS = "key,value,topic,partition,offset,timestamp,timestamp_type"
 
 
@@ -63,7 +70,8 @@ def _session(jars: str) -> SparkSession:
     prepare_environment(os.environ)
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     builder = SparkSession.builder.master(f"local[{os.cpu_count()}]")
-    for name, value in {**conf, **({"spark.jars": jars} if jars else {})}.items():
+    tuned = TUNED if os.environ.get("SPARK_TUNED") else {}
+    for name, value in {**conf, **tuned, **({"spark.jars": jars} if jars else {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
