@@ -167,9 +167,11 @@ def _reported() -> Iterator[None]:
 
     try:
         yield
-    except (duckdb.Error, pa.ArrowException) as error:
+    except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow passes an error of a store as OSError
         raise QueryFailed(_message(error)) from error
 
 
 def _message(error: Exception) -> str:
-    return str(error).strip()
+    """Without the traceback that Arrow puts before an error of the reader."""
+    text = str(error).strip()
+    return text.rpartition("\n")[2] if "Traceback (most recent call last)" in text else text
