@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-import numpy as np
-
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.log.segment import scan
 from spark_jobs.kernels.cache import are_compiled
@@ -44,14 +42,11 @@ class Segment:
 
     @property
     def scanned_bytes(self) -> int:
-        """Where the scan ended: behind the last whole batch."""
-        return int(self.batches.position[-1] + self.batches.size[-1]) if self.batches.rows else 0
+        return self.batches.scanned_bytes
 
     @property
     def valid_bytes(self) -> int:
-        """What an unclean recovery would keep (facts §6.1)."""
-        bad = np.flatnonzero(~self.batches.crc_ok)
-        return int(self.batches.position[bad[0]]) if bad.size else self.scanned_bytes
+        return self.batches.valid_bytes
 
 
 def is_fast_for(size: int, *, records: bool) -> bool:

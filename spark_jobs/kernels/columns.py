@@ -47,6 +47,17 @@ class HeaderColumns(NamedTuple):
     def rows(self) -> int:
         return self.position.size
 
+    @property
+    def scanned_bytes(self) -> int:
+        """Where a scan ended: behind the last whole batch."""
+        return int(self.position[-1] + self.size[-1]) if self.rows else 0
+
+    @property
+    def valid_bytes(self) -> int:
+        """What an unclean recovery would keep (facts §6.1)."""
+        bad = np.flatnonzero(~self.crc_ok)
+        return int(self.position[bad[0]]) if bad.size else self.scanned_bytes
+
     def part(self, start: int, end: int) -> "HeaderColumns":
         """Rows `start` to `end` without a copy."""
         return _columns(column[start:end] for column in self)

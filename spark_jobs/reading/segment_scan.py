@@ -36,14 +36,11 @@ class ScannedSegment:
 
     @property
     def scanned_bytes(self) -> int:
-        """Where the scan ended: behind the last whole batch."""
-        return int(self.batches.position[-1] + self.batches.size[-1]) if self.batches.rows else 0
+        return self.batches.scanned_bytes
 
     @property
     def valid_bytes(self) -> int:
-        """What an unclean recovery would keep (facts §6.1)."""
-        bad = np.flatnonzero(~self.batches.crc_ok)
-        return int(self.batches.position[bad[0]]) if bad.size else self.scanned_bytes
+        return self.batches.valid_bytes
 
 
 def scan_segment(file: StoredFile, base_offset: int = 0, *, plainly: bool = False) -> ScannedSegment:
