@@ -214,13 +214,13 @@ def segments(lake: ObjectStore) -> list[str]:
 
 def at_fetch(cluster: Scripted, position: int, change: Callable[[], None], code: int = 0) -> None:
     """Before the first fetch at `position` something changes, and that fetch is answered with `code`."""
-    waiting = [position]
+    pending = [position]
 
     def before(request: Any) -> int:
-        is_it = isinstance(request, FetchRequest) and position_of(request) in waiting
+        is_it = isinstance(request, FetchRequest) and position_of(request) in pending
         if not is_it:
             return 0
-        waiting.clear()
+        pending.clear()
         change()
         return code
 
@@ -394,6 +394,22 @@ def test_a_changed_leader_epoch_is_no_divergence_where_the_leaders_own_is_unknow
     assert (found.next_offset, found.epochs) == (20, ((7, 0),))
     assert lake.read(segments(lake)[0]) == b"".join(batch(base, epoch=7) for base in range(10, 20, 2))
     assert len(changes) < 3
+
+
+@pytest.mark.parametrize(
+    ("log", "start"),
+    [({0: 7, 10: 8}, 0), ({10: 8}, 0), ({0: 7, 2: 7, 10: 8}, 4), ({0: 7, 2: 8, 10: 8}, 0)],
+)
+def test_a_hole_in_front_of_a_new_leader_epoch_is_fetched(
+    cluster: Scripted, lake: ObjectStore, log: dict[int, int], start: int
+) -> None:
+    """Both have to be confirmed by a second reply, one after the other."""
+    cluster.log, cluster.epoch = log, 8
+    cut = replace(CUT, start=start, expected=start, end=12, leader_epoch=8, epochs=((7, 0),) if start else ())
+    found = fetch(cluster, lake, cut)
+    assert found.next_offset == 12
+    whole = b"".join(batch(base, epoch=epoch) for base, epoch in log.items() if base >= start)
+    assert b"".join(map(lake.read, segments(lake))) == whole
 
 
 def test_a_topic_that_was_recreated_after_the_plan_is_not_fetched(

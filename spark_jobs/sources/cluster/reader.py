@@ -304,7 +304,8 @@ def _checkpoint(offsets: list[tuple[PartitionCut, int]]) -> bytes:
 
 def _copy_times(plan: Plan) -> bytes:
     """High watermarks were read in this time: nothing later than that is in the segments."""
-    times = {"": plan.data_times} | {f"{topic}-": plan.coordinator_times for topic in LATER_TOPICS}
+    later = [cut for cut in plan.partitions if cut.topic in LATER_TOPICS]
+    times = {"": plan.data_times} | {f"{cut.name}/": plan.coordinator_times for cut in later}
     copied = [
         {"path": path, "started_at": started, "finished_at": finished}
         for path, (started, finished) in times.items()

@@ -120,8 +120,8 @@ def take_batches(
     if dense and len(wanted):
         wanted, hole = _until_hole(rows, last, wanted, position, confirmed_hole)
     wanted, rise = _until_rise(rows, wanted, epochs[0], confirmed_rise)
-    if rise != NO_RISE:
-        hole = UNKNOWN
+    if rise != NO_RISE:  # a hole in front of it stays confirmed until the rise is, too
+        hole = UNKNOWN if len(wanted) else confirmed_hole
     if not len(wanted):
         is_known = hole == UNKNOWN and rise == NO_RISE
         is_beyond = bool(rows.rows) and int(rows.base_offset.max()) >= end and is_known
