@@ -1,8 +1,10 @@
 """A run reads its input twice: `stage` or `index` for checksums, `materialise` for records."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, read_header, write_header
 from spark_jobs.lake import file_store
-from spark_jobs.lake.layout import STAGING, step_key
+from spark_jobs.lake.errors import StorageError
+from spark_jobs.lake.layout import STAGING, object_key, step_key
 from spark_jobs.lake.run_folder import DONE
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.stage import fetch, worker
@@ -162,4 +165,33 @@ def test_captures_of_compacted_topics_have_no_headers(tmp_path: Path) -> None:
     more = "topics: {orders: {cleanup_policy: compact}}\n"
     settings = _settings(tmp_path, CAPTURE, immutable=False, more=more)
     _run(settings, Step.STAGE)
+    assert _headers(settings) == []
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+@pytest.mark.parametrize("damage", [lambda data: data[:-9] + b"?" + data[-8:], lambda data: data[:-100]])
+def test_a_coordinators_log_that_was_damaged_after_stage_is_not_folded(
+    tmp_path: Path, topic: str, damage: Callable[[bytes], bytes]
+) -> None:
+    _write(tmp_path, is_log=True)
+    directory = tmp_path / "source" / f"{topic}-0"
+    directory.mkdir()
+    data = _log(BATCHES + 1)
+    (directory / ("0" * 20 + ".log")).write_bytes(data)
+    settings = _settings(tmp_path, BROKER_LOG, immutable=False)
+    _run(settings, Step.STAGE)
+    copy = Path(settings.lake, object_key(sha256(data).hexdigest()))
+    copy.write_bytes(damage(data))
+
+    with pytest.raises(StorageError, match="not those that were indexed"):
+        _run(settings, Step.RESOLVE)
+
+
+def test_an_older_copy_in_the_lake_is_read_by_index(tmp_path: Path) -> None:
+    _write(tmp_path, is_log=True)
+    settings = _settings(tmp_path, BROKER_LOG, immutable=False)
+    open_lake(settings).put(object_key(sha256(_log(BATCHES)).hexdigest()), _log(BATCHES))
+
+    _run(settings, Step.STAGE)
+
     assert _headers(settings) == []

@@ -24,6 +24,8 @@ from spark_jobs.kernels.admission import ACCEPTED
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.copies import DIVERGENT, CopyColumns, CopyMerger
 from spark_jobs.kernels.decode import decode_batches
+from spark_jobs.kernels.scan import find_intact
+from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.lake.index_rows import IndexedCopy, is_problem, iter_log, values
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
@@ -66,6 +68,8 @@ class LogReader:
         start, end = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         data = self.staged.read_range(entry, start, end - start)
         moved = headers._replace(position=headers.position - start)
+        if not find_intact(data, moved).all():
+            raise ObjectChanged(f"{entry.source}/{entry.path}: its batches are not those that were indexed")
         decoded = decode_batches(
             data,
             moved,

@@ -249,7 +249,10 @@ class Fetcher:
             return _digest(wanted, pieces)
         with HeaderFile(self.lake) as file:
             found = _digest(wanted, _tee(pieces, file.add))
-            file.finish(self.headers, sha256=found.digest, size=wanted.placed.stat.size)
+            size = wanted.placed.stat.size
+            # An older copy in the lake stays, and its bytes were not read now: `index` has to.
+            if wanted.placed.source.immutable or not self._is_here(found.digest, size):
+                file.finish(self.headers, sha256=found.digest, size=size)
         return found
 
     def _keeps_headers(self, wanted: Wanted) -> bool:
