@@ -46,7 +46,7 @@ def sweep(parent: Path) -> None:
     realm = this_process().realm
     for path in parent.glob("onceover-*"):
         owner = NAME.fullmatch(path.name)
-        if owner is None:
+        if owner is None or path.is_symlink():
             continue
         is_near = bool(realm) and owner[3] == _digest(realm)
         if (process(int(owner[1])).started != owner[2]) if is_near else is_abandoned(path):
@@ -57,7 +57,7 @@ def is_abandoned(path: Path) -> bool:
     """Whether a file, or a directory with all its files, is a day old."""
     newest = 0.0
     with suppress(OSError):  # removed meanwhile
-        newest = max(each.stat().st_mtime for each in (path, *path.rglob("*")))
+        newest = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
     return 0 < newest < time.time() - ABANDONED_SECONDS
 
 

@@ -65,7 +65,8 @@ def repeated(value: object, kind: Any, rows: int) -> "pa.Array[Any]":
     """A column with the same value in each row, None for nulls; columns of a usual length share memory."""
     if rows > _MOST_SHARED:
         return _column(value, kind, rows)
-    column: pa.Array[Any] = _shared(value, kind, 1 << rows.bit_length()).slice(0, rows)
+    shared = _shared_texts if isinstance(value, str) else _shared_numbers
+    column: pa.Array[Any] = shared(value, kind, 1 << rows.bit_length()).slice(0, rows)
     return column
 
 
@@ -74,4 +75,6 @@ def _column(value: object, kind: Any, rows: int) -> "pa.Array[Any]":
     return column
 
 
-_shared = lru_cache(maxsize=64)(_column)
+_shared_numbers = lru_cache(maxsize=64)(_column)
+_shared_texts = lru_cache(maxsize=4)(_column)
+"""Few: a topic's name has up to 249 bytes in each row."""

@@ -117,3 +117,19 @@ def _age(*paths: Path) -> None:
     for path in paths:
         moment = path.stat().st_mtime - ABANDONED_SECONDS - 60
         os.utime(path, (moment, moment))
+
+
+def test_a_symbolic_link_is_neither_followed_nor_removed(tmp_path: Path) -> None:
+    place, target = tmp_path / "place", tmp_path / "target"
+    place.mkdir()
+    target.mkdir()
+    link = place / "onceover-1-1-aaaaaaaaaaaa"
+    link.symlink_to(target)
+    long_ago = target.stat().st_mtime - 2 * ABANDONED_SECONDS
+    os.utime(target, (long_ago, long_ago))
+    os.utime(link, (long_ago, long_ago), follow_symlinks=False)
+
+    scratch_directory(place)
+
+    assert link.is_symlink()
+    assert target.is_dir()
