@@ -93,6 +93,8 @@ def differing_offsets(facts: BrokerFacts, rows: Sequence[Row]) -> Iterator[str]:
     """Log end and last stable offset against the table `resolved_partitions` of a run."""
     ours = {(row["topic"], row["partition"]): row for row in rows}
     for tp, end in facts.ends.items():
+        if not end and tp not in ours:
+            continue  # nothing was ever written to it
         reported = end, facts.stable[tp]
         believed = ours[tp]["log_end_offset"], ours[tp]["last_stable_offset"]
         if reported != believed:

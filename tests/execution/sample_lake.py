@@ -73,6 +73,7 @@ def schedule_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(materialise, "SMALLEST_SURVEY", 1)
     patch.setattr(materialise, "SMALLEST_TASK", 1)
     patch.setattr(deduplicate, "FEW_ROWS", -1)
+    patch.setattr(deduplicate, "FEW_FOUND_BYTES", -1)
     patch.setattr(audit, "FEW_TRANSACTIONS", -1)
     patch.setattr(audit_plan, "SMALLEST_TASK", 1)
 

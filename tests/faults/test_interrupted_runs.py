@@ -32,7 +32,7 @@ NAMED = (
     "put runs/*-*/admit/_done.json",
     "delete runs/*-*/resolve/work/*.parquet",
     "adopt runs/*-*/materialise/files.parquet",
-    "adopt runs/*-*/deduplicate/parts/*/*/found_by_file/*-*.parquet",
+    "adopt runs/*-*/deduplicate/parts/*/*/found/*.parquet",
     "put runs/*-*/deduplicate/_done.json",
     "commit_table",
     "adopt runs/*-*/publish/runs.parquet",

@@ -119,6 +119,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Worked:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetch, "IN_DRIVER_COST", 0)
         patch.setattr(deduplicate, "remove_scratch", lambda *_: None)  # late attempts have read it before
+        patch.setattr(deduplicate, "FEW_FOUND_BYTES", -1)
         _run(settings, RUN_DATES[0], Step.PUBLISH, InProcess())
         first, then = (_with_ranges(settings, each) for each in RANGES)
         run_id = _run(first, RUN_DATES[1], Step.AUDIT, spark)
@@ -126,6 +127,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Worked:
         folder = RunFolder(open_lake(settings), read_inputs(open_lake(settings), run_id))
         for step in REPEATED:
             folder.unmark(step)
+        patch.setattr(deduplicate, "bucket_count", lambda *_: 4)  # more than files: tasks write the index
         assert _run(then, RUN_DATES[1], Step.PUBLISH, spark) == run_id
         _restore(place / "before", Path(settings.lake))
     return Worked(settings=settings, calls=spark.calls, listed=_listed(settings))

@@ -281,7 +281,7 @@ class IndexedObject:
     def stretches(self, start: int, stop: int) -> Iterator[Stretch]:
         """Every batch that begins in `start`..`stop`: from known headers, and from bytes behind the last one.
 
-        The walk depends on bytes alone, so the rows are the same wherever the headers end.
+        The walk's rows depend on bytes alone, so they are the same wherever the headers end.
         """
         for stretch in self._known(start, stop):
             yield stretch
@@ -289,6 +289,8 @@ class IndexedObject:
         yield from walk(self.staged, start=start, stop=stop, limits=self.limits)
 
     def _known(self, start: int, stop: int) -> Iterator[Stretch]:
+        if self.limits.max_batch_bytes < self.limits.window_bytes:
+            return  # the row of a batch that is too large depends on whether it fits into a window
         is_first = True
         for found in self.headers(start, stop):
             if is_first and not self._begins_with(found):
