@@ -144,10 +144,6 @@ def main() -> None:
         sys.exit(f"stopped: {error}")
 
 
-if __name__ == "__main__":
-    main()
-
-
 REFUSED = """
 SELECT regexp_extract(filename, 'runs/([^/]+)/', 1)[:10] AS run, verdict, count(*) AS batches,
        any_value(reason) AS example
@@ -197,3 +193,7 @@ def _show_tables(settings: Settings) -> None:
 
 def _say(text: str) -> None:
     CONSOLE.print(text, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -60,3 +60,11 @@ def test_the_list_of_layers_is_the_contract_of_import_linter() -> None:
 
 def test_the_picture_of_the_layers_is_shown() -> None:
     assert "](docs/img/layers.svg)" in TEXT
+
+
+def test_nothing_is_defined_behind_the_start_of_a_program() -> None:
+    """`python -m` would call `main` before it exists."""
+    for name in ("spark_jobs", "expectations", "infra", "tests"):
+        for path in (ROOT / name).rglob("*.py"):
+            _, guard, behind = path.read_text().partition('\nif __name__ == "__main__":\n')
+            assert not guard or all(line.startswith((" ", "#")) for line in behind.splitlines() if line), path
