@@ -298,8 +298,7 @@ class IndexedObject:
             is_first, large = False, np.flatnonzero(found.size > self.limits.max_batch_bytes)
             rows = found.part(0, int(large[0])) if large.size else found
             if rows.rows:
-                end = int(rows.position[-1] + rows.size[-1])
-                yield Stretch(columns=rows, damaged=(), damage=None, end=end)
+                yield Stretch(columns=rows, damaged=(), damage=None, end=rows.scanned_bytes)
             if large.size:
                 return
 
