@@ -1,7 +1,9 @@
-"""The run date of a DAG run, its configuration and its Spark connection, resolved when a task runs."""
+"""The run date of a DAG run, its configuration and its connections, resolved when a task runs."""
 
+import json
 import os
 from datetime import date
+from pathlib import Path
 from typing import TypedDict
 
 from airflow.sdk import Connection, Context
@@ -15,17 +17,18 @@ SPARK_CONNECTION = "onceover_spark"
 
 
 class Where(TypedDict):
-    """Lake and Spark of a task: the fields that every request has."""
+    """Lake, Spark and logins of a task: the fields that every request has."""
 
     config: str
     master: str
     conf: dict[str, str]
+    connections: dict[str, str]
 
 
 def where() -> Where:
     """From the environment and the connections of the worker that runs the task."""
-    master, conf = _spark()
-    return Where(config=_config(), master=master, conf=conf)
+    config, (master, conf) = _config(), _spark()
+    return Where(config=config, master=master, conf=conf, connections=_connections(config))
 
 
 def run_date_of(context: Context) -> date:
@@ -63,3 +66,25 @@ def _spark() -> tuple[str, dict[str, str]]:
         return "", {}
     master = f"{connection.host}:{connection.port}" if connection.port else connection.host or ""
     return master, {name: str(value) for name, value in connection.extra_dejson.get("conf", {}).items()}
+
+
+def _connections(config: str) -> dict[str, str]:
+    """Logins of the connections that sources name, each in the form of Airflow's environment variable.
+
+    Airflow looks in its secrets backend, the environment and its database. A connection that none of them has
+    is left out: only a task that connects needs it, and the error there names it.
+    """
+    from spark_jobs.config.load import load_settings  # noqa: PLC0415 - only tasks need the configuration
+
+    named = [source.security for source in load_settings(Path(config)).sources if source.security.connection]
+    logins = {each.connection_variable: _login(each.connection or "") for each in named}
+    return {variable: login for variable, login in logins.items() if login}
+
+
+def _login(name: str) -> str:
+    """Login and password as JSON; empty if there is no such connection."""
+    try:
+        connection = Connection.get(name)
+    except AirflowNotFoundException:
+        return ""
+    return json.dumps({"login": connection.login, "password": connection.password})

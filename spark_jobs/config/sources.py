@@ -144,13 +144,16 @@ class TokenSigner(StrEnum):
     AWS_MSK_IAM = "aws-msk-iam"
 
 
+AIRFLOW_PREFIX = "AIRFLOW_CONN_"
+
+
 class SecuritySettings(Frozen):
     """How to connect to the brokers; names and passwords come from the environment, never from here.
 
     `environment` is the prefix of the variables that hold them (`<prefix>_USERNAME`, `<prefix>_PASSWORD`,
     `<prefix>_TOKEN`, `<prefix>_TOKEN_COMMAND`); default: `ONCEOVER_<NAME OF THE SOURCE>`. `connection` is the
-    id of an Airflow connection that is defined in the environment, instead. With `signer` each
-    process signs a token of its own with its AWS credentials.
+    id of an Airflow connection instead. With `signer` each process signs a token of its own with its AWS
+    credentials.
     """
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
@@ -161,6 +164,11 @@ class SecuritySettings(Frozen):
     ca_file: Location | None = None
     certificate_file: Location | None = None
     key_file: Location | None = None
+
+    @property
+    def connection_variable(self) -> str:
+        """Airflow's name for the environment variable of `connection`."""
+        return f"{AIRFLOW_PREFIX}{(self.connection or '').upper()}"
 
     @property
     def is_sasl(self) -> bool:

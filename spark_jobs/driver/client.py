@@ -89,9 +89,8 @@ def stop_driver(request: Request) -> None:
 
 
 def _place(request: Request) -> DriverFiles:
-    return driver_files(
-        request.config, request.master, *(f"{k}={v}" for k, v in sorted(request.conf.items()))
-    )
+    values = (f"{k}={v}" for each in (request.conf, request.connections) for k, v in sorted(each.items()))
+    return driver_files(request.config, request.master, *values)
 
 
 def _what(request: StepRequest | DriverRequest) -> str:

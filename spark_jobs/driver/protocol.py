@@ -5,9 +5,10 @@ failure. A task that closes the connection earlier has ended.
 """
 
 import fcntl
-import hashlib
+import hmac
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,15 +25,20 @@ _FROM_TEXT = {"day": date.fromisoformat, "step": Step}
 """Fields that JSON has no type for, by name."""
 OWNER_ONLY = 0o700
 NAME_DIGITS = 16
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to the driver of a lake; `master` and `conf` override the Spark settings of `config`."""
+    """A request to the driver of a lake; `master` and `conf` override the Spark settings of `config`.
+
+    `connections` are environment variables of the driver with logins of Airflow connections.
+    """
 
     config: str
     master: str = ""
-    conf: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connections: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,10 +207,23 @@ class DriverFiles:
 def driver_files(*belongings: str) -> DriverFiles:
     """The files of the driver for a configuration and other settings, such as the Spark master.
 
-    The code's modification time is part of the name, so that a driver of older code is not reused.
+    The code's modification time is part of the name, so that a driver of older code is not reused. Every user
+    of the machine can read the name, and settings may have passwords: without the key nobody can guess them.
     """
-    text = "\0".join((*belongings, code_stamp()))
-    return DriverFiles(_directory(), hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS])
+    directory, text = _directory(), "\0".join((*belongings, code_stamp()))
+    return DriverFiles(
+        directory, hmac.new(_key(directory), text.encode(), "sha256").hexdigest()[:NAME_DIGITS]
+    )
+
+
+def _key(directory: Path) -> bytes:
+    """Random bytes, the same for all names in the directory."""
+    with (directory / "key").open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if not (key := file.read()):
+            file.write(key := secrets.token_bytes(KEY_BYTES))
+        return key
 
 
 def code_stamp() -> str:

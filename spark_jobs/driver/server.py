@@ -66,6 +66,7 @@ class RequestHandler:
 
     def do(self, request: StepRequest | DriverRequest, progress: RunProgress) -> StepAnswer | Answer:
         settings = load_settings(Path(request.config))
+        os.environ.update(request.connections)  # before Spark starts: local workers inherit them
         if isinstance(request, StepRequest):
             return self._step(request, settings, progress)
         return Answer(values=self._values(request, settings, progress))

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config.settings import SparkSettings
-from spark_jobs.config.spark_master import is_connect
+from spark_jobs.config.spark_master import is_connect, is_local
 from spark_jobs.execution.classic import JvmSession, start_jvm
 from spark_jobs.execution.connect import ConnectSession, connect
 from spark_jobs.execution.options import SparkFailed, interrupt_as, is_main_thread
@@ -88,6 +88,11 @@ class Spark:
     def parallelism(self) -> int:
         """How many tasks run at once; determined for each call, since executors are added and removed."""
         return self._engine.parallelism
+
+    @property
+    def shares_environment(self) -> bool:
+        """Whether workers have the environment variables of this process, as its children."""
+        return is_local(self.master)
 
     def run_tasks(
         self,

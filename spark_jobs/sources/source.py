@@ -36,6 +36,10 @@ class TaskRunner(Protocol):
     def parallelism(self) -> int:
         """How many tasks run at a time."""
 
+    @property
+    def shares_environment(self) -> bool:
+        """Whether workers have the environment variables of this process."""
+
     def run_tasks(
         self, function: Callable[[Task], Summary], tasks: Sequence[Task], *, description: str = ""
     ) -> list[Summary]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.config.load import load_settings
 from spark_jobs.flow import STEPS
+from spark_jobs.sources.cluster.credentials import credentials_of
 
 HEAVY = {
     "pyspark",
@@ -170,9 +172,27 @@ def test_a_master_that_needs_no_port_is_taken_as_it_is(tmp_path: Path) -> None:
     assert _spark(tmp_path, AIRFLOW_CONN_ONCEOVER_SPARK=connection) == ["yarn", {}]
 
 
+def test_a_source_names_the_connection_that_has_its_login(tmp_path: Path) -> None:
+    config = tmp_path / "onceover.yaml"
+    security = "{protocol: SASL_SSL, mechanism: PLAIN, connection: kafka_live}"
+    source = f"{{name: live, kind: cluster, bootstrap: 'a:9098', security: {security}}}"
+    config.write_text(f"lake: lake\nsources: [{source}]\n")
+    given = {"AIRFLOW_CONN_KAFKA_LIVE": "kafka://ada:s3%2Fcret@a:9098"}
+
+    found = _asked(tmp_path, f"_connections({str(config)!r})", **given)
+
+    credentials = credentials_of(load_settings(config).source("live"), found)
+    assert list(found) == list(given)
+    assert (credentials.username, credentials.password) == ("ada", "s3/cret")
+
+
 def _spark(home: Path, **variables: str) -> Any:
+    return _asked(home, "_spark()", **variables)
+
+
+def _asked(home: Path, what: str, **variables: str) -> Any:
     """What a task would ask for, in an environment with `variables`."""
-    code = "import json; from spark_jobs.airflow.dag_run import _spark; print(json.dumps(_spark()))"
+    code = f"import json; from spark_jobs.airflow import dag_run; print(json.dumps(dag_run.{what}))"
     environment = {**os.environ, "AIRFLOW_HOME": str(home), **variables}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -1,5 +1,6 @@
 """The driver keeps Spark warm for tasks, sends them logs and results, and ends when it is idle."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from spark_jobs.driver.client import StepFailed, StepInterrupted, ask, run_step, stop_driver
 from spark_jobs.driver.protocol import (
@@ -30,10 +32,11 @@ from spark_jobs.driver.protocol import (
     read_message,
     write_message,
 )
-from spark_jobs.driver.server import EXIT_ABANDONED, Driver
+from spark_jobs.driver.server import EXIT_ABANDONED, Driver, RequestHandler
 from spark_jobs.flow import Step
 from spark_jobs.lake.lock import lake_lock
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
+from spark_jobs.progress import RunProgress
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import CAPTURE, place_at
 
@@ -82,6 +85,7 @@ def _is_heard(place: DriverFiles) -> bool:
             more_steps_follow=True,
             master="m",
             conf={"k": "v"},
+            connections={"AIRFLOW_CONN_K": "v"},
         ),
         SourcesRequest(config="a"),
         FetchRequest(config="a", day=date(2024, 5, 1), source="gateway"),
@@ -168,6 +172,51 @@ def test_one_driver_serves_all_steps_of_a_lake(request_: StepRequest) -> None:
     run_step(request_, log=print)
 
     assert place.socket.stat().st_ino == before
+
+
+def test_another_password_needs_another_driver(request_: StepRequest) -> None:
+    asked = [
+        ReportRequest(config=request_.config, connections={"AIRFLOW_CONN_KAFKA": password})
+        for password in ("first", "second", "first")
+    ]
+    try:
+        sockets = [_socket_after(each) for each in asked]
+    finally:
+        for each in asked:
+            stop_driver(each)
+    assert sockets[0] == sockets[2] != sockets[1]
+
+
+def _socket_after(request: ReportRequest) -> int:
+    """The socket of the driver that has answered."""
+    ask(request, log=print)
+    place = driver_files(
+        request.config, "", f"AIRFLOW_CONN_KAFKA={request.connections['AIRFLOW_CONN_KAFKA']}"
+    )
+    return place.socket.stat().st_ino
+
+
+def test_a_login_is_in_the_environment_of_the_driver(
+    request_: StepRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA", "of the first task")
+    request = ReportRequest(config=request_.config, connections={"AIRFLOW_CONN_KAFKA": "of Airflow"})
+    assert "of Airflow" not in repr(request)
+
+    RequestHandler().do(request, RunProgress(Console(quiet=True)))
+
+    assert os.environ["AIRFLOW_CONN_KAFKA"] == "of Airflow"
+
+
+def test_the_name_of_a_driver_does_not_show_what_it_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for place in ("one", "one", "other"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / place))
+        names.append(driver_files("config", "password").name)
+    assert names[0] == names[1] != names[2]
 
 
 def test_an_error_that_stays_is_reported_as_it_is(request_: StepRequest) -> None:

@@ -1,6 +1,7 @@
 """Runs through Airflow with real credentials, one of which fails: no log or file contains them afterwards.
 
-The lake is on S3, the catalog in Postgres behind a password, Spark's connection carries a key of its own.
+The lake is on S3, the catalog in Postgres behind a password, Spark's connection carries a key of its own. A
+live cluster asks for the password of a connection that is stored in Airflow's database.
 What is searched: Airflow's database and home, task logs, lineage, the lake, and all the while scratch files
 and the command lines of every process on the machine.
 """
@@ -18,6 +19,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka import Producer
 
 from infra.cluster.postgres import ComponentMissing, Postgres, running_postgres
 from infra.cluster.topology import CATALOG_DATABASE, CATALOG_VARIABLE, SPARK_VARIABLE
@@ -26,22 +28,39 @@ from infra.embedded.rest import Api
 from spark_jobs.driver.client import stop_driver
 from spark_jobs.driver.protocol import SourcesRequest
 from spark_jobs.lake.s3_store import S3Store
+from spark_jobs.lake.stores import open_store
 from spark_jobs.sample.files import CONFIG, sample_files
+from tests.broker.judge import Broker, JudgeUnavailableError, free_port, kafka_jars
+from tests.broker.truth import create_topics
 from tests.e2e.airflow_runs import NIGHTLY, RUN_DATES, running_airflow, until
 from tests.faults.processes import called_with
 from tests.s3_server import S3Server, running_s3_server
 
 SPARK_SECRET, SPARK_PASSWORD = "marked-spark-secret", "marked-spark-password"
-MARKED = {"Spark's secret": SPARK_SECRET, "the connection's password": SPARK_PASSWORD}
+KAFKA_LOGIN = {"login": "ada", "password": "marked-kafka-password"}
+MARKED = {
+    "Spark's secret": SPARK_SECRET,
+    "the connection's password": SPARK_PASSWORD,
+    "the cluster's password": KAFKA_LOGIN["password"],
+}
+CONNECTIONS = {"AIRFLOW_CONN_KAFKA_LIVE": json.dumps(KAFKA_LOGIN)}
+"""What tasks make of the connection that they find in Airflow's database."""
 MASTER, CONF = "local[1]", {"spark.driver.memory": "1g", "spark.hadoop.fs.s3a.secret.key": SPARK_SECRET}
 SECONDS_BETWEEN_LOOKS = 0.2
 SETTINGS = """
 lake: s3://{bucket}/lake
 sources:
   - {{name: gateway, kind: capture, root: 's3://{bucket}/gateway', dates: dt=%Y-%m-%d, markers: true}}
+{live}
 s3: {{endpoint_url: '{endpoint}', addressing: path, max_attempts: 2}}
 catalog: {{kind: sql}}
 """
+
+
+LIVE = (
+    "  - {{name: live, kind: cluster, bootstrap: '127.0.0.1:{port}', topics: {{include: [live]}}, "
+    "security: {{protocol: SASL_PLAINTEXT, mechanism: PLAIN, connection: kafka_live}}}}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +108,8 @@ class Searched:
     database: Path
     reported: str
     seen: Seen
+    fetched: bytes
+    stored: bytes
 
 
 def names_in(data: bytes, secrets: Mapping[str, str]) -> list[str]:
@@ -104,6 +125,36 @@ def _sample(server: S3Server) -> str:
         if path.startswith("gateway/") and "/orders" in path:
             store.put(path, data)
     return bucket
+
+
+def _broker(stack: ExitStack, folder: Path) -> tuple[str, Path]:
+    """A source that is a live broker with a password, and its data; without Kafka's jars no source."""
+    try:
+        kafka_jars()
+    except JudgeUnavailableError:
+        return "", folder
+    broker, port = Broker(folder), free_port()
+    listeners = {"PLAINTEXT": broker.port, "SASL": port, "CONTROLLER": broker.controller_port}
+    addresses = [f"{name}://127.0.0.1:{number}" for name, number in listeners.items()]
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    broker.overrides |= {
+        "listeners": ",".join(addresses),
+        "advertised.listeners": ",".join(addresses[:2]),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f"{module} required user_{KAFKA_LOGIN['login']}={KAFKA_LOGIN['password']};"
+        ),
+    }
+    broker.format()
+    stack.callback(broker.kill)
+    broker.start()
+    create_topics(broker.address, {"live": (1, "CreateTime")}, 2**20)
+    producer = Producer({"bootstrap.servers": broker.address})
+    producer.produce("live", b"one")
+    assert producer.flush(60) == 0
+    return LIVE.format(port=port), broker.data
 
 
 def _environment(server: S3Server, postgres: Postgres, directory: Path, scratch: Path) -> dict[str, str]:
@@ -130,18 +181,32 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
         postgres = _start(database, directory)
         for name, value in {**server.environment, "XDG_RUNTIME_DIR": str(scratch)}.items():
             patch.setenv(name, value)
-        config.write_text(SETTINGS.format(bucket=_sample(server), endpoint=server.endpoint_url))
+        live, data = _broker(stack, tmp_path_factory.mktemp("kafka") / "broker")
+        bucket = _sample(server)
+        config.write_text(SETTINGS.format(bucket=bucket, endpoint=server.endpoint_url, live=live))
         secrets = {**server.environment, **MARKED, "the catalog's password": postgres.password}
         environment = _environment(server, postgres, directory, scratch)
         seen = Seen(secrets=secrets, scratch=scratch)
         with seen.looking(), running_airflow(directory, config, environment) as api:
+            api.post("connections", {"connection_id": "kafka_live", "conn_type": "kafka", **KAFKA_LOGIN})
             execute_run(api, RUN_DATES[0])
             database.close()
             reported = _failed(api)
-        stop_driver(SourcesRequest(config=str(config), master=MASTER, conf=CONF))
+        given = CONNECTIONS if live else {}
+        stop_driver(SourcesRequest(config=str(config), master=MASTER, conf=CONF, connections=given))
         home = api.home.directory
+        lake = open_store(f"s3://{bucket}/lake", server.settings)
+        segments = [each.key for each in lake.list("sources/live") if each.key.endswith(".log")]
+        fetched = b"".join(map(lake.read, segments))
+        stored = b"".join(path.read_bytes() for path in data.glob("live-0/*.log"))
     return Searched(
-        secrets=secrets, directory=directory, database=home / "airflow.db", reported=reported, seen=seen
+        secrets=secrets,
+        directory=directory,
+        database=home / "airflow.db",
+        reported=reported,
+        seen=seen,
+        fetched=fetched,
+        stored=stored,
     )
 
 
@@ -162,6 +227,12 @@ def _failed(api: Api) -> str:
     api.patch(f"dags/{NIGHTLY}/dagRuns/{quote(run_id)}", {"state": "failed"})
     [log] = (api.home.directory / "logs").glob(f"*/run_id={run_id}/task_id=publish/attempt=1.log")
     return log.read_text()
+
+
+def test_a_connection_of_airflows_database_is_the_login_of_a_live_cluster(searched: Searched) -> None:
+    if not searched.stored:
+        pytest.skip("no broker without Kafka's jars")
+    assert searched.fetched == searched.stored
 
 
 def test_the_failed_run_says_what_is_wrong_without_a_secret(searched: Searched) -> None:

@@ -13,6 +13,8 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import SaslMechanism, SecurityProtocol
 from spark_jobs.sources.cluster.credentials import credentials_of
 from spark_jobs.sources.cluster.cut import ClusterDenied
+from spark_jobs.sources.cluster.reader import IN_DRIVER_OFFSETS, Cluster
+from tests.in_process import InProcess
 
 
 def settings_of(source: str, lake: str = "lake") -> Settings:
@@ -98,6 +100,28 @@ def test_a_connection_that_is_no_uri_is_named_without_its_text() -> None:
         credentials_of(source, {"AIRFLOW_CONN_KAFKA_LIVE": "kafka://ada:s3[cret@b-1:9092"})
     assert "cret" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+def test_a_connection_that_is_missing_is_named_with_its_variable() -> None:
+    source = settings_of(PLAIN.replace("PLAIN}", "PLAIN, connection: kafka_live}")).source("live-1")
+    with pytest.raises(
+        ClusterDenied,
+        match="the Airflow connection kafka_live, or outside of Airflow AIRFLOW_CONN_KAFKA_LIVE",
+    ):
+        credentials_of(source, {})
+
+
+@pytest.mark.parametrize(
+    ("security", "master", "parallel"),
+    [
+        ("PLAIN, connection: kafka_live", "local[2]", 2),
+        ("PLAIN, connection: kafka_live", "spark://a:7077", 1),
+        ("PLAIN", "spark://a:7077", 2),
+    ],
+)
+def test_executors_elsewhere_need_no_airflow_connection(security: str, master: str, parallel: int) -> None:
+    source = settings_of(PLAIN.replace("PLAIN}", f"{security}}}")).source("live-1")
+    assert Cluster(source)._parallelism(IN_DRIVER_OFFSETS + 1, InProcess(master)) == parallel
 
 
 def test_a_token_comes_from_a_command_each_time(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Names, passwords and tokens for a cluster: from the environment of the process that connects.
 
-Tasks read their own environment, so no secret is in a task's arguments, a file of the lake or a message.
+Tasks read their own environment, so no secret is in a task's arguments, a file of the lake or a message. An
+Airflow task gives the driver the logins of Airflow connections as environment variables.
 """
 
 import base64
@@ -17,7 +18,6 @@ from spark_jobs.config.sources import SaslMechanism, Source, TokenSigner
 from spark_jobs.sources.cluster.cut import ClusterDenied
 
 COMMAND_SECONDS = 60
-AIRFLOW_PREFIX = "AIRFLOW_CONN_"
 AWS_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 AWS_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:\d+$")
 AWS_SERVICE, AWS_ACTION, AWS_TOKEN_SECONDS = "kafka-cluster", "kafka-cluster:Connect", 900
@@ -68,7 +68,7 @@ def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) 
     if security.signer is TokenSigner.AWS_MSK_IAM:
         return Credentials(aws_region=_aws_region(source, environment), source=source.name)
     if security.connection is not None:
-        return _of_connection(source, security.connection, environment)
+        return _of_connection(source, environment)
     prefix = prefix_of(source)
     found = Credentials(
         username=environment.get(f"{prefix}_USERNAME", ""),
@@ -104,9 +104,9 @@ def aws_token(source: str, region: str) -> str:
     return base64.urlsafe_b64encode(f"{request.url}&User-Agent=onceover".encode()).decode().rstrip("=")
 
 
-def _of_connection(source: Source, connection: str, environment: Mapping[str, str]) -> Credentials:
+def _of_connection(source: Source, environment: Mapping[str, str]) -> Credentials:
     """The login and password of an Airflow connection, which is a URI or JSON in a variable."""
-    name = f"{AIRFLOW_PREFIX}{connection.upper()}"
+    name = source.security.connection_variable
     text = environment.get(name, "").strip()
     if text.startswith("{"):
         try:
@@ -124,8 +124,9 @@ def _of_connection(source: Source, connection: str, environment: Mapping[str, st
         login, password = unquote(address.username or ""), unquote(address.password or "")
     is_token = source.security.mechanism is SaslMechanism.OAUTHBEARER
     found = Credentials(username=login, password=password, token=password if is_token else "")
+    names = f"the Airflow connection {source.security.connection}, or outside of Airflow {name},"
     return _checked(
-        source, found, f"{name} with a login and a password", f"{name} with the token as password"
+        source, found, f"{names} with a login and a password", f"{names} with the token as password"
     )
 
 

@@ -159,7 +159,7 @@ class Cluster(BrokerLog):
         takes = self.source.topics.takes
         cuts = [cut for cut in plan.partitions if cut.start < cut.end and takes(cut.topic)]
         offsets = sum(cut.end - cut.start for cut in cuts)
-        parallel = 1 if runner is None or offsets <= IN_DRIVER_OFFSETS else runner.parallelism
+        parallel = self._parallelism(offsets, runner)
         shares = _shares(cuts, 1 if parallel == 1 else TASKS_PER_SLOT * parallel)
         rate = share_of(self.source.max_bytes_per_second, min(parallel, len(shares)))
         task = FetchTask(
@@ -183,6 +183,13 @@ class Cluster(BrokerLog):
             )
             for cut in plan.partitions
         }
+
+    def _parallelism(self, offsets: int, runner: TaskRunner | None) -> int:
+        """How many tasks fetch at once; 1 if the driver does, which alone may have an Airflow connection."""
+        if runner is None or offsets <= IN_DRIVER_OFFSETS:
+            return 1
+        is_apart = self.source.security.connection is not None and not runner.shares_environment
+        return 1 if is_apart else runner.parallelism
 
     def remarks(self, manifest: Manifest, settings: Settings) -> Iterator[str]:
         """What a person should know about the cuts that the run took."""
