@@ -4,12 +4,13 @@ import asyncio
 import struct
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pytest
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.protocol.fetch import FetchRequest
 
 from tests.sources.test_cluster_replies import batch
 
@@ -154,6 +155,8 @@ class Requests:
     sent: list[tuple[tuple[str, int], float]] = field(default_factory=list)
     pauses: list[tuple[tuple[str, int], float, float]] = field(default_factory=list)
     opened: list[tuple[str, int]] = field(default_factory=list)
+    fetching: list[int] = field(default_factory=list)
+    """How many Fetches were under way after each that was sent."""
 
     def within_pauses(self) -> list[float]:
         """How long after the beginning of its pause each request was sent that was sent inside of one."""
@@ -169,11 +172,18 @@ def note_requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     """Everything that connections send from now on, also when they are opened."""
     noted = Requests()
     send, connect = AIOKafkaConnection.send, AIOKafkaConnection.connect
+    under_way = Counter[type]()
 
     async def note_send(connection: Any, request: Any, *arguments: Any, **more: Any) -> Any:
         address = connection.host, connection.port
         noted.sent.append((address, time.monotonic()))
-        reply = await send(connection, request, *arguments, **more)
+        under_way[type(request)] += 1
+        if isinstance(request, FetchRequest):
+            noted.fetching.append(under_way[FetchRequest])
+        try:
+            reply = await send(connection, request, *arguments, **more)
+        finally:
+            under_way[type(request)] -= 1
         if pause := getattr(reply, "throttle_time_ms", 0):
             noted.pauses.append((address, time.monotonic(), pause / 1000))
         return reply

@@ -18,10 +18,12 @@ PARTITIONS, BATCHES, REPLY_BYTES = 16, 150, 1024
 DAY = date(2026, 3, 1)
 
 
+@pytest.mark.parametrize(("long_pause_ms", "together"), [(0, 1), (1000, fetching.CONCURRENT)])
 def test_a_throttled_fetch_continues_on_its_connection_after_the_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long_pause_ms: int, together: int
 ) -> None:
     monkeypatch.setattr(fetching, "TRIES", 1)
+    monkeypatch.setattr(brokers, "LONG_PAUSE_MS", long_pause_ms)
     noted = note_requests(monkeypatch)
     with QuotaBroker(PARTITIONS, BATCHES, bytes_per_second=100_000, window=0.05) as broker:
         found, lake = fetch(broker, tmp_path)
@@ -29,6 +31,7 @@ def test_a_throttled_fetch_continues_on_its_connection_after_the_pause(
     assert broker.throttled > PARTITIONS
     assert broker.connections == 1
     assert noted.within_pauses() == []
+    assert max(noted.fetching[len(noted.fetching) // 2 :]) == together
 
 
 def test_a_connection_that_ends_within_a_pause_is_opened_after_it(

@@ -32,6 +32,8 @@ from spark_jobs.sources.cluster.cut import ClusterDenied, ClusterUnavailable, Qu
 REQUEST_TIMEOUT_MS = 40_000
 THROTTLED_SECONDS = 300.0
 """The longest pause for a quota, and the longest time in which a broker may throttle every Fetch."""
+LONG_PAUSE_MS = 1000
+"""From this pause on, Fetches that are sent together could wait for each other until they time out."""
 CLIENT_ID = "onceover"
 BROKEN = (KafkaError, OSError, EOFError, TimeoutError, ValueError, LookupError, struct.error)
 """What a lost, slow or damaged connection ends with; a person need not act."""
@@ -218,8 +220,8 @@ class Brokers:
     async def fetch(self, node: int, request: Any) -> dict[str, Any]:
         """The reply of a broker to Fetch, asked again after the pause if a quota throttled the request.
 
-        A broker answers a throttled Fetch without topics (`FetchContext.getThrottledResponse`). After the
-        first such reply it gets one Fetch at a time: others on the connection could wait until they time out.
+        A broker answers a throttled Fetch without topics (`FetchContext.getThrottledResponse`), and reads
+        nothing more from the connection in the pause. After a long one it gets one Fetch at a time.
         Raises `QuotaExceeded` if it throttles every Fetch for `THROTTLED_SECONDS`.
         """
         started = time.monotonic()
@@ -229,7 +231,8 @@ class Brokers:
             if reply["topics"] or not reply["throttle_time_ms"]:
                 self._last_fetched[node] = time.monotonic()
                 return reply
-            self._one_fetch.setdefault(node, asyncio.Lock())
+            if reply["throttle_time_ms"] >= LONG_PAUSE_MS:
+                self._one_fetch.setdefault(node, asyncio.Lock())
             if time.monotonic() - max(started, self._last_fetched.get(node, started)) > THROTTLED_SECONDS:
                 raise QuotaExceeded(
                     f"source {self.source.name}: broker {node} has throttled every Fetch for "
