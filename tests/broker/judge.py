@@ -1,4 +1,4 @@
-"""Start, stop and kill a real Apache Kafka 4.3.1 (KRaft, one node, loopback only)."""
+"""Start, stop and kill a real Apache Kafka: 4.3.1, or older (one node, loopback only)."""
 
 import os
 import shutil
@@ -20,6 +20,17 @@ STOP_SECONDS = 120
 INTERNAL_PARTITIONS = 4
 FIRST_PORT = 10_000
 GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+COMMON_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+    "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.max.timeout.ms": "3600000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Few partitions, so that copies stay small."""
 
 
 class JudgeUnavailableError(Exception):
@@ -87,18 +98,16 @@ def server_properties(log_dir: Path, port: int, controller_port: int, overrides:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(log_dir),
-        "auto.create.topics.enable": "false",
-        "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
-        "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.max.timeout.ms": "3600000",
-        "group.initial.rebalance.delay.ms": "0",
+        **COMMON_SETTINGS,
         "broker.session.timeout.ms": "6000",
         "log.initial.task.delay.ms": "3600000",
     }
-    return "".join(f"{key}={value}\n" for key, value in (settings | overrides).items())
+    return properties(settings | overrides)
+
+
+def properties(settings: dict[str, str]) -> str:
+    """The text of a properties file."""
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 @dataclass
@@ -164,3 +173,50 @@ class Broker:
             self.process.send_signal(number)
             self.process.wait(timeout=STOP_SECONDS)
             self.process = None
+
+
+@dataclass
+class ZooKeeperBroker(Broker):
+    """A broker of a version before KRaft, with a ZooKeeper of its own at `controller_port`."""
+
+    keeper: subprocess.Popen[bytes] | None = None
+
+    def format(self) -> None:
+        """Writes the settings of both; such a version has nothing to format."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        keeper = {
+            "dataDir": str(self.folder / "zookeeper"),
+            "clientPort": str(self.controller_port),
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+        }
+        broker = {
+            "broker.id": "1",
+            "zookeeper.connect": f"127.0.0.1:{self.controller_port}",
+            "zookeeper.connection.timeout.ms": str(START_SECONDS * 1000),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.data),
+            **COMMON_SETTINGS,
+            **self.overrides,
+        }
+        for name, settings in (("zookeeper.properties", keeper), ("server.properties", broker)):
+            (self.folder / name).write_text(properties(settings))
+
+    def start(self) -> None:
+        """Starts ZooKeeper first."""
+        command = java_command(
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self.folder / "zookeeper.properties"),
+            heap="128m",
+            jars=self.jars,
+        )
+        with (self.folder / "zookeeper.log").open("ab") as out:
+            self.keeper = subprocess.Popen(command, stdout=out, stderr=out)
+        super().start()
+
+    def _end(self, number: signal.Signals) -> None:
+        super()._end(number)
+        if self.keeper is not None:
+            self.keeper.kill()
+            self.keeper.wait(timeout=STOP_SECONDS)
+            self.keeper = None
