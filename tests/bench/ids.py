@@ -386,16 +386,21 @@ def _rivals(
         )
 
 
+def place_of(home: Path, kind: str, ids: int) -> Path:
+    """Where a history is kept; one of another size is another history."""
+    return home / f"{kind}, {ids} a date"
+
+
 def measure(space: Workspace) -> Sequence[Row]:
     """The step by kind of id and size of history, and rivals on two of the sizes."""
     ids = space.volume.records // FILES * FILES
     home = space.home / "ids"
     rows = []
     for kind in ("ULID", "counter", "UUID in JSON"):
-        other = History(place=home / kind, kind=kind, ids=ids, dates=1)
+        other = History(place=place_of(home, kind, ids), kind=kind, ids=ids, dates=1)
         build(space, other)
         rows.append(_shown(space, step_row(space, other, 1)))
-    history = History(place=home / "UUID", kind="UUID", ids=ids, dates=DATES)
+    history = History(place=place_of(home, "UUID", ids), kind="UUID", ids=ids, dates=DATES)
     build(space, history)
     for number in (1, DATES):
         rows.append(_shown(space, step_row(space, history, number)))
