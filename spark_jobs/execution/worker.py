@@ -3,12 +3,8 @@
 A terminal error is a result, so that Spark neither repeats the task nor changes the error's text.
 """
 
-import gc
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
 from itertools import starmap
 from typing import Any, TypeVar
 
@@ -16,6 +12,7 @@ import pyarrow as pa
 
 from spark_jobs.execution.shuffle import GroupRows, Note, TaskRows, split_notes, with_notes
 from spark_jobs.kafka.errors import OnceoverError
+from spark_jobs.kernels.imports import imports_frozen
 
 Task = TypeVar("Task")
 Summary = TypeVar("Summary")
@@ -49,7 +46,7 @@ def outcomes_of(function: Callable[[Task], Summary]) -> Callable[[Batches], Iter
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for number, task in _tasks(batches):
-            with _imports_frozen():
+            with imports_frozen():
                 outcome = to_bytes(_attempt(function, task))
             yield pa.RecordBatch.from_pydict({"number": [number], "outcome": [outcome]}, OUTCOMES)
 
@@ -62,7 +59,7 @@ def rows_of(rows: TaskRows) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, task in _tasks(batches):
-            with _imports_frozen():
+            with imports_frozen():
                 for table in _rows(function, task, schema):
                     yield from table.combine_chunks().to_batches(ROWS_PER_BATCH)
 
@@ -100,7 +97,7 @@ def group_of(rows: GroupRows) -> Callable[..., pa.Table]:
         value = key[0].as_py()
         if value is None:
             return with_notes(schema.empty_table(), schema, notes)
-        with _imports_frozen():
+        with imports_frozen():
             found = _attempt(lambda groups: function(value, *groups), [table for table, _ in split])
         if isinstance(found, OnceoverError):
             return with_notes(schema.empty_table(), schema, [to_bytes(found)])
@@ -128,20 +125,3 @@ def _attempt(function: Callable[[Task], Summary], task: Task) -> Summary | Onceo
         if error.transient:
             raise
         return error
-
-
-@contextmanager
-def _imports_frozen() -> Iterator[None]:
-    """Excludes imported modules from garbage collection, which pyspark runs after each task."""
-    _freeze(len(sys.modules))
-    try:
-        yield
-    finally:
-        _freeze(len(sys.modules))
-
-
-@cache
-def _freeze(_: int) -> None:
-    """Once per number of imported modules: pyspark imports some of its own after the first task."""
-    gc.collect()
-    gc.freeze()

@@ -31,6 +31,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_jobs.kernels.imports import imports_frozen
 from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
 from spark_jobs.reading.errors import UnknownOption
 from spark_jobs.reading.in_order import THREADS
@@ -257,9 +258,10 @@ class RecordReader(_Reader):
         """The records of a range; runs in a task."""
         assert isinstance(partition, PieceRange)
         wanted, expected = self._wanted(), self._expected()
-        for piece in partition.pieces:
-            for batch in read_piece(piece, wanted):
-                yield _as_spark(batch, expected)
+        with imports_frozen():
+            for piece in partition.pieces:
+                for batch in read_piece(piece, wanted):
+                    yield _as_spark(batch, expected)
 
     def _wanted(self) -> Wanted:
         pushed = self._filters

@@ -150,7 +150,11 @@ def _readers(kept: Kept) -> Iterator[Line]:
     found = {row.title: row for row in rows_of(kept, "readers") if not row.note}
     for title, other, goal in (
         ("read_log", "Kafka ConsumerPerformance", 2),
-        *((f"Spark kafka-log, {work}", f"Spark Kafka source, {work}", goal) for work, goal in SPARK_WORKS),
+        *(
+            (f"{source}, {work}", f"Spark Kafka source, {work}", goal)
+            for source in ("Spark kafka-log, tuned session", "Spark kafka-log")
+            for work, goal in SPARK_WORKS
+        ),
     ):
         if title in found and other in found:
             ours, theirs = found[title], found[other]
