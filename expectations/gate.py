@@ -47,7 +47,7 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class JudgedExpectation:
     """One expectation, judged; `observed`, `expected` and `examples` are texts for people.
 
     `success` is None where the expectation is off: then it was not evaluated.
@@ -71,7 +71,7 @@ class Finding:
 class Judgement:
     """A whole audit: the findings in the order of the suites, and Data Docs by their file's name."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[JudgedExpectation, ...]
     pages: dict[str, str]
 
 
@@ -83,17 +83,17 @@ class AuditFailed(OnceoverError):
     """The run must not be published; the message names every critical expectation that failed."""
 
 
-def failed(findings: Iterable[Finding], severity: Severity) -> tuple[Finding, ...]:
+def failed(findings: Iterable[JudgedExpectation], severity: Severity) -> tuple[JudgedExpectation, ...]:
     """The failures of that severity; what was not evaluated has not failed."""
     return tuple(each for each in findings if each.success is False and each.severity is severity)
 
 
-def contained(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def contained(findings: Iterable[JudgedExpectation]) -> tuple[JudgedExpectation, ...]:
     """Critical failures that do not block the run: their partitions are held, all others are published."""
     return tuple(each for each in failed(findings, Severity.CRITICAL) if each.expectation in CONTAINED)
 
 
-def check(findings: Iterable[Finding]) -> None:
+def check(findings: Iterable[JudgedExpectation]) -> None:
     """Raises `AuditFailed` if something blocks publishing; warnings do not."""
     blocking = [each for each in failed(findings, Severity.CRITICAL) if each.expectation not in CONTAINED]
     if blocking:

@@ -24,7 +24,7 @@ from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, Template
 
-from expectations.gate import Facts, Finding, Judgement, Suite
+from expectations.gate import Facts, JudgedExpectation, Judgement, Suite
 from expectations.suites import SUITES
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 
@@ -56,7 +56,7 @@ def _view() -> _OfflineView:
     return _OfflineView()
 
 
-def index_page(findings: Sequence[Finding], run_id: str) -> str:
+def index_page(findings: Sequence[JudgedExpectation], run_id: str) -> str:
     """All expectations of the run, with links to the suites' pages."""
     return _index().render(findings=findings, run_id=run_id)
 
@@ -77,7 +77,7 @@ NOT_EVALUATED = "not evaluated: its severity is off"
 
 def judge(facts: Facts, settings: AuditSettings, *, run_id: str, run_time: str) -> Judgement:
     """Evaluates all suites; `run_time` is the run's logical time, so that equal runs give equal pages."""
-    findings: list[Finding] = []
+    findings: list[JudgedExpectation] = []
     pages: dict[str, str] = {}
     for suite in (each for each in SUITES if each.applies(facts)):
         expectations = _with_severity(suite, settings)
@@ -145,7 +145,7 @@ def _is_off(expectation: Expectation, settings: AuditSettings) -> bool:
 
 
 def name_of(expectation: Expectation) -> ExpectationName:
-    """The name under which Great Expectations knows the class, which is ours too."""
+    """The name under which Great Expectations knows the class, which is also Onceover's name for it."""
     return ExpectationName[expectation.expectation_type.upper()]
 
 
@@ -162,11 +162,11 @@ def _findings(
     expectations: tuple[Expectation, ...],
     result: ExpectationSuiteValidationResult,
     settings: AuditSettings,
-) -> Iterator[Finding]:
+) -> Iterator[JudgedExpectation]:
     by_name = {each.expectation_config.type: each for each in result.results}
     for expectation in expectations:
         found = by_name.get(expectation.expectation_type)
-        yield Finding(
+        yield JudgedExpectation(
             suite=suite.name,
             expectation=name_of(expectation),
             severity=settings.severity(name_of(expectation)),

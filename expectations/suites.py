@@ -146,7 +146,7 @@ def _rows(table: pa.Table, names: tuple[str, str, str]) -> Iterator[tuple[Any, A
 
 
 def rows_expected(table: pa.Table) -> npt.NDArray[np.int64]:
-    """What the headers promise; where they leave room, the rows may be any number within it."""
+    """What the headers determine; where they do not, the rows may be any number within it."""
     rows = np.asarray(table.column("rows"))
     claimed = np.asarray(table.column("committed_records")) + np.asarray(table.column("replayed_records"))
     left_out = np.asarray(table.column("unreadable_records")) + np.asarray(table.column("unfit_records"))

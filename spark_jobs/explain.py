@@ -107,7 +107,7 @@ GIVEN = "the coordinator's log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExplainedBatch:
     """One batch; `place` is its object and byte position, `row` the table's row."""
 
     run_id: str
@@ -145,13 +145,15 @@ GAP_SENTENCES = {
     GapStatus.PUBLISHED_PAST: "in no copy; the run of {found_on} published past them",
     GapStatus.DELETED: "deleted by the broker before any copy had them; the run of {found_on} continued "
     "after them",
-    GapStatus.LATE: "passed by the run of {found_on}; {after} has them, a backfill of that date takes them",
+    GapStatus.LATE: (
+        "the run of {found_on} published past them; {after} has them, a backfill of that date takes them"
+    ),
     GapStatus.TRUNCATED: "missing since the run of {found_on}; the log ends before them now",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GapAnswer:
+class ExplainedGap:
     """Offsets that are or were missing, as a run reported them; `row` has main fields of a batch's row."""
 
     run_id: str
@@ -186,14 +188,14 @@ def _offsets(row: dict[str, Any]) -> str:
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
-def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[Answer | GapAnswer]:
+def explain(lake: ObjectStore, question: Question, run_id: str) -> Iterator[ExplainedBatch | ExplainedGap]:
     """An answer for every selected batch and gap of the run."""
-    yield from (GapAnswer(run_id=run_id, gap=gap) for gap in gaps_of(lake, question, run_id))
+    yield from (ExplainedGap(run_id=run_id, gap=gap) for gap in gaps_of(lake, question, run_id))
     paths: dict[int, str] | None = None
     for rows in answers(lake, question, run_id):
         paths = object_paths(lake, run_id) if paths is None else paths
         for row in rows.to_pylist():
-            yield Answer(run_id=run_id, place=place_of(row, paths), row=row)
+            yield ExplainedBatch(run_id=run_id, place=place_of(row, paths), row=row)
 
 
 def place_of(row: dict[str, Any], paths: dict[int, str]) -> str:

@@ -361,7 +361,7 @@ def _prepare_beside(step: Step) -> Thread:
 
 
 def _make_final(context: RunContext, until: Step, done: tuple[StepDone, ...]) -> None:
-    context.folder.settle(*(each.step for each in done))
+    context.folder.make_durable(*(each.step for each in done))
     make_final(
         context.lake,
         context.chain,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.shuffle import Rows, Shuffled, TaskRows, shuffle_in_driver
 from spark_jobs.execution.spark import Spark, Watch
-from spark_jobs.execution.worker import Summary, Task
 
 
 class InProcess(Spark):

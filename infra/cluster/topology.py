@@ -67,7 +67,7 @@ def spark_connection(*, master: str, port: int, driver_host: str, bind_address: 
 def s3_command(*, address: str, directory: str) -> tuple[str, ...]:
     """An S3 server on `address` with a file per object below `directory`.
 
-    Without its option --keep-alive: kept connections stumble over the checksums that pyarrow sends after a
+    Without its option --keep-alive: kept connections fail at the checksums that pyarrow sends after a
     body, and every 25th file that a catalog writes is refused.
     """
     return ("versitygw", "--quiet", "--port", address, "posix", directory)

@@ -144,7 +144,7 @@ def _plain_type(annotation: type) -> str:
 
 
 def _kind(metadata: Iterable[Any]) -> str:
-    """The name of a type that a validator of ours defines."""
+    """The name of a type that a validator of this package defines."""
     named = (KIND_OF.get(getattr(each, "func", None), "") for each in metadata)
     return next(filter(None, named), "")
 

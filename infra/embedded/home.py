@@ -73,7 +73,7 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        """This process's environment without what other Airflows left there, and with all that ours needs."""
+        """This process's environment with the settings of this Airflow instead of another one's."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         return {
             **inherited,

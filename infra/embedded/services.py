@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from infra.embedded.home import EmbeddedFailed, Home
-from spark_jobs.lake.process import PROC, ProcessIdentity, process, start_apart
+from spark_jobs.lake.process_identity import PROC, ProcessIdentity, process, start_apart
 
 COMMANDS = {
     "api-server": ("api-server",),
@@ -75,7 +75,7 @@ def check_alive(home: Home) -> None:
 
 
 def stop(home: Home) -> None:
-    """Ends every service that runs, and what is left of one that died: politely first, then for sure."""
+    """Ends every service that runs, and what is left of one that died: by SIGTERM first, then by SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for group in groups(home):
             with suppress(ProcessLookupError):

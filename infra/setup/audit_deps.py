@@ -37,7 +37,7 @@ PIP_AUDIT = (
     "off",
 )
 BESIDES = {"onceover", "pip"}
-"""Ourselves, and what Python itself may bring along."""
+"""This package, and those that Python itself installs."""
 
 
 def pins(text: str) -> dict[str, tuple[str, str]]:

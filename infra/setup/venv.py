@@ -3,8 +3,9 @@
 Runs on the machine's own Python before anything is installed: standard library only, and no syntax that an
 older Python cannot read, so that an old one gets a sentence and not a syntax error.
 
-A stamp inside the environment tells what it was built from. It is removed before the first change and written
-after the last, so an interrupted set-up is never taken for a finished one: no stamp means building again.
+A stamp inside the environment records what it was built from. It is removed before the first change and
+written after the last, so an interrupted set-up is never taken for a finished one: no stamp means building
+again.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Context, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from spark_jobs.airflow.dag_run import where
+from spark_jobs.airflow.dag_run import lake_config
 from spark_jobs.airflow.tasks import LAKE_TASK, TABLES, announce, final_unless_transient, reschedule
 from spark_jobs.driver.client import ask
 from spark_jobs.driver.protocol import DaysRequest, PlanRequest
@@ -102,7 +102,7 @@ def plan() -> list[str]:
     context = get_current_context()
     with final_unless_transient():
         request = backfill_of(context["params"])
-        found = ask(PlanRequest(**where(), backfill=request.to_plain()), log=LOG.info)
+        found = ask(PlanRequest(**lake_config(), backfill=request.to_plain()), log=LOG.info)
     text = as_markdown(request.reported, found["days"])
     LOG.info("%s", text)
     context["ti"].xcom_push(key=PLAN, value=text)
@@ -127,7 +127,7 @@ def run_day(day: str) -> dict[str, Any]:
     wait_for(context, before)
     with final_unless_transient():
         request = DaysRequest(
-            **where(),
+            **lake_config(),
             backfill=backfill_of(context["params"]).to_plain(),
             after=before[-1] if before else "",
             until="" if is_last else day,

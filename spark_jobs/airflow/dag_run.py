@@ -16,7 +16,7 @@ SPARK_CONNECTION = "onceover_spark"
 """Optional connection; it overrides the Spark settings of the configuration."""
 
 
-class Where(TypedDict):
+class LakeConfig(TypedDict):
     """Lake, Spark and logins of a task: the fields that every request has."""
 
     config: str
@@ -25,10 +25,10 @@ class Where(TypedDict):
     connections: dict[str, str]
 
 
-def where() -> Where:
+def lake_config() -> LakeConfig:
     """From the environment and the connections of the worker that runs the task."""
     config, (master, conf) = _config(), _spark()
-    return Where(config=config, master=master, conf=conf, connections=_connections(config))
+    return LakeConfig(config=config, master=master, conf=conf, connections=_connections(config))
 
 
 def run_date_of(context: Context) -> date:

@@ -15,7 +15,7 @@ from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
-from spark_jobs.airflow.dag_run import NIGHTLY, restage_of, run_date_of, where
+from spark_jobs.airflow.dag_run import NIGHTLY, lake_config, restage_of, run_date_of
 from spark_jobs.airflow.plugin import with_run_page
 from spark_jobs.driver.client import ask, run_step
 from spark_jobs.driver.protocol import ExpireRequest, FetchRequest, ReportRequest, SourcesRequest, StepRequest
@@ -92,7 +92,7 @@ def do_step(context: Context, step: Step) -> dict[str, Any]:
     with final_unless_transient():
         restage = step is Step.STAGE and restage_of(context)
         request = StepRequest(
-            **where(),
+            **lake_config(),
             day=run_date_of(context),
             step=step,
             more_steps_follow=more_steps_follow,
@@ -145,7 +145,7 @@ def list_sources() -> list[str]:
     run_date_of(context)  # a DAG run without a run date fails before anything starts
     wait_for_earlier_runs(context)
     with final_unless_transient():
-        return list(ask(SourcesRequest(**where()), log=LOG.info)["sources"])
+        return list(ask(SourcesRequest(**lake_config()), log=LOG.info)["sources"])
 
 
 @task(
@@ -158,7 +158,7 @@ def fetch(source: str) -> dict[str, Any]:
     with final_unless_transient():
         context = get_current_context()
         request = FetchRequest(
-            **where(), day=run_date_of(context), source=source, restage=restage_of(context)
+            **lake_config(), day=run_date_of(context), source=source, restage=restage_of(context)
         )
         counts = ask(request, log=LOG.info)
     LOG.info("%s: %s", source, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
@@ -178,7 +178,7 @@ def report_task(why: str, *, run_of: str = "", trigger_rule: TriggerRule = Trigg
         known = get_current_context()["ti"].xcom_pull(task_ids=run_of) if run_of else None
         run_id = str((known or {}).get("run_id", ""))
         with final_unless_transient():
-            counts = ask(ReportRequest(**where(), run_id=run_id), log=LOG.info)
+            counts = ask(ReportRequest(**lake_config(), run_id=run_id), log=LOG.info)
         return {"run_id": run_id, "counts": dict(counts)}
 
     return with_run_page(do())
@@ -206,7 +206,7 @@ def expire_task(why: str) -> XComArg:
     @task(task_id="expire", doc_md=why, **LAKE_TASK)
     def do() -> dict[str, Any]:
         with final_unless_transient():
-            gone = ask(ExpireRequest(**where()), log=LOG.info)
+            gone = ask(ExpireRequest(**lake_config()), log=LOG.info)
         LOG.info(
             "removed: %s", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in gone.items())
         )

@@ -1,7 +1,5 @@
 """Addresses on the command line: a path, or `s3://bucket/prefix` with the server's address."""
 
-import signal
-
 from pydantic import TypeAdapter, ValidationError
 
 from spark_jobs.config.fields import Location
@@ -13,11 +11,6 @@ from spark_jobs.lake.stores import open_store
 
 class BadAddress(OnceoverError):
     """An address that names no place."""
-
-
-def survive_broken_connections() -> None:
-    """An error instead of SIGPIPE, which the program otherwise dies of when a connection is closed."""
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 def open_address(address: str, endpoint_url: str | None = None) -> ObjectStore:

@@ -28,7 +28,7 @@ def check_capture(
 ) -> None:
     """Check whether the objects of a capture follow the format, problem by problem.
 
-    Every batch is read with its checksum, and every answer of a broker is held against its batch. Nothing is
+    Every batch is read with its checksum, and every answer of a broker is compared with its batch. Nothing is
     written. The exit code is 1 if there is a problem; notes alone leave it at 0.
     """
     counts, problems, notes = CaptureCounts(), 0, 0

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from spark_jobs.commands.address import open_address, survive_broken_connections
-from spark_jobs.commands.failure import reported_failures
+from spark_jobs.commands.address import open_address
+from spark_jobs.commands.failure import reported_failures, survive_broken_connections
 from spark_jobs.lake.object_store import legible
 from spark_jobs.operations.copy import CopyCounts, CopyRequest, as_plain, copy_directory
 from spark_jobs.operations.copy_snapshot import CopyPart

@@ -18,7 +18,7 @@ from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.object_store import MOST_SHOWN, legible, printable
 
 if TYPE_CHECKING:
-    from spark_jobs.explain import Answer, GapAnswer
+    from spark_jobs.explain import ExplainedBatch, ExplainedGap
     from spark_jobs.reading.explain_log import LogAnswer
     from spark_jobs.reading.stored_log import PartitionFiles
 
@@ -166,12 +166,12 @@ def _log_row(answer: "LogAnswer") -> tuple[str, ...]:
     return answer.offsets, partition, answer.batch, answer.visible_to, answer.reason, answer.place
 
 
-def _line(answer: "Answer | GapAnswer") -> str:
+def _line(answer: "ExplainedBatch | ExplainedGap") -> str:
     identity = {"run_id": answer.run_id, "place": answer.place, "sentence": answer.sentence}
     return json.dumps({**identity, **answer.row})
 
 
-def _row(answer: "Answer | GapAnswer") -> tuple[str, ...]:
+def _row(answer: "ExplainedBatch | ExplainedGap") -> tuple[str, ...]:
     offset = "" if answer.row["offset"] is None else str(answer.row["offset"])
     why, where = answer.row["reason"] or "", printable(answer.place, shown=MOST_SHOWN)
     return answer.run_id[:10], answer.what, answer.row["verdict"], offset, why, where

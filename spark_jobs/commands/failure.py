@@ -93,6 +93,11 @@ def _ignore(_: object) -> None:
     """A hook that does nothing."""
 
 
+def survive_broken_connections() -> None:
+    """An error instead of SIGPIPE, which the program otherwise dies of when a connection is closed."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
 def exit_if_held(run_id: str, *, is_held: bool) -> None:
     """A run that is final but holds partitions ends with an exit code of its own."""
     if is_held:

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.commands.address import BadAddress, open_address, survive_broken_connections
-from spark_jobs.commands.failure import reported_failures
+from spark_jobs.commands.address import BadAddress, open_address
+from spark_jobs.commands.failure import reported_failures, survive_broken_connections
 from spark_jobs.config.fields import parse_size
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings, OnFull
 from spark_jobs.tap.objects import OnRefused
 from spark_jobs.tap.process import Route, TapSettings, TlsFiles, run_tap
-from spark_jobs.tap.proxy import Address
+from spark_jobs.tap.proxy import SocketAddress
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 PEM: dict[str, Any] = {"exists": True, "dir_okay": False, "show_default": False}
@@ -152,11 +152,11 @@ def _routes(listen: list[str], broker: list[str], advertise: list[str]) -> Itera
         )
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> SocketAddress:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise BadAddress(f"{text}: expected HOST:PORT")
-    return Address(host=host.strip("[]"), port=int(port))
+    return SocketAddress(host=host.strip("[]"), port=int(port))
 
 
 def _size(text: str) -> int:

@@ -244,7 +244,7 @@ else:
     Severities = create_model(
         "Severities",
         __base__=Frozen,
-        __doc__="How a failure of each expectation is taken: a key per expectation, with its default.",
+        __doc__="The severity of each expectation: a key per expectation, with its default.",
         **{each.value: (Severity, each.default_severity) for each in ExpectationName},
     )
 

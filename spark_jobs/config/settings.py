@@ -19,7 +19,7 @@ from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.dedup import KEY, DedupSettings, IdRule, rules_of
 from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, Name, NotEmpty, Size, refuse
 from spark_jobs.config.sources import Source
-from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import TimestampType
 from spark_jobs.kafka.producers.producer_state import TransactionVersion
 from spark_jobs.kafka.topic_partition import topic_of
@@ -217,10 +217,13 @@ class TopicSettings(Frozen):
             raise refuse("only declared fields among 'required'")
         return self
 
+    @property
+    def is_compacted(self) -> bool:
+        return self.cleanup_policy is CleanupPolicy.COMPACT
+
     @model_validator(mode="after")
     def _check_id(self) -> Self:
-        is_compacted = self.cleanup_policy is CleanupPolicy.COMPACT
-        if is_compacted and self.dedup is not None and self.dedup.id == KEY:
+        if self.is_compacted and self.dedup is not None and self.dedup.id == KEY:
             raise refuse(
                 "not 'id: key' of 'dedup' where cleanup_policy is compact: later records of a key are updates"
             )
@@ -252,9 +255,9 @@ class Limits(Frozen):
         return self
 
     @property
-    def protocol(self) -> ProtocolLimits:
+    def protocol(self) -> RecordLimits:
         """The part that decoding needs."""
-        return ProtocolLimits(
+        return RecordLimits(
             decompressed_bytes=self.decompressed_bytes_per_batch,
             records_per_batch=self.records_per_batch,
             headers_per_record=self.headers_per_record,

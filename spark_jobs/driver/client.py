@@ -27,7 +27,7 @@ from spark_jobs.driver.protocol import (
 )
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import OnceoverError
-from spark_jobs.lake.process import start_apart
+from spark_jobs.lake.process_identity import start_apart
 
 SECONDS_TO_START = 120.0
 SECONDS_BETWEEN_LOOKS = 0.05

@@ -103,7 +103,7 @@ def connect(master: str, options: Mapping[str, str]) -> ConnectSession:
 
 
 def _accepts(session: SparkSession, name: str, value: str) -> bool:
-    """Sets an option of ours; False if the server refuses it, as serverless ones do."""
+    """Sets an option that Onceover needs; False if the server refuses it, as serverless ones do."""
     try:
         session.conf.set(name, value)
     except PySparkException:

@@ -27,17 +27,7 @@ from spark_jobs.config.spark_master import is_connect, is_local
 from spark_jobs.execution.classic import JvmSession, start_jvm
 from spark_jobs.execution.connect import ConnectSession, connect
 from spark_jobs.execution.options import SparkFailed, interrupt_as, is_main_thread
-from spark_jobs.execution.shuffle import (
-    GroupRows,
-    Rows,
-    Shuffled,
-    TaskRows,
-    ddl,
-    shuffle_in_driver,
-    split_notes,
-    travel_schema,
-)
-from spark_jobs.execution.worker import (
+from spark_jobs.execution.python_worker import (
     OUTCOMES,
     SUMMARIES,
     Summary,
@@ -48,6 +38,16 @@ from spark_jobs.execution.worker import (
     rows_of,
     summary_row,
     task_table,
+)
+from spark_jobs.execution.shuffle import (
+    GroupRows,
+    Rows,
+    Shuffled,
+    TaskRows,
+    ddl,
+    shuffle_in_driver,
+    split_notes,
+    travel_schema,
 )
 from spark_jobs.kafka.errors import OnceoverError
 

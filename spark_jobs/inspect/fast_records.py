@@ -17,7 +17,7 @@ from spark_jobs.kafka.formats.record_batch import CODEC_MASK, MAGIC_V2, TIMESTAM
 from spark_jobs.kernels.codecs import decompress_batches
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.memory import Arena, Bytes, as_bytes
-from spark_jobs.kernels.record_lines import LineStop, Payloads, Place, write_lines
+from spark_jobs.kernels.record_lines import LineStop, PayloadRows, ResumePoint, write_lines
 from spark_jobs.reading.in_order import in_order
 
 BUFFER_SIZE = 4 * 1024 * 1024
@@ -53,7 +53,7 @@ _BUFFERS = OutputBuffers()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenLines:
     """The lines of one part, and the batches whose records were damaged."""
 
     pieces: list[tuple[Bytes, int]]
@@ -86,7 +86,7 @@ class _Writer:
         self._segment, self._style = segment, style
         self._prefix = as_bytes(style.prefix.encode())
 
-    def hand_out(self, written: Written, on_corrupt: OnCorrupt) -> Iterator[memoryview]:
+    def hand_out(self, written: WrittenLines, on_corrupt: OnCorrupt) -> Iterator[memoryview]:
         """The finished lines of a part; a buffer is reused when the next piece is requested."""
         for buffer, size in written.pieces:
             yield memoryview(buffer.data)[:size]
@@ -94,9 +94,9 @@ class _Writer:
         for problem in written.problems:
             on_corrupt(problem)
 
-    def write(self, rows: Rows) -> Written:
+    def write(self, rows: Rows) -> WrittenLines:
         """Lines of the batches at `rows`, which are of one format."""
-        written = Written(pieces=[], problems=[])
+        written = WrittenLines(pieces=[], problems=[])
         if self._segment.batches.magic[rows[0]] < MAGIC_V2:
             for line in plain_lines(self._segment, rows, self._style, written.problems.append):
                 written.pieces.append((np.frombuffer(line, dtype=np.uint8), len(line)))
@@ -106,12 +106,12 @@ class _Writer:
             rows = rows[payloads.start.size :]
         return written
 
-    def _decompress(self, rows: Rows) -> Payloads:
+    def _decompress(self, rows: Rows) -> PayloadRows:
         """The payloads of the first of `rows`, as many as fit."""
         headers = HeaderColumns._make(column[rows] for column in self._segment.batches)
         source = self._segment.path.name
         found = decompress_batches(self._segment.data, headers, source=source, arena=_arena())
-        return Payloads(
+        return PayloadRows(
             data=found.arena,
             start=found.start,
             end=found.end,
@@ -122,8 +122,8 @@ class _Writer:
             record_count=headers.record_count,
         )
 
-    def _write_lines(self, rows: Rows, payloads: Payloads, written: Written) -> None:
-        place, stop, needed = Place(0, 0, int(payloads.start[0])), LineStop.NO_ROOM, 0
+    def _write_lines(self, rows: Rows, payloads: PayloadRows, written: WrittenLines) -> None:
+        place, stop, needed = ResumePoint(0, 0, int(payloads.start[0])), LineStop.NO_ROOM, 0
         while stop is not LineStop.DONE:
             out = _BUFFERS.take(needed)
             lines = write_lines(
@@ -135,7 +135,7 @@ class _Writer:
                 self._explain(rows[place.row : place.row + 1], written)
                 place = _after(payloads, place.row)
 
-    def _explain(self, row: Rows, written: Written) -> None:
+    def _explain(self, row: Rows, written: WrittenLines) -> None:
         """Reports the error of the plain reader at the batch where the compiled one stopped."""
         for _ in batch_records(self._segment, row, written.problems.append):
             pass
@@ -149,6 +149,6 @@ def _arena() -> Arena:
     return arena
 
 
-def _after(payloads: Payloads, row: int) -> Place:
+def _after(payloads: PayloadRows, row: int) -> ResumePoint:
     is_last = row + 1 == payloads.start.size
-    return Place(row + 1, 0, 0 if is_last else int(payloads.start[row + 1]))
+    return ResumePoint(row + 1, 0, 0 if is_last else int(payloads.start[row + 1]))

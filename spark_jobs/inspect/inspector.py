@@ -19,13 +19,6 @@ from spark_jobs.inspect.log_reports import (
     report_partition,
     report_segment,
 )
-from spark_jobs.inspect.partition import (
-    CONSUMER_OFFSETS,
-    TRANSACTION_STATE,
-    PartitionLog,
-    log_files,
-    read_partition,
-)
 from spark_jobs.inspect.path_kinds import Kind, check_first_batch, is_partition, recognise
 from spark_jobs.inspect.printers import Printer, Report, printable, progress
 from spark_jobs.inspect.record_lines import (
@@ -40,6 +33,13 @@ from spark_jobs.inspect.record_lines import (
 )
 from spark_jobs.inspect.row_lines import all_fields, as_json, as_text, format_rows, heading, reading_fields
 from spark_jobs.inspect.segment_files import Segment, is_compiled_for, is_fast_for, read_segment
+from spark_jobs.inspect.stored_partition import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    StoredPartition,
+    log_files,
+    read_partition,
+)
 from spark_jobs.kafka.errors import CorruptData, OnceoverError
 from spark_jobs.kafka.formats import consumer_offsets
 from spark_jobs.kafka.formats import transaction_state as coordinator_log
@@ -51,7 +51,7 @@ from spark_jobs.reading.errors import NotKafka
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.plain import FAST_FROM
 from spark_jobs.reading.remarks import Level, Remark, error, plural
-from spark_jobs.reading.visibility import Outcome, decide
+from spark_jobs.reading.visibility import BatchOutcome, decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Options:
     """Compiled or plain reading; None where the size decides."""
 
 
-Decoder = Callable[[LogRecord], dict[str, Any]]
+RecordDecoder = Callable[[LogRecord], dict[str, Any]]
 _PART = 128 * 1024 * 1024
 """Bytes of batches between two steps of a progress bar."""
 Emit = Callable[[str], None]
@@ -86,7 +86,7 @@ _SMALL_FILES: dict[Kind, Callable[[Path], Report]] = {
 
 
 def decoded_lines(
-    segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt, decode: Decoder
+    segment: Segment, rows: Rows, style: RecordStyle, on_corrupt: OnCorrupt, decode: RecordDecoder
 ) -> Iterator[bytes]:
     """As `records.record_lines`, for Kafka's own topics: each line also has the decoded key and value."""
     for record in batch_records(segment, rows, on_corrupt):
@@ -136,7 +136,7 @@ def _fields(value: Any) -> dict[str, Any]:
     }
 
 
-DECODERS: dict[str | None, Decoder] = {
+DECODERS: dict[str | None, RecordDecoder] = {
     TRANSACTION_STATE: _decode_transaction,
     CONSUMER_OFFSETS: _decode_offset,
 }
@@ -161,7 +161,7 @@ def show_records(
     return [error(f"records not shown: {problem}") for problem in problems]
 
 
-def style_of(log: PartitionLog, options: Options) -> RecordStyle:
+def style_of(log: StoredPartition, options: Options) -> RecordStyle:
     """How the records of a partition are written."""
     start = log.visibility.log_start_offset
     return RecordStyle(topic=log.topic, partition=log.partition, as_json=options.as_json, first_offset=start)
@@ -235,7 +235,7 @@ def inspect_path(path: Path, options: Options, printer: Printer, emit: Emit) -> 
     return True
 
 
-def _check_any_batch(log: PartitionLog) -> None:
+def _check_any_batch(log: StoredPartition) -> None:
     """Refuses a directory with bytes but without any batch, with the error of its first file."""
     for segment in log.segments if not log.batches.rows else ():
         if segment.size:
@@ -252,7 +252,7 @@ def _show_segment(path: Path, options: Options, printer: Printer, emit: Emit) ->
     seen, style = decide(segment.batches), _segment_style(path, options)
     problems = []
     if options.records:
-        rows = np.flatnonzero((seen.outcome != Outcome.CONTROL) & segment.batches.crc_ok)
+        rows = np.flatnonzero((seen.outcome != BatchOutcome.CONTROL) & segment.batches.crc_ok)
         problems = show_records([(segment, rows)], style, options, printer)
     else:
         _show_batches(segment, options, printer)
@@ -296,13 +296,13 @@ def _emit_remarks(path: str, remarks: Iterable[Remark], emit: Emit) -> None:
         emit(f"{remark.level}: {printable(f'{path}: {remark.text}')}")
 
 
-def _read(directory: Path, options: Options) -> PartitionLog:
+def _read(directory: Path, options: Options) -> StoredPartition:
     size = sum(path.stat().st_size for file, path in log_files(directory) if file.kind is LogFileKind.LOG)
     with progress(directory.name, size, wanted=options.progress) as advance:
         return read_partition(directory, advance, fast=options.fast)
 
 
-def _show_partition(log: PartitionLog, options: Options, printer: Printer, emit: Emit) -> bool:
+def _show_partition(log: StoredPartition, options: Options, printer: Printer, emit: Emit) -> bool:
     problems: list[Remark] = []
     if options.records:
         problems = show_records(log.visible_rows(options.isolation), style_of(log, options), options, printer)
@@ -310,7 +310,7 @@ def _show_partition(log: PartitionLog, options: Options, printer: Printer, emit:
     return _finish(report_partition(log, tables, (*remarks, *problems)), options, printer, emit)
 
 
-def _partitions(directory: Path, options: Options) -> Iterator[PartitionLog]:
+def _partitions(directory: Path, options: Options) -> Iterator[StoredPartition]:
     """The partitions of a log directory by topic and number."""
     found = [(parse_partition_dir(path.name), path) for path in directory.iterdir() if is_partition(path)]
     for _, path in sorted(((named.topic, named.partition), path) for named, path in found if named):

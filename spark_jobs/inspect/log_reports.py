@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spark_jobs.inspect.partition import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionLog
 from spark_jobs.inspect.printers import Cell, Report, Table
 from spark_jobs.inspect.segment_files import Segment
 from spark_jobs.inspect.small_files import neighbour_remarks, neighbour_tables
+from spark_jobs.inspect.stored_partition import CONSUMER_OFFSETS, TRANSACTION_STATE, StoredPartition
 from spark_jobs.kafka.coordinator import group_offsets
 from spark_jobs.kafka.coordinator import history as coordinator_history
 from spark_jobs.kafka.coordinator.group_offsets import (
@@ -102,7 +102,7 @@ def _codecs(batches: HeaderColumns) -> str:
     return ", ".join(CODECS[codec] for codec in np.unique(batches.attributes & CODEC_MASK))
 
 
-def partition_remarks(log: PartitionLog) -> Iterator[Remark]:
+def partition_remarks(log: StoredPartition) -> Iterator[Remark]:
     """Everything remarkable about a partition, the files beside its segments included."""
     for segment in log.segments:
         for remark in segment_remarks(segment):
@@ -118,7 +118,7 @@ def partition_remarks(log: PartitionLog) -> Iterator[Remark]:
 
 
 def report_partition(
-    log: PartitionLog, tables: Iterable[Table] = (), remarks: Iterable[Remark] = ()
+    log: StoredPartition, tables: Iterable[Table] = (), remarks: Iterable[Remark] = ()
 ) -> Report:
     """A partition's directory; `tables` and `remarks` say what its records mean, where that is known."""
     seen = log.visibility
@@ -147,7 +147,7 @@ def _open_table(seen: Visibility) -> tuple[Table, ...]:
     return (Table(name="open_transaction", columns=_OPEN_COLUMNS, rows=rows),) if rows else ()
 
 
-def report_log_directory(path: Path, logs: Iterable[PartitionLog]) -> Report:
+def report_log_directory(path: Path, logs: Iterable[StoredPartition]) -> Report:
     """A log directory: a row per partition, the remarks of all; one partition at a time is held."""
     clean = (path / CLEAN_SHUTDOWN_FILE).exists()
     remarks = [note("the broker stopped cleanly" if clean else "no mark of a clean shutdown")]
@@ -178,7 +178,7 @@ def _several_ids(ids: Mapping[str | None, set[str]]) -> Iterator[Remark]:
             )
 
 
-def _partition_row(log: PartitionLog, remarks: int) -> tuple[Cell, ...]:
+def _partition_row(log: StoredPartition, remarks: int) -> tuple[Cell, ...]:
     seen = log.visibility
     return (
         log.topic,
@@ -211,14 +211,14 @@ _UNDECIDED = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, Transac
 Batch = tuple[RecordBatchHeader, list[LogRecord]]
 
 
-def coordinator_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
+def coordinator_view(log: StoredPartition) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
     """Tables and remarks for the two topics whose records are understood; nothing for all others."""
     if log.topic == TRANSACTION_STATE:
         return _transactions_view(log)
     return _offsets_view(log) if log.topic == CONSUMER_OFFSETS else ((), ())
 
 
-def _transactions_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
+def _transactions_view(log: StoredPartition) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
     problems: list[Remark] = []
     state = coordinator_history.fold(_coordinator_entries(log, problems))
     rows = tuple(_id_row(entry) for _, entry in sorted(state.current.items()))
@@ -231,7 +231,7 @@ def _transactions_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Rema
     return (table,), (*_undecided(values), *problems)
 
 
-def _coordinator_entries(log: PartitionLog, problems: list[Remark]) -> Iterator[CoordinatorEntry]:
+def _coordinator_entries(log: StoredPartition, problems: list[Remark]) -> Iterator[CoordinatorEntry]:
     for segment in log.served:
         for header, records in _batches(segment, problems):
             try:
@@ -284,7 +284,7 @@ def _undecided(values: Iterable[TransactionLogValue]) -> Iterator[Remark]:
             yield warning(f"{plural(count, 'transaction')} in {state.label}: {meaning}")
 
 
-def _offsets_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
+def _offsets_view(log: StoredPartition) -> tuple[tuple[Table, ...], tuple[Remark, ...]]:
     problems: list[Remark] = []
     offsets = group_offsets.fold(_offset_events(log, problems))
     rows = tuple(_offset_row(key, stored, pending) for key, stored, pending in _stored(offsets))
@@ -295,7 +295,7 @@ def _offsets_view(log: PartitionLog) -> tuple[tuple[Table, ...], tuple[Remark, .
     return (table,), tuple(problems)
 
 
-def _offset_events(log: PartitionLog, problems: list[Remark]) -> Iterator[OffsetCommit | OffsetsMarker]:
+def _offset_events(log: StoredPartition, problems: list[Remark]) -> Iterator[OffsetCommit | OffsetsMarker]:
     for segment in log.served:
         for header, records in _batches(segment, problems):
             try:

@@ -44,7 +44,7 @@ class CellKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class ListingColumn:
     """One column of a listing; `before` is in front of each cell."""
 
     name: str
@@ -59,19 +59,19 @@ class Column:
     """Cells are padded to this width: on the left if it is positive, on the right if negative."""
 
 
-def number(name: str, values: npt.NDArray[np.generic], *, null: int | None = None) -> Column:
-    return Column(name=name, values=values.astype(np.int64), null=null)
+def number(name: str, values: npt.NDArray[np.generic], *, null: int | None = None) -> ListingColumn:
+    return ListingColumn(name=name, values=values.astype(np.int64), null=null)
 
 
-def label(name: str, values: npt.NDArray[np.generic], labels: tuple[str, ...]) -> Column:
-    return Column(name=name, values=values.astype(np.int64), kind=CellKind.LABEL, labels=labels)
+def label(name: str, values: npt.NDArray[np.generic], labels: tuple[str, ...]) -> ListingColumn:
+    return ListingColumn(name=name, values=values.astype(np.int64), kind=CellKind.LABEL, labels=labels)
 
 
-def timestamp(name: str, values: npt.NDArray[np.generic]) -> Column:
-    return Column(name=name, values=values.astype(np.int64), kind=CellKind.TIMESTAMP)
+def timestamp(name: str, values: npt.NDArray[np.generic]) -> ListingColumn:
+    return ListingColumn(name=name, values=values.astype(np.int64), kind=CellKind.TIMESTAMP)
 
 
-def as_json(columns: Sequence[Column], **constants: str) -> tuple[Column, ...]:
+def as_json(columns: Sequence[ListingColumn], **constants: str) -> tuple[ListingColumn, ...]:
     """The columns laid out as members of one object per row, the constants first."""
     opening = "{" + "".join(f"{json.dumps(key)}: {json.dumps(value)}, " for key, value in constants.items())
     return tuple(
@@ -90,12 +90,12 @@ def _json_label(text: str) -> str:
     return {"": "null", "no": "false", "yes": "true"}.get(text, json.dumps(text))
 
 
-def as_text(columns: Sequence[Column]) -> tuple[Column, ...]:
+def as_text(columns: Sequence[ListingColumn]) -> tuple[ListingColumn, ...]:
     """The columns padded to their widest cell: numbers to the right, words to the left."""
     return tuple(replace(column, before="  ", width=_width(column)) for column in columns)
 
 
-def _width(column: Column) -> int:
+def _width(column: ListingColumn) -> int:
     if column.kind is CellKind.NUMBER:
         ends = (column.values.min(), column.values.max()) if column.values.size else ()
         return max([len(column.name), *(len(str(end)) for end in ends)])
@@ -103,12 +103,12 @@ def _width(column: Column) -> int:
     return -max(len(column.name), longest)
 
 
-def heading(columns: Sequence[Column]) -> str:
+def heading(columns: Sequence[ListingColumn]) -> str:
     """The names above a text listing."""
     return "".join(column.before + _pad(column.name, column.width) for column in columns)
 
 
-def format_rows(columns: Sequence[Column], after: str, *, fast: bool) -> Iterator[bytes]:
+def format_rows(columns: Sequence[ListingColumn], after: str, *, fast: bool) -> Iterator[bytes]:
     """One line per row, `after` at the end of each; many rows per piece."""
     parts = _parts(columns)
     if not fast:
@@ -116,14 +116,14 @@ def format_rows(columns: Sequence[Column], after: str, *, fast: bool) -> Iterato
     return in_order(lambda part: _format_part(part, after), parts)
 
 
-def _parts(columns: Sequence[Column]) -> Iterator[list[Column]]:
+def _parts(columns: Sequence[ListingColumn]) -> Iterator[list[ListingColumn]]:
     """Some rows of all columns at a time."""
     for start in range(0, columns[0].values.size, _ROWS_AT_A_TIME):
         part = slice(start, start + _ROWS_AT_A_TIME)
         yield [replace(column, values=column.values[part]) for column in columns]
 
 
-def format_part_plainly(columns: Sequence[Column], after: str) -> bytes:
+def format_part_plainly(columns: Sequence[ListingColumn], after: str) -> bytes:
     cells = (
         [column.before + _pad(_cell(column, value), column.width) for value in column.values.tolist()]
         for column in columns
@@ -131,12 +131,12 @@ def format_part_plainly(columns: Sequence[Column], after: str) -> bytes:
     return "".join("".join(row) + after for row in zip(*cells, strict=True)).encode()
 
 
-def _format_part(columns: Sequence[Column], after: str) -> bytes:
+def _format_part(columns: Sequence[ListingColumn], after: str) -> bytes:
     """The same bytes through the compiled writer."""
-    from spark_jobs.kernels.cells import Layout, pack_texts, write_rows  # noqa: PLC0415 — loads numba
+    from spark_jobs.kernels.cells import RowLayout, pack_texts, write_rows  # noqa: PLC0415 — loads numba
 
     labels = [(column.nothing, *column.labels) for column in columns]
-    layout = Layout(
+    layout = RowLayout(
         kinds=np.array([column.kind for column in columns], dtype=np.int64),
         widths=np.array([column.width for column in columns], dtype=np.int64),
         nullable=np.array([column.null is not None for column in columns]),
@@ -148,7 +148,7 @@ def _format_part(columns: Sequence[Column], after: str) -> bytes:
     return write_rows(np.stack([column.values for column in columns]), layout).tobytes()
 
 
-def _cell(column: Column, value: int) -> str:
+def _cell(column: ListingColumn, value: int) -> str:
     if value == column.null:
         return column.nothing
     if column.kind is CellKind.LABEL:
@@ -160,7 +160,7 @@ def _pad(text: str, width: int) -> str:
     return text.rjust(width) if width > 0 else text.ljust(-width)
 
 
-def all_fields(batches: HeaderColumns) -> tuple[Column, ...]:
+def all_fields(batches: HeaderColumns) -> tuple[ListingColumn, ...]:
     """All fields of a header and what is derived from them, under Kafka's names."""
     attributes = batches.attributes
     horizon = np.where((attributes & DELETE_HORIZON_FLAG) != 0, batches.base_timestamp, -1)
@@ -190,7 +190,7 @@ def all_fields(batches: HeaderColumns) -> tuple[Column, ...]:
     )
 
 
-def reading_fields(batches: HeaderColumns) -> tuple[Column, ...]:
+def reading_fields(batches: HeaderColumns) -> tuple[ListingColumn, ...]:
     """What fits on a line and a reader looks for first."""
     control = (batches.attributes & CONTROL_FLAG) != 0
     transactional = (batches.attributes & TRANSACTIONAL_FLAG) != 0

@@ -6,8 +6,8 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.inspect.partition import PartitionLog, log_files
 from spark_jobs.inspect.printers import Cell, Report, Table
+from spark_jobs.inspect.stored_partition import StoredPartition, log_files
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.checkpoints import (
     EpochEntry,
@@ -202,7 +202,7 @@ def _json_cell(value: Any) -> Cell:
     return value if isinstance(value, str | int | None) else json.dumps(value)
 
 
-def neighbour_tables(log: PartitionLog) -> Iterator[Table]:
+def neighbour_tables(log: StoredPartition) -> Iterator[Table]:
     """Snapshots and leader epochs that can be read."""
     snapshots = tuple(row for path in _files(log, LogFileKind.SNAPSHOT) for row in _snapshot_row(path))
     if snapshots:
@@ -212,7 +212,7 @@ def neighbour_tables(log: PartitionLog) -> Iterator[Table]:
         yield values_table("leader_epoch", EpochEntry, epochs)
 
 
-def _files(log: PartitionLog, kind: LogFileKind) -> list[Path]:
+def _files(log: StoredPartition, kind: LogFileKind) -> list[Path]:
     return [path for file, path in log_files(log.path) if file.kind is kind]
 
 
@@ -233,7 +233,7 @@ def _leader_epochs(directory: Path) -> tuple[EpochEntry, ...]:
         return ()
 
 
-def neighbour_remarks(log: PartitionLog) -> Iterator[Remark]:
+def neighbour_remarks(log: StoredPartition) -> Iterator[Remark]:
     """What a broker would reject or misread when it loads the directory."""
     yield from _corrupt_files(log.path)
     yield from _indexes_that_lack_aborts(log)
@@ -264,7 +264,7 @@ def _problem(path: Path) -> CorruptData | None:
     return None
 
 
-def _indexes_that_lack_aborts(log: PartitionLog) -> Iterator[Remark]:
+def _indexes_that_lack_aborts(log: StoredPartition) -> Iterator[Remark]:
     """Aborted transactions that no index lists: a broker that trusts the index serves them as committed."""
     listed = {(entry.producer_id, entry.last_offset) for entry in _listed_aborts(log)}
     found = log.visibility.aborted_txns
@@ -279,7 +279,7 @@ def _indexes_that_lack_aborts(log: PartitionLog) -> Iterator[Remark]:
         )
 
 
-def _listed_aborts(log: PartitionLog) -> Iterator[AbortedTxn]:
+def _listed_aborts(log: StoredPartition) -> Iterator[AbortedTxn]:
     for path in _files(log, LogFileKind.TXN_INDEX):
         try:
             yield from read_txn_index(path.read_bytes(), source=path.name)
@@ -300,5 +300,5 @@ def _leftovers(directory: Path) -> Iterator[Remark]:
     suffixes = [str(suffix) for name, suffix in suffixed.items() if name not in taken]
     for suffix in sorted(set(suffixes)):
         yield note(
-            f"{plural(suffixes.count(suffix), 'file')} on the way out or in (.{suffix}), not part of the log"
+            f"{plural(suffixes.count(suffix), 'file')} being deleted or added (.{suffix}), not in the log"
         )

@@ -315,10 +315,10 @@ def apply_control(producer: Any, batches: BatchColumns, index: int) -> int:
 _MANY_PRODUCERS = 4096
 """More do not fit into the first-level caches."""
 _PRODUCERS, _END_OFFSET = 0, 1
-"""Indexes into `Known.counts`."""
+"""Indexes into `KernelProducers.counts`."""
 
 
-class Known(NamedTuple):
+class KernelProducers(NamedTuple):
     """The partition's producers while a kernel runs; `counts` holds their number and the end offset."""
 
     rows: Rows
@@ -326,25 +326,25 @@ class Known(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
-def known_of(producers: ProducerTable) -> Known:
+def known_of(producers: ProducerTable) -> KernelProducers:
     """The table as kernels see it; `store` writes the counts back."""
     counts = np.array([producers.count, producers.end_offset], dtype=np.int64)
-    return Known(rows=producers.room, slots=producers.slots, counts=counts)
+    return KernelProducers(rows=producers.room, slots=producers.slots, counts=counts)
 
 
-def store(producers: ProducerTable, known: Known) -> None:
+def store(producers: ProducerTable, known: KernelProducers) -> None:
     """Writes the counts of a kernel back to the table."""
     producers.count, producers.end_offset = (int(count) for count in known.counts)
 
 
 @helper
-def is_full(known: Known) -> bool:
+def is_full(known: KernelProducers) -> bool:
     """Whether there is no free row for an unknown producer."""
     return bool(known.counts[_PRODUCERS] >= known.rows.size)
 
 
 @inlined
-def row_of(known: Known, producer_id: int) -> tuple[int, bool]:
+def row_of(known: KernelProducers, producer_id: int) -> tuple[int, bool]:
     """(row of the producer, whether it is unknown); an unknown one gets the next free row.
 
     It keeps that row if its batch is accepted. If there is none, the row is `known.rows.size`.
@@ -383,7 +383,7 @@ def judge(producer: Any, batches: BatchColumns, index: int, conditions: Conditio
 
 @inlined
 def decide(
-    known: Known,
+    known: KernelProducers,
     row: int,
     is_new: bool,
     batches: BatchColumns,
@@ -433,7 +433,11 @@ def decide(
 
 @kernel
 def _fold(
-    batches: BatchColumns, start: int, known: Known, conditions: Conditions, decisions: DecisionColumns
+    batches: BatchColumns,
+    start: int,
+    known: KernelProducers,
+    conditions: Conditions,
+    decisions: DecisionColumns,
 ) -> int:
     """Number of batches decided; stops before one for whose producer there is no row."""
     for index in range(start, batches.producer_id.size):

@@ -309,7 +309,7 @@ class Texts(NamedTuple):
     starts: npt.NDArray[np.int64]
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """How rows are written; one element per column, `before` has one more for the end of the line."""
 
     kinds: npt.NDArray[np.int64]
@@ -336,7 +336,7 @@ def _write_text(out: Bytes, at: int, texts: Texts, index: int) -> int:
 
 
 @helper
-def _write_cell(out: Bytes, at: int, layout: Layout, column: int, value: int) -> int:
+def _write_cell(out: Bytes, at: int, layout: RowLayout, column: int, value: int) -> int:
     if layout.nullable[column] and value == layout.nulls[column]:
         return _write_text(out, at, layout.labels, layout.first_labels[column])
     if layout.kinds[column] == LABEL:
@@ -360,7 +360,7 @@ def _pad(out: Bytes, start: int, end: int, width: int) -> int:
 
 
 @kernel
-def _write_rows(values: npt.NDArray[np.int64], layout: Layout, out: Bytes) -> int:
+def _write_rows(values: npt.NDArray[np.int64], layout: RowLayout, out: Bytes) -> int:
     columns, rows = values.shape
     at = 0
     for row in range(rows):
@@ -373,7 +373,7 @@ def _write_rows(values: npt.NDArray[np.int64], layout: Layout, out: Bytes) -> in
     return at
 
 
-def write_rows(values: npt.NDArray[np.int64], layout: Layout) -> Bytes:
+def write_rows(values: npt.NDArray[np.int64], layout: RowLayout) -> Bytes:
     """The lines of `values`, a row per column of the listing."""
     longest_label = int(np.diff(layout.labels.starts).max(initial=0))
     cell = max(LARGEST_NUMBER, ISO_SIZE, longest_label, int(np.abs(layout.widths).max(initial=0)))

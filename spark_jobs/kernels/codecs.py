@@ -37,7 +37,7 @@ DONE, UNUSUAL, NEEDS_ROOM = 0, 1, 2
 """Results of a kernel: decompressed; left to the pure function; to be repeated with more memory."""
 
 
-class Outcome(NamedTuple):
+class CodecResult(NamedTuple):
     """`used` bytes of memory hold content; after NEEDS_ROOM, `room` further bytes suffice."""
 
     status: int
@@ -157,19 +157,19 @@ def _most_content(data: Bytes, start: int, end: int) -> int:
 @helper
 def put_zstd(
     calls: ZstdCalls, memory: Bytes, used: int, data: Bytes, start: int, end: int, limit: int
-) -> Outcome:
+) -> CodecResult:
     """The content of the frame from `start` to `end`, put behind the bytes of `memory` that are used."""
     most = _most_content(data, start, end) if calls.context else _NOT_USUAL
     if most == _NOT_USUAL:
-        return Outcome(UNUSUAL, used, 0)
+        return CodecResult(UNUSUAL, used, 0)
     needed = max(_SMALLEST_ROOM, _USUAL_GROWTH * (end - start))
     if memory.size - used < needed:
-        return Outcome(NEEDS_ROOM, used, needed)
+        return CodecResult(NEEDS_ROOM, used, needed)
     room = min(memory.size - used, limit, most)
     size = call_decompress(calls.decompress, calls.context, memory, used, room, data, start, end - start)
     if size < 0 or size > room:  # error codes are the largest unsigned numbers, negative as int64
-        return Outcome(UNUSUAL, used, 0)
-    return Outcome(DONE, used + size, 0)
+        return CodecResult(UNUSUAL, used, 0)
+    return CodecResult(DONE, used + size, 0)
 
 
 # lz4: one frame of usual form, its blocks decompressed by lz4's own library (facts §1.7).
@@ -231,11 +231,13 @@ def _little_word(data: Bytes, position: int) -> int:
 
 
 @helper
-def put_lz4(address: int, memory: Bytes, used: int, data: Bytes, start: int, end: int, limit: int) -> Outcome:
+def put_lz4(
+    address: int, memory: Bytes, used: int, data: Bytes, start: int, end: int, limit: int
+) -> CodecResult:
     """The content of the frame from `start` to `end`, put behind the bytes of `memory` that are used."""
     largest = _largest_block(data, start, end) if address else _FAILED
     if largest == _FAILED:
-        return Outcome(UNUSUAL, used, 0)
+        return CodecResult(UNUSUAL, used, 0)
     after = 4 if load_uint8(data, start + 4) & _CONTENT_CHECKSUM else 0
     position, out = start + _START_SIZE, used
     while end - position >= 4 and out - used <= limit:
@@ -244,12 +246,12 @@ def put_lz4(address: int, memory: Bytes, used: int, data: Bytes, start: int, end
         size = word & ~_STORED
         if size == 0:
             is_whole = end - position >= after
-            return Outcome(DONE, out, 0) if is_whole else Outcome(UNUSUAL, used, 0)
+            return CodecResult(DONE, out, 0) if is_whole else CodecResult(UNUSUAL, used, 0)
         if size > min(largest, end - position):
             break
         room = size if word & _STORED else min(largest, size * _MOST_PER_BYTE)
         if memory.size - out < room:
-            return Outcome(NEEDS_ROOM, used, out - used + room)
+            return CodecResult(NEEDS_ROOM, used, out - used + room)
         if word & _STORED:
             copy_bytes(memory, out, data, position, size)
             out += size
@@ -259,7 +261,7 @@ def put_lz4(address: int, memory: Bytes, used: int, data: Bytes, start: int, end
                 break
             out += found
         position += size
-    return Outcome(UNUSUAL, used, 0)
+    return CodecResult(UNUSUAL, used, 0)
 
 
 DEFAULT_BUDGET = 4 * 1024 * 1024
@@ -338,25 +340,25 @@ def _in_place(data: Bytes, headers: HeaderColumns, budget: int) -> Payloads:
 
 
 @helper
-def _put_plain(memory: Bytes, used: int, data: Bytes, start: int, end: int) -> Outcome:
+def _put_plain(memory: Bytes, used: int, data: Bytes, start: int, end: int) -> CodecResult:
     """Copies an uncompressed payload that is among compressed ones."""
     if memory.size - used < end - start:
-        return Outcome(NEEDS_ROOM, used, end - start)
+        return CodecResult(NEEDS_ROOM, used, end - start)
     copy_bytes(memory, used, data, start, end - start)
-    return Outcome(DONE, used + end - start, 0)
+    return CodecResult(DONE, used + end - start, 0)
 
 
 @helper
 def _put(
     calls: Calls, memory: Bytes, used: int, data: Bytes, start: int, end: int, codec: int, limit: int
-) -> Outcome:
+) -> CodecResult:
     if codec == _LZ4:
         return put_lz4(calls.lz4, memory, used, data, start, end, limit)
     if codec == _ZSTD:
         return put_zstd(calls.zstd, memory, used, data, start, end, limit)
     if codec == _NONE:
         return _put_plain(memory, used, data, start, end)
-    return Outcome(UNUSUAL, used, 0)
+    return CodecResult(UNUSUAL, used, 0)
 
 
 @kernel
@@ -370,7 +372,7 @@ def put_usual(
     budget: int,
     limit: int,
     edges: npt.NDArray[np.int64],
-) -> tuple[int, Outcome]:
+) -> tuple[int, CodecResult]:
     """(batch, result): the batch where it stopped, from `first` on, and why; fills in `edges`."""
     batch = first
     while batch < batches.position.size and (used < budget or batch == 0):
@@ -383,7 +385,7 @@ def put_usual(
             used = found.used
         batch += 1
         edges[batch] = used
-    return batch, Outcome(DONE, used, 0)
+    return batch, CodecResult(DONE, used, 0)
 
 
 def _into_arena(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.kafka.errors import InvalidRecord, LimitExceeded
 from spark_jobs.kafka.formats.compression import DEFAULT_LIMIT
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, INT32_MAX, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, INT32_MAX, RecordLimits
 from spark_jobs.kafka.formats.record_batch import CODEC_MASK, HEADER_SIZE, NO_SEQUENCE, TIMESTAMP_TYPE_FLAG
 from spark_jobs.kernels.admission import increment_sequence
 from spark_jobs.kernels.codecs import DEFAULT_BUDGET, PayloadProblem, Payloads, decompress_batches
@@ -232,7 +232,7 @@ def decode_batches(
     budget: int = DEFAULT_BUDGET,
     source: str = "<bytes>",
     origin: int = 0,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: RecordLimits = DEFAULT_LIMITS,
 ) -> Iterator[DecodedBatches]:
     """The records of v2 batches in order, in pieces of about `budget` bytes.
 
@@ -250,7 +250,7 @@ def decode_batches(
 
 
 def count_without_key(
-    buffer: Any, headers: HeaderColumns, *, origin: int = 0, limits: Limits = DEFAULT_LIMITS
+    buffer: Any, headers: HeaderColumns, *, origin: int = 0, limits: RecordLimits = DEFAULT_LIMITS
 ) -> npt.NDArray[np.int32]:
     """The number of records without a key for every v2 batch; 0 if they cannot be read."""
     counts = np.zeros(headers.rows, dtype=np.int32)
@@ -275,7 +275,7 @@ def _equal_share(headers: HeaderColumns, payloads: Payloads, budget: int) -> int
 
 
 def _decode(
-    payloads: Payloads, headers: HeaderColumns, first: int, source: str, origin: int, limits: Limits
+    payloads: Payloads, headers: HeaderColumns, first: int, source: str, origin: int, limits: RecordLimits
 ) -> DecodedBatches:
     part = headers.part(0, payloads.batches)
     sections = sections_of(part, payloads.start, payloads.end)

@@ -17,7 +17,7 @@ from spark_jobs.kernels.admission import (
     BatchColumns,
     Conditions,
     DecisionColumns,
-    Known,
+    KernelProducers,
     allocate_decisions,
     batch_columns,
     conditions_of,
@@ -239,7 +239,9 @@ def _waits(producer: Any, is_new: bool, batches: BatchColumns, index: int, verdi
 
 
 @helper
-def _decide_freed(known: Known, room: ParkedArrays, place: int, arrival: int, conditions: Conditions) -> int:
+def _decide_freed(
+    known: KernelProducers, room: ParkedArrays, place: int, arrival: int, conditions: Conditions
+) -> int:
     """Decides a batch that has left its chain; returns its producer's row."""
     row, is_new = row_of(known, room.batches.producer_id[place])
     decide(known, row, is_new, room.batches, place, conditions, room.decisions)
@@ -250,7 +252,9 @@ def _decide_freed(known: Known, room: ParkedArrays, place: int, arrival: int, co
 
 
 @helper
-def _release(known: Known, room: ParkedArrays, row: int, arrival: int, conditions: Conditions) -> None:
+def _release(
+    known: KernelProducers, room: ParkedArrays, row: int, arrival: int, conditions: Conditions
+) -> None:
     """Decides parked batches at the producer's next sequence, repeatedly."""
     while True:
         producer = known.rows[row]
@@ -268,7 +272,9 @@ def _release(known: Known, room: ParkedArrays, row: int, arrival: int, condition
 
 
 @helper
-def _begin(known: Known, room: ParkedArrays, place: int, arrival: int, conditions: Conditions) -> None:
+def _begin(
+    known: KernelProducers, room: ParkedArrays, place: int, arrival: int, conditions: Conditions
+) -> None:
     """Decides a parked batch although its gap was not filled."""
     leave(room, place)
     row = _decide_freed(known, room, place, arrival, conditions)
@@ -281,7 +287,7 @@ def _arrive(
     batches: BatchColumns,
     start: int,
     may_park: Flags,
-    known: Known,
+    known: KernelProducers,
     room: ParkedArrays,
     most: int,
     conditions: Conditions,
@@ -324,7 +330,12 @@ class Beginners(NamedTuple):
 
 @kernel
 def _begin_unknown(
-    beginners: Beginners, start: int, known: Known, room: ParkedArrays, arrival: int, conditions: Conditions
+    beginners: Beginners,
+    start: int,
+    known: KernelProducers,
+    room: ParkedArrays,
+    arrival: int,
+    conditions: Conditions,
 ) -> int:
     """At the end of a run unknown producers begin, each with its lowest batch that is accepted."""
     for number in range(start, beginners.places.size):
@@ -341,7 +352,9 @@ def _begin_unknown(
 
 
 @kernel
-def _give_up(start: int, known: Known, room: ParkedArrays, arrival: int, conditions: Conditions) -> int:
+def _give_up(
+    start: int, known: KernelProducers, room: ParkedArrays, arrival: int, conditions: Conditions
+) -> int:
     """Decides parked batches whose gap can no longer fill."""
     for place in range(start, room.counts[USED]):
         if is_full(known):
@@ -355,7 +368,7 @@ def _give_up(start: int, known: Known, room: ParkedArrays, arrival: int, conditi
 
 
 @kernel
-def _stay(known: Known, room: ParkedArrays, conditions: Conditions) -> None:
+def _stay(known: KernelProducers, room: ParkedArrays, conditions: Conditions) -> None:
     """Writes the expected sequence of the batches that stay parked."""
     for place in range(room.counts[USED]):
         if not room.gone[place]:
@@ -443,7 +456,7 @@ class ParkedBatches:
         self._room = parked_arrays(parked)
         return places
 
-    def _with_room(self, producers: ProducerTable) -> Known:
+    def _with_room(self, producers: ProducerTable) -> KernelProducers:
         """The producers, with a free row and a free place."""
         if producers.count == len(producers.room):
             producers.grow()

@@ -287,7 +287,7 @@ class LineStop(IntEnum):
 DONE, NO_ROOM, BAD_RECORD = int(LineStop.DONE), int(LineStop.NO_ROOM), int(LineStop.BAD_RECORD)
 
 
-class Payloads(NamedTuple):
+class PayloadRows(NamedTuple):
     """Decompressed records of batches in one buffer, a row per batch."""
 
     data: Bytes
@@ -300,7 +300,7 @@ class Payloads(NamedTuple):
     record_count: npt.NDArray[np.int32]
 
 
-class Place(NamedTuple):
+class ResumePoint(NamedTuple):
     """Where to continue: the batch, the number of its record, and the position in the buffer."""
 
     row: int
@@ -311,21 +311,21 @@ class Place(NamedTuple):
 class Lines(NamedTuple):
     """The bytes written, why the writer returned, and the room that the next record needs."""
 
-    place: Place
+    place: ResumePoint
     stop: int
     written: int
     needed: int
 
 
 @helper
-def _next_batch(payloads: Payloads, row: int) -> Place:
+def _next_batch(payloads: PayloadRows, row: int) -> ResumePoint:
     start = payloads.start[row] if row < payloads.start.size else 0
-    return Place(row, 0, start)
+    return ResumePoint(row, 0, start)
 
 
 @kernel
 def write_lines(
-    payloads: Payloads, place: Place, first_offset: int, prefix: Bytes, as_json: bool, out: Bytes
+    payloads: PayloadRows, place: ResumePoint, first_offset: int, prefix: Bytes, as_json: bool, out: Bytes
 ) -> Lines:
     """Lines of the records from `place` on whose offset is `first_offset` or more."""
     at = 0
@@ -355,5 +355,5 @@ def write_lines(
             at = write_json_line(out, at, prefix, offset, timestamp, log_append, payloads.data, record)
         elif offset >= first_offset:
             at = write_text_line(out, at, offset, timestamp, payloads.data, record)
-        place = Place(row, place.record + 1, record.position)
+        place = ResumePoint(row, place.record + 1, record.position)
     return Lines(place, DONE, at, 0)

@@ -22,7 +22,7 @@ from spark_jobs.kafka.formats.aiven_manifest import (
     read_segment_manifest,
 )
 from spark_jobs.kafka.formats.codecs.zstd import decompress
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 from spark_jobs.kafka.formats.tier_files import INDEXES, LEADER_EPOCHS, LOG, MANIFEST, SNAPSHOT, TXN_INDEX
 from spark_jobs.lake.errors import KeyUnfit, ObjectDamaged
 from spark_jobs.lake.object_store import ObjectStore
@@ -168,7 +168,7 @@ class _Opener:
 
     def _decompressed(self, data: bytes, original_size: int, place: str) -> bytes:
         try:
-            return decompress(memoryview(data), Bounds(limit=original_size, source=self.url, position=0))
+            return decompress(memoryview(data), OutputLimit(limit=original_size, source=self.url, position=0))
         except (BadCompression, LimitExceeded) as error:
             raise ObjectDamaged(f"{self.url}: {place}: {error}") from error
 

@@ -215,8 +215,8 @@ class FileStore:
         with translated(self.url_of(key)), self._opened(key, version) as file:
             yield from _pieces(file, 0, os.fstat(file).st_size)
 
-    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
-        with translated(self.url_of(key)), self._written(data, lasting=lasting) as temporary:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
+        with translated(self.url_of(key)), self._written(data, durable=durable) as temporary:
             temporary.replace(self._parent_made(key))
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -232,9 +232,9 @@ class FileStore:
         with translated(str(self._scratch)):
             return in_use(self._scratch)  # it is removed together with the lake
 
-    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
+    def adopt(self, path: Path, key: str, *, durable: bool = True) -> None:
         with translated(self.url_of(key)):
-            (sync if lasting else begin_sync)(path)
+            (sync if durable else begin_sync)(path)
             try:
                 path.replace(self._parent_made(key))
             except OSError as error:
@@ -242,7 +242,7 @@ class FileStore:
                     raise
                 self._adopt_from_another_device(path, key)
 
-    def settle(self, keys: Iterable[str]) -> None:
+    def make_durable(self, keys: Iterable[str]) -> None:
         paths = [self._path(key) for key in keys]
         directories = dict.fromkeys(path.parent for path in paths)
         with translated(self.url), ThreadPoolExecutor(SYNC_THREADS) as threads:
@@ -296,11 +296,11 @@ class FileStore:
             os.close(file)
 
     @contextmanager
-    def _written(self, data: bytes, *, lasting: bool = True) -> Iterator[Path]:
+    def _written(self, data: bytes, *, durable: bool = True) -> Iterator[Path]:
         temporary = self.scratch() / secrets.token_hex(8)
         try:
             temporary.write_bytes(data)
-            if lasting:
+            if durable:
                 sync(temporary)
             yield temporary
         finally:

@@ -54,7 +54,7 @@ def date_of(day: int) -> date:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class IdFile:
     """A file of the index in the lake."""
 
     digest: str
@@ -72,7 +72,7 @@ class SortedRun:
     first: int
     last: int
     level: int = 0
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[IdFile, ...] = ()
 
     @property
     def ids(self) -> int:
@@ -82,7 +82,7 @@ class SortedRun:
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.pieces)
 
-    def pieces_of(self, bucket: int, buckets: int) -> tuple[Piece, ...]:
+    def pieces_of(self, bucket: int, buckets: int) -> tuple[IdFile, ...]:
         """The pieces that hold hashes of a bucket."""
         count = len(self.pieces)
         if count >= buckets:
@@ -150,14 +150,14 @@ def piece_count(ids: int, file_bytes: int) -> int:
 # Files.
 
 
-def put_hashes(lake: ObjectStore, hashes: Hashes, days: Days) -> Piece:
+def put_hashes(lake: ObjectStore, hashes: Hashes, days: Days) -> IdFile:
     """Stores sorted hashes with their run dates."""
     table = pa.table([hashes, days], schema=HASH_SCHEMA)
     options = {"use_dictionary": ["day"], "compression": "none", "row_group_size": HASH_GROUP}
     return _put(lake, table, ["hash"], options)
 
 
-def put_firsts(lake: ObjectStore, rows: pa.Table) -> Piece:
+def put_firsts(lake: ObjectStore, rows: pa.Table) -> IdFile:
     """Stores first records, which are sorted by hash; only their ids are worth a compression."""
     labels = ["topic", "partition", "producer_id", "producer_epoch", "transactional_id"]
     codecs = {name: "zstd" if name == "id" else "none" for name in FIRST_SCHEMA.names}
@@ -166,7 +166,7 @@ def put_firsts(lake: ObjectStore, rows: pa.Table) -> Piece:
     return _put(lake, table, ["hash", "offset", "timestamp"], options)
 
 
-def _put(lake: ObjectStore, table: pa.Table, deltas: Iterable[str], options: dict[str, Any]) -> Piece:
+def _put(lake: ObjectStore, table: pa.Table, deltas: Iterable[str], options: dict[str, Any]) -> IdFile:
     buffer = pa.BufferOutputStream()
     pq.write_table(
         table.combine_chunks(),  # where chunks end, pages can end, and chunks depend on the number of buckets
@@ -178,11 +178,11 @@ def _put(lake: ObjectStore, table: pa.Table, deltas: Iterable[str], options: dic
         **options,
     )
     data = buffer.getvalue().to_pybytes()
-    return Piece(digest=put_content(lake, data), ids=table.num_rows, bytes=len(data))
+    return IdFile(digest=put_content(lake, data), ids=table.num_rows, bytes=len(data))
 
 
 def iter_hashes(
-    lake: ObjectStore, pieces: Iterable[Piece], bucket: int, buckets: int
+    lake: ObjectStore, pieces: Iterable[IdFile], bucket: int, buckets: int
 ) -> Iterator[tuple[Hashes, Days]]:
     """Hashes of a bucket in the order of the pieces and their run dates, in parts of a row group."""
     first, last = bucket_range(bucket, buckets)
@@ -225,7 +225,7 @@ def rows_of(indexes: Iterable[IdIndex]) -> list[dict[str, Any]]:
 
 
 def _index_rows(index: IdIndex) -> Iterator[dict[str, Any]]:
-    nothing = SortedRun(first=0, last=0, pieces=(Piece(digest="", ids=0, bytes=0),))
+    nothing = SortedRun(first=0, last=0, pieces=(IdFile(digest="", ids=0, bytes=0),))
     parts = {PieceKind.RULE: (nothing,), PieceKind.HASHES: index.hashes, PieceKind.FIRSTS: index.firsts}
     for kind, runs in parts.items():
         for run in runs:
@@ -247,7 +247,7 @@ def indexes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, IdIndex]:
     """The indexes by rule."""
     found: dict[str, dict[str, list[SortedRun]]] = {}
     for (rule, kind, first, last, level), same in groupby(rows, key=_run_of):
-        pieces = tuple(Piece(digest=row["digest"], ids=row["ids"], bytes=row["bytes"]) for row in same)
+        pieces = tuple(IdFile(digest=row["digest"], ids=row["ids"], bytes=row["bytes"]) for row in same)
         run = SortedRun(first=day_number(first), last=day_number(last), level=level, pieces=pieces)
         found.setdefault(rule, defaultdict(list))[kind].append(run)
     return {

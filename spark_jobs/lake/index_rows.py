@@ -1,6 +1,6 @@
 """The index of a run: its files by partition and copy, its rows in chunks, and misplaced batches of a log."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -16,8 +16,10 @@ from spark_jobs.kafka.formats.tier_files import parse_tier_name
 from spark_jobs.kafka.log.log_order import OFFSETS_PER_SEGMENT, sentence
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.kernels.admission import BatchColumns, batch_columns
-from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH
+from spark_jobs.kernels.columns import NO_CONTROL_TYPE, NO_COORDINATOR_EPOCH, HeaderColumns
 from spark_jobs.kernels.copies import OrderColumns, OrderWatch, SegmentColumns, count_of, find_misplaced
+from spark_jobs.kernels.scan import find_intact
+from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.lake.manifest import ManifestEntry, ObjectRole
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
@@ -62,6 +64,16 @@ def is_problem(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 def batches_of(rows: pa.RecordBatch) -> BatchColumns:
     """The columns that the admission rules use."""
     return batch_columns(values(rows, name) for name in BatchColumns._fields)
+
+
+def check_indexed(data: bytes, headers: HeaderColumns, name_of: Callable[[int], str]) -> None:
+    """Raises `ObjectChanged` unless `data` has the batches of these rows of the index at their positions.
+
+    `name_of` gives the name of a row's object.
+    """
+    changed = np.flatnonzero(~find_intact(data, headers))
+    if changed.size:
+        raise ObjectChanged(f"{name_of(int(changed[0]))}: its batches are not those that were indexed")
 
 
 def concatenate(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -1,10 +1,10 @@
 """The lock of a lake: one run at a time, a second one fails with the holder's name.
 
 Locks are numbered, and the highest number counts. A process takes the lock by the exclusive creation of the
-next number, so exactly one of several contenders wins. The lock of a dead holder can be taken over. A
-holder on this machine is dead if its process has ended. A holder on another machine is dead if its heartbeat
-does not change for a whole lease, measured with the clock of the observer. The lock only keeps runs from
-disturbing one another; the chain guarantees that only one becomes final.
+next number, so exactly one of several contenders wins. The lock of a holder that has ended can be taken
+over: on this machine, one whose process has ended; on another machine, one whose heartbeat does not change
+for a whole lease, measured with the clock of the observer. The lock only keeps runs from doing the same work
+twice; the chain guarantees that only one becomes final.
 """
 
 import json
@@ -19,7 +19,7 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.lake.errors import LakeBusy, LockLost, ObjectMissing, StorageError, understood
 from spark_jobs.lake.layout import LOCKS, lock_key
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.process import ProcessIdentity, this_process
+from spark_jobs.lake.process_identity import ProcessIdentity, this_process
 
 LEASE_SECONDS = 30.0
 BEATS_PER_LEASE = 4
@@ -80,7 +80,7 @@ def lake_lock(lake: ObjectStore, *, purpose: str, lease_s: float = LEASE_SECONDS
 
 
 def current_holder(lake: ObjectStore) -> Holder | None:
-    """The holder of the lock; None if it is free or its holder is known to be dead."""
+    """The holder of the lock; None if it is free or its holder is known to have ended."""
     newest = _newest(lake)
     if newest is None or _is_over(lake, newest):
         return None

@@ -29,6 +29,8 @@ from spark_jobs.lake.stores import open_store
 
 FORMAT = 2
 NO_PARTITION = -1
+SourcePath = tuple[str, str]
+"""Source and path of an object."""
 NOT_IN_DIGEST = ("version", "referenced", "copied_at", "detail", "why", "inherited_from", "cluster_id")
 _ALL_BUT_VERSION = NOT_IN_DIGEST[1:]
 LEFT_OUT_IF_EMPTY = (
@@ -76,6 +78,13 @@ _ROLES: dict[str, ObjectRole] = {role.value: role for role in ObjectRole}
 SEGMENT_ROLES = frozenset({ObjectRole.LOG, ObjectRole.SWAP})
 BATCH_ROLES = SEGMENT_ROLES | {ObjectRole.CAPTURE}
 """Objects that hold record batches."""
+
+
+def counts_keys(settings: Settings, topic: str, role: ObjectRole) -> bool:
+    """Whether `index` counts records without a key: where a leader checks keys, in captures of a compacted
+    topic (facts §2.11).
+    """
+    return role is ObjectRole.CAPTURE and settings.topic(topic).is_compacted
 
 
 class SetAside(StrEnum):

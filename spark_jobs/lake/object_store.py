@@ -72,10 +72,10 @@ class ObjectStore(Protocol):
     def chunks(self, key: str, *, version: str = "") -> Iterator[bytes]:
         """The whole object in pieces of bounded size; `version` as for `read_range`."""
 
-    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Writes or replaces; a reader sees all of the old or all of the new bytes.
 
-        Without `lasting`, a power failure may truncate the object until `settle` has been called for it.
+        Without `durable`, a power failure may truncate the object until `make_durable` was called for it.
         """
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -87,10 +87,10 @@ class ObjectStore(Protocol):
     def scratch(self) -> Path:
         """A local directory in which to prepare a file for `adopt`."""
 
-    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
-        """Moves a finished local file of any size into the store; atomic and `lasting` like `put`."""
+    def adopt(self, path: Path, key: str, *, durable: bool = True) -> None:
+        """Moves a finished local file of any size into the store; atomic and `durable` like `put`."""
 
-    def settle(self, keys: Iterable[str]) -> None:
+    def make_durable(self, keys: Iterable[str]) -> None:
         """Returns when these objects survive a power failure."""
 
     def delete(self, key: str) -> None:

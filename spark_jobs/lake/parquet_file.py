@@ -150,7 +150,7 @@ class ParquetOutput(ScratchFile):
         with self._opened() as (file, _):
             pass
         self.prune()
-        self._store.adopt(self._path, f"{folder}/{path}", lasting=False)
+        self._store.adopt(self._path, f"{folder}/{path}", durable=False)
         return OutputFile(path=path, size=file.size, digest=file.sha256)
 
     def _close(self) -> None:
@@ -298,7 +298,7 @@ def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
     """The file; the checksums of its pages are verified."""
     path = store.local_path(key)
     try:
-        source = str(path) if path is not None else pa.PythonFile(StoredFile(store, key), mode="r")
+        source = str(path) if path is not None else pa.PythonFile(ObjectFile(store, key), mode="r")
         with pq.ParquetFile(source, memory_map=path is not None, page_checksum_verification=True) as file:
             yield file
     except FileNotFoundError:
@@ -308,7 +308,7 @@ def _opened(store: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
         raise Damaged(f"{store.url_of(key)}: {problem}") from error
 
 
-class StoredFile(io.RawIOBase):
+class ObjectFile(io.RawIOBase):
     """An object as a file with random access; each read requests only its range from the store."""
 
     def __init__(self, store: ObjectStore, key: str) -> None:

@@ -104,7 +104,7 @@ class RunFolder:
 
     def put(self, step: Step, path: str, data: bytes) -> OutputFile:
         """Writes one small output of `step`."""
-        self.lake.put(self.key(step, path), data, lasting=False)
+        self.lake.put(self.key(step, path), data, durable=False)
         return OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest())
 
     def unmark(self, step: Step) -> None:
@@ -136,13 +136,13 @@ class RunFolder:
         self.lake.put(self.key(step, DONE), canonical_json(asdict(done)))
         return done
 
-    def settle(self, *steps: Step) -> None:
+    def make_durable(self, *steps: Step) -> None:
         """Returns when the outputs of these steps survive a power failure.
 
         Until then, a file that a power failure truncates makes its step count as not done: its size differs.
         """
         marked = [done for step in steps if (done := self.marked(step)) is not None]
-        self.lake.settle(self.key(done.step, output.path) for done in marked for output in done.outputs)
+        self.lake.make_durable(self.key(done.step, output.path) for done in marked for output in done.outputs)
 
     def done(self, step: Step) -> StepDone | None:
         """The step, if it is marked as done, follows from its predecessor, and all its outputs exist.

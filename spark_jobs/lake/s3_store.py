@@ -47,7 +47,7 @@ BY_STATUS: dict[int, tuple[type[StorageError], str]] = {
     401: (StoreDenied, "access denied: check the credentials and the bucket's policy"),
     403: (StoreDenied, "access denied: check the credentials and the bucket's policy"),
     404: (ObjectMissing, "there is no such object"),
-    409: (StoreUnavailable, "another request got in between"),
+    409: (StoreUnavailable, "a concurrent request changed the object"),
     412: (ObjectChanged, "changed while it was read: its ETag differs"),
     429: (StoreUnavailable, "the server asks for fewer requests"),
 }
@@ -66,7 +66,7 @@ def translated(where: str) -> Iterator[None]:
     except (BotoCoreError, Boto3Error) as error:
         if isinstance(error.__context__, ClientError):  # a transfer wraps the server's answer
             raise _as_ours(error.__context__, where) from error
-        raise StoreUnavailable(f"{printable(where)}: no proper answer: {error}") from error
+        raise StoreUnavailable(f"{printable(where)}: no valid response: {error}") from error
 
 
 def status_of(error: ClientError) -> int:
@@ -78,7 +78,7 @@ def _meaning(error: ClientError) -> tuple[type[StorageError], str]:
     status = status_of(error)
     unknown = (StorageError, "the server refused the request")
     if status >= 500:
-        unknown = (StoreUnavailable, "the server failed, also when asked again")
+        unknown = (StoreUnavailable, "the server failed at every attempt")
     return BY_CODE.get(error.response["Error"]["Code"], BY_STATUS.get(status, unknown))
 
 
@@ -181,7 +181,7 @@ class S3Store:
             yield data
             start, size, version = start + len(data), found.size, found.version
 
-    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:  # noqa: ARG002 - a bucket always lasts
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - always so
         with translated(self.url_of(key)):
             self._put(key, data)
 
@@ -198,15 +198,15 @@ class S3Store:
                     time.sleep(pause)
                 else:
                     return True
-        raise StoreUnavailable(f"{self.url_of(key)}: other writers kept getting in between")
+        raise StoreUnavailable(f"{self.url_of(key)}: concurrent writers changed the object at every attempt")
 
     def scratch(self) -> Path:
         return in_use(self._scratch)
 
-    def settle(self, keys: Iterable[str]) -> None:
+    def make_durable(self, keys: Iterable[str]) -> None:
         """Nothing to do: S3 acknowledges an object only when it is durable."""
 
-    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:  # noqa: ARG002 - likewise
+    def adopt(self, path: Path, key: str, *, durable: bool = True) -> None:  # noqa: ARG002 - likewise
         part = self._settings.part_bytes
         config = TransferConfig(multipart_threshold=part, multipart_chunksize=part, max_concurrency=4)
         with translated(self.url_of(key)):
@@ -276,7 +276,7 @@ class S3Store:
                     raise
                 problem = error
                 time.sleep(pause)
-        raise StoreUnavailable(f"{printable(self.url_of(key))}: the body kept breaking off") from problem
+        raise StoreUnavailable(f"{printable(self.url_of(key))}: no attempt got the whole body") from problem
 
     def _get_once(self, key: str, start: int, length: int, version: str) -> tuple[bytes, ObjectStat]:
         condition: dict[str, Any] = {"IfMatch": f'"{version}"'} if version else {}

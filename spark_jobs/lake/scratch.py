@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from spark_jobs.lake.process import process, this_process
+from spark_jobs.lake.process_identity import process, this_process
 
 NAME = re.compile(r"onceover-(\d+)-(\d*)-([0-9a-f]{12})(?:-.*)?")
 """Pid, start time and digest of the realm."""

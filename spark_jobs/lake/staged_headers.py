@@ -1,8 +1,8 @@
 """Headers of staged objects: `stage` writes them where it reads an object whole, and `index` uses them.
 
-`staging/2024-05-01/headers/ab12…-1` has a row for each batch of the object with this SHA-256, from its first
-byte up to the first one that belongs to no intact batch of format 2. `index` reads the object only behind the
-last row. The files are a cache: without one, `index` reads the object and has the same rows.
+`staging/2024-05-01/headers/ab12…-5f3a…` has a row for each batch of the object with this SHA-256, from its
+first byte up to the first one that belongs to no intact batch of format 2. `index` reads the object only
+behind the last row. The files are a cache: without one, `index` reads the object and has the same rows.
 
 A file consists of blocks of rows, column by column, compressed; a directory of the blocks, each with its
 SHA-256; the number of blocks, and the SHA-256 of the directory and the object that it belongs to. So a file
@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.config.canonical import digest_of
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, LENGTH_OFFSET, LOG_OVERHEAD, MAGIC_V2
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.kernels.scan import StopReason, scan_chunk
@@ -46,6 +47,7 @@ _CODEC = pa.Codec("zstd", 1)
 _BLOCK = Struct("<qqqq32s")
 _TRAILER = Struct("<q32s")
 _TYPES = {name: column.dtype for name, column in allocate(0)._asdict().items() if name != "crc_ok"}
+_LAYOUT = digest_of([VERSION, [[name, kind.str] for name, kind in _TYPES.items()]])[:8]
 _ROW_BYTES = sum(each.itemsize for each in _TYPES.values())
 
 
@@ -64,8 +66,8 @@ def headers_folder(day: date) -> str:
 
 
 def headers_file(sha256: str) -> str:
-    """The file's name; another version of the format or of the scan has other names."""
-    return f"{sha256}-{VERSION}"
+    """The file's name; other columns, or another version of the format or of the scan, have other names."""
+    return f"{sha256}-{_LAYOUT}"
 
 
 def staged_headers(lake: ObjectStore, day: date) -> frozenset[str]:
@@ -123,7 +125,7 @@ class HeaderFile(ScratchFile):
         directory = b"".join(_BLOCK.pack(*block) for block in self._blocks)
         self._append(directory + _TRAILER.pack(len(self._blocks), _seal(directory, sha256, size)))
         self._close()
-        self._store.adopt(self._path, f"{folder}/{headers_file(sha256)}", lasting=False)
+        self._store.adopt(self._path, f"{folder}/{headers_file(sha256)}", durable=False)
         return True
 
     @property

@@ -198,25 +198,25 @@ def _read_rows(data: bytes, version: int, source: str, *, with_producers: bool) 
     )
 
 
-def put_state(lake: ObjectStore, state: PartitionState, *, lasting: bool = True) -> str:
+def put_state(lake: ObjectStore, state: PartitionState, *, durable: bool = True) -> str:
     """Stores `state` in the lake; returns the digest that names it."""
     if len(state.producers) <= MANY_PRODUCERS:
-        return put_content(lake, write_state(state), lasting=lasting)
+        return put_content(lake, write_state(state), durable=durable)
     path = lake.scratch() / secrets.token_hex(8)
     try:
         with translated(str(path)), HashedFile(path) as file:
             for piece in _pieces(state):
                 file.write(piece)
         if not _is_there(lake, file.sha256, file.size):
-            lake.adopt(path, state_key(file.sha256), lasting=lasting)
+            lake.adopt(path, state_key(file.sha256), durable=durable)
     finally:
         path.unlink(missing_ok=True)
     return file.sha256
 
 
-def settle_states(lake: ObjectStore, digests: Iterable[str]) -> None:
-    """Returns when states that were written with `lasting=False` survive a power failure."""
-    lake.settle(state_key(digest) for digest in dict.fromkeys(digests))
+def make_states_durable(lake: ObjectStore, digests: Iterable[str]) -> None:
+    """Returns when states that were written with `durable=False` survive a power failure."""
+    lake.make_durable(state_key(digest) for digest in dict.fromkeys(digests))
 
 
 def get_state(lake: ObjectStore, digest: str, *, with_producers: bool = True) -> PartitionState:
@@ -225,11 +225,11 @@ def get_state(lake: ObjectStore, digest: str, *, with_producers: bool = True) ->
     return read_state(data, source=source, with_producers=with_producers)
 
 
-def put_content(lake: ObjectStore, data: bytes, *, lasting: bool = True) -> str:
+def put_content(lake: ObjectStore, data: bytes, *, durable: bool = True) -> str:
     """Stores `data` among the states, named by its SHA-256; a truncated file is written again."""
     digest = hashlib.sha256(data).hexdigest()
     if not _is_there(lake, digest, len(data)):
-        lake.put(state_key(digest), data, lasting=lasting)
+        lake.put(state_key(digest), data, durable=durable)
     return digest
 
 

@@ -24,11 +24,10 @@ from spark_jobs.lake.checksums import HEADERS, algorithm_of, labelled, new_hashe
 from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.iceberg.holdings import check_catalog
 from spark_jobs.lake.identity import open_at_home
-from spark_jobs.lake.manifest import Manifest, ManifestEntry, read_run_manifest
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, SourcePath, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.stage.backfill_inputs import (
     DayInputs,
-    Where,
     check_copies,
     day_inputs,
     late_entries,
@@ -124,18 +123,18 @@ class BackfillPlan:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownObjects:
     """All objects of current runs: digests by version, sizes, and the last run of each."""
 
     digests: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    algorithms: dict[Where, str] = field(default_factory=dict)
-    sizes: dict[Where, set[int]] = field(default_factory=dict)
-    last_day: dict[Where, date] = field(default_factory=dict)
+    algorithms: dict[SourcePath, str] = field(default_factory=dict)
+    sizes: dict[SourcePath, set[int]] = field(default_factory=dict)
+    last_day: dict[SourcePath, date] = field(default_factory=dict)
 
 
-def known_objects(manifests: Mapping[date, Manifest]) -> Known:
+def known_objects(manifests: Mapping[date, Manifest]) -> KnownObjects:
     """Built from `manifests` in ascending order of dates."""
-    known = Known()
+    known = KnownObjects()
     for day, manifest in manifests.items():
         for entry in own_entries(manifest):
             where = entry.source, entry.path
@@ -147,14 +146,14 @@ def known_objects(manifests: Mapping[date, Manifest]) -> Known:
 
 
 def entries_now(
-    settings: Settings, inputs: DayInputs, known: Known, taken: Taken
+    settings: Settings, inputs: DayInputs, known: KnownObjects, taken: Taken
 ) -> tuple[ManifestEntry, ...]:
     """The day's objects as `stage` would find them; an unknown object gets a digest of its own."""
     fetched = (Fetched(placed=each, digest=_digest(settings, each, known)) for each in inputs.listed)
     return (*inputs.kept, *(entry_of(each, taken) for each in new_content(fetched, taken)))
 
 
-def _digest(settings: Settings, placed: Placed, known: Known) -> str:
+def _digest(settings: Settings, placed: Placed, known: KnownObjects) -> str:
     where = placed.source.name, placed.path
     digest = known.digests.get((*where, placed.stat.version))
     if digest is not None:
@@ -180,7 +179,7 @@ def _read(settings: Settings, placed: Placed, algorithm: str) -> str:
 
 
 def object_reasons(
-    current: Manifest, now: Iterable[ManifestEntry], known: Known, taken: Taken
+    current: Manifest, now: Iterable[ManifestEntry], known: KnownObjects, taken: Taken
 ) -> Iterator[Reason]:
     """How the day's objects differ from those in the manifest of its current run."""
     before = {(entry.source, entry.path): entry.content for entry in own_entries(current)}

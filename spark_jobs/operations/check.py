@@ -26,7 +26,14 @@ from spark_jobs.lake.folds import read_folds
 from spark_jobs.lake.iceberg.catalog import has_catalog, open_catalog
 from spark_jobs.lake.iceberg.commits import find_table
 from spark_jobs.lake.iceberg.expiry import current_files, named_files, run_of
-from spark_jobs.lake.iceberg.holdings import Loss, Share, Shares, find_losses, published_shares, table_names
+from spark_jobs.lake.iceberg.holdings import (
+    Loss,
+    RunHolding,
+    Shares,
+    find_losses,
+    published_shares,
+    table_names,
+)
 from spark_jobs.lake.iceberg.run_targets import TableKey
 from spark_jobs.lake.iceberg.topic_tables import topic_of
 from spark_jobs.lake.id_index import read_index_rows
@@ -338,7 +345,7 @@ class CheckedTables:
         return f"{path} has {size:,} bytes, expected {expected:,}" if size != expected else ""
 
     def _check_content(
-        self, name: str, table: Table, shares: Sequence[Share], *, is_whole: bool
+        self, name: str, table: Table, shares: Sequence[RunHolding], *, is_whole: bool
     ) -> Iterator[Finding]:
         """Whether the table shows the files that the chain lists, and no others."""
         expected = {file for share in shares for file in share.files}

@@ -31,8 +31,8 @@ from spark_jobs.operations.copy_snapshot import (
     BrokerDirectory,
     BrokerFile,
     CopyPart,
-    PartitionFiles,
-    Remark,
+    OnRemark,
+    PartitionCopy,
     is_copied,
     opened,
     owner_of,
@@ -97,7 +97,7 @@ Watch = Callable[[str, int], None]
 """Called with the file that was copied and its bytes."""
 
 
-def copy_directory(request: CopyRequest, *, remark: Remark, watch: Watch) -> CopyCounts:
+def copy_directory(request: CopyRequest, *, remark: OnRemark, watch: Watch) -> CopyCounts:
     """Copies; returns what was done. `remark` gets sentences about what a person may want to know."""
     began = time.monotonic()
     _check_apart(request)
@@ -138,16 +138,16 @@ class _Copy:
         with self._saved_record():
             times, found = self._copy_parts(parts)
         self._remove_all_but({file.key for each in found for file in each.files}, parts)
-        self.store.settle(key for key in self.record if key in self.there)
+        self.store.make_durable(key for key in self.record if key in self.there)
         return _times_of(times, before, parts, has_coordinator=self._has_coordinator())
 
     def _copy_parts(
         self, parts: Sequence[CopyPart]
-    ) -> tuple[dict[CopyPart, CopiedPath], list[PartitionFiles]]:
+    ) -> tuple[dict[CopyPart, CopiedPath], list[PartitionCopy]]:
         """When each part was taken, and its files; with hard links all are taken before the transfer."""
         times: dict[CopyPart, CopiedPath] = {}
-        linked: list[PartitionFiles] = []
-        copied: list[PartitionFiles] = []
+        linked: list[PartitionCopy] = []
+        copied: list[PartitionCopy] = []
         for part in parts:
             started = _now()
             names = self.source.partitions(part)
@@ -158,12 +158,12 @@ class _Copy:
                 copied += self._transfer(taken)
             times[part] = CopiedPath(path="", started_at=started, finished_at=_now())
         self.counts.partitions = len(linked) + len(copied)
-        linked.append(PartitionFiles(name="", files=self.source.checkpoints()))
+        linked.append(PartitionCopy(name="", files=self.source.checkpoints()))
         return times, copied + self._transfer(linked)
 
     # -- files
 
-    def _transfer(self, partitions: Sequence[PartitionFiles]) -> list[PartitionFiles]:
+    def _transfer(self, partitions: Sequence[PartitionCopy]) -> list[PartitionCopy]:
         """Copies them, several partitions at a time; returns the files that are at the destination then."""
         compacted = self._compacted()
         with ThreadPoolExecutor(THREADS, thread_name_prefix="copy") as threads:
@@ -171,7 +171,7 @@ class _Copy:
                 threads.map(lambda each: self._copy_partition(each, each.name in compacted), partitions)
             )
 
-    def _copy_partition(self, partition: PartitionFiles, is_compacted: bool) -> PartitionFiles:
+    def _copy_partition(self, partition: PartitionCopy, is_compacted: bool) -> PartitionCopy:
         self._drop_other_topic(partition)
         for attempt in range(1, RECOPIES + 1):
             copied = [file for file in partition.files if self._copy_file(file, is_compacted=is_compacted)]
@@ -267,7 +267,7 @@ class _Copy:
                 f"than {printable(str(self.source.root))} ({_shown(mine)}); give each a folder of its own"
             )
 
-    def _drop_other_topic(self, partition: PartitionFiles) -> None:
+    def _drop_other_topic(self, partition: PartitionCopy) -> None:
         """Removes the copy of a deleted topic whose name another topic has now."""
         key = f"{partition.name}/{PARTITION_METADATA}"
         new = next((file for file in partition.files if file.key == key), None)
@@ -392,7 +392,7 @@ def _as_copied(file: BrokerFile, sha256: str, version: str) -> CopiedFile:
     )
 
 
-def _read_record(store: ObjectStore, remark: Remark) -> dict[str, CopiedFile]:
+def _read_record(store: ObjectStore, remark: OnRemark) -> dict[str, CopiedFile]:
     """The record of the last copy; without a readable one, closed segments are compared by their bytes."""
     if store.stat(RECORD) is None:
         return {}

@@ -36,7 +36,7 @@ GROWING = frozenset({LogFileKind.LOG, LogFileKind.TXN_INDEX})
 """Files that a broker appends to; all others are replaced by new ones."""
 ATTEMPTS = 20
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.EROFS}
-Remark = Callable[[str], None]
+OnRemark = Callable[[str], None]
 
 
 class CopyPart(StrEnum):
@@ -63,7 +63,7 @@ class BrokerFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFiles:
+class PartitionCopy:
     """The files of a partition in the order in which they are copied: segments first, checkpoints last."""
 
     name: str
@@ -76,7 +76,7 @@ class BrokerDirectory:
 
     root: Path
     links: Path | None
-    remark: Remark
+    remark: OnRemark
     deleted: int = 0
     """Files that the broker deleted or renamed while they were looked at."""
     _without_links: bool = field(default=False, init=False)
@@ -97,7 +97,7 @@ class BrokerDirectory:
             and (found.topic in INTERNAL_TOPICS) is wants_coordinator
         ]
 
-    def files(self, name: str) -> PartitionFiles | None:
+    def files(self, name: str) -> PartitionCopy | None:
         """The partition's files as of now, linked if possible; None if the broker has deleted the topic."""
         found: list[BrokerFile] = []
         for attempt in range(1, ATTEMPTS + 1):
@@ -110,7 +110,7 @@ class BrokerDirectory:
             if not missing or attempt == ATTEMPTS:
                 self.deleted += missing
                 break
-        return PartitionFiles(name=name, files=tuple(found))
+        return PartitionCopy(name=name, files=tuple(found))
 
     def checkpoints(self) -> tuple[BrokerFile, ...]:
         """The files of the log directory itself."""
@@ -190,7 +190,7 @@ def owner_of(properties: bytes) -> dict[str, str]:
 
 
 @contextmanager
-def opened(root: Path, links: Path, *, is_linked: bool, remark: Remark) -> Iterator[BrokerDirectory]:
+def opened(root: Path, links: Path, *, is_linked: bool, remark: OnRemark) -> Iterator[BrokerDirectory]:
     """The log directory, locked against a second copy; links that a killed copy left are removed."""
     if not (root / META_PROPERTIES).is_file():
         raise StorageError(

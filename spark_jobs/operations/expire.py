@@ -44,7 +44,7 @@ from spark_jobs.lake.layout import (
     step_key,
 )
 from spark_jobs.lake.ledger import Ledger
-from spark_jobs.lake.manifest import Manifest, ManifestEntry, read_manifest, read_run_manifest
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, SourcePath, read_manifest, read_run_manifest
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.replays import read_decisions
@@ -215,15 +215,14 @@ def inherited_by(lake: ObjectStore, run_id: str) -> Iterator[str]:
 
 COLUMNS = ["source", "path", "position", "kind", "offset", "bytes"]
 
-ObjectName = tuple[str, str]
-Chosen = Collection[tuple[tuple[str, str, int], int | None]]
+ChosenParts = Collection[tuple[tuple[str, str, int], int | None]]
 """Batches by place, or records with their offset, that already have a decision."""
 
 
-def undecided_objects(lake: ObjectStore, run_id: str, chosen: Chosen) -> set[ObjectName]:
+def undecided_objects(lake: ObjectStore, run_id: str, chosen: ChosenParts) -> set[SourcePath]:
     """Source and path of objects that a replay would read, since the quarantine does not hold the bytes."""
     folder = RunFolder(lake, read_inputs(lake, run_id))
-    found: set[ObjectName] = set()
+    found: set[SourcePath] = set()
     for entry in read_listing(folder, Step.MATERIALISE):
         if entry.table == QUARANTINE.name and entry.topic is None and entry.file is not None:
             for part in iter_rows(lake, folder.key(Step.MATERIALISE, entry.file), columns=COLUMNS):
@@ -231,7 +230,7 @@ def undecided_objects(lake: ObjectStore, run_id: str, chosen: Chosen) -> set[Obj
     return found
 
 
-def _is_open(row: dict[str, Any], chosen: Chosen) -> bool:
+def _is_open(row: dict[str, Any], chosen: ChosenParts) -> bool:
     is_unfit = row["kind"] == QuarantineKind.UNFIT
     was_taken = row["kind"] == QuarantineKind.CORRUPT and row["offset"] is not None
     is_absent = row["kind"] != QuarantineKind.HELD and row["bytes"] is None
@@ -280,7 +279,7 @@ class PlannedLake:
     def is_current(self, run_id: str) -> bool:
         return any(entry.run_id == run_id for entry in self.chain.current.values())
 
-    def replayable_objects(self, run_id: str) -> set[ObjectName]:
+    def replayable_objects(self, run_id: str) -> set[SourcePath]:
         """Objects that a replay of the run's quarantine would read."""
         if not self.is_current(run_id):
             return set()

@@ -25,9 +25,9 @@ from spark_jobs.lake.errors import PublishFailed
 from spark_jobs.lake.iceberg.catalog import WAREHOUSE, catalog_properties, open_catalog
 from spark_jobs.lake.iceberg.commits import find_table
 from spark_jobs.lake.iceberg.expiry import current_files
-from spark_jobs.lake.iceberg.holdings import Share, Tables, find_losses, lost_shares, published_shares
+from spark_jobs.lake.iceberg.holdings import RunHolding, Tables, find_losses, lost_shares, published_shares
 from spark_jobs.lake.iceberg.run_targets import TableKey, publish_again
-from spark_jobs.lake.iceberg.target import TOPIC_PROPERTY
+from spark_jobs.lake.iceberg.target import TOPIC_PROPERTY, TableName
 from spark_jobs.lake.identity import locked_lake, open_at_home, same_location
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
@@ -36,7 +36,6 @@ MOST_TRIED = 8
 """Newest metadata files to try: each failed commit may have left one that was never registered."""
 NUMBERED = re.compile(r"(?P<directory>.*)/metadata/(?P<number>\d+)-[^/]*\.metadata\.json")
 
-TableName = tuple[str, ...]
 Numbered = tuple[int, str]
 
 
@@ -141,7 +140,7 @@ class Repair:
     table: TableKey
     name: TableName = ()
     metadata: str = ""
-    share: Share | None = field(default=None, repr=False)
+    share: RunHolding | None = field(default=None, repr=False)
     gone: str = ""
 
     def __str__(self) -> str:
@@ -210,7 +209,7 @@ def _name(
     return name if find_table(catalog, name) is None else ()
 
 
-def _wholeness(shares: tuple[Share, ...], chain: Chain) -> Callable[[Table], bool]:
+def _wholeness(shares: tuple[RunHolding, ...], chain: Chain) -> Callable[[Table], bool]:
     return lambda table: not lost_shares(table, shares, chain, strict=True)
 
 

@@ -72,7 +72,7 @@ class TakenBatch:
     transactional_id: str | None
 
 
-Found = tuple[Place, TakenBatch]
+FoundBatch = tuple[Place, TakenBatch]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ class Origins:
         columns = read_table(self.lake, step_key(self.run_id, Step.RESOLVE, file)).to_pydict()
         return dict(zip(columns["first_offset"], columns["transactional_id"], strict=True))
 
-    def _taken_in_this_run(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
+    def _taken_in_this_run(
+        self, partition: TopicPartition, places: Collection[Place]
+    ) -> Iterator[FoundBatch]:
         file, owners = self._partitions[partition]["batches"], self._owners(partition)
         named = {(source, path) for source, path, _ in places}
         orders = {entry.order: entry for name, entry in self._objects.items() if name in named}
@@ -143,14 +145,14 @@ class Origins:
                     owner = owners.get(row["txn_first_offset"])
                     yield _place(entry, row["position"]), _taken(entry, _inherited_row(row), owner)
 
-    def _taken_before(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
+    def _taken_before(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[FoundBatch]:
         """Batches of earlier runs that this one published."""
         owners = self._owners(partition)
         for digest in self._partitions[partition]["held"]:
             for place, entry, row in _found_in(get_inherited(self.lake, digest), partition, places):
                 yield place, _taken(entry, row, owners.get(int(row["txn_first_offset"][0])))
 
-    def _taken_again(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[Found]:
+    def _taken_again(self, partition: TopicPartition, places: Collection[Place]) -> Iterator[FoundBatch]:
         """Batches that this run has replayed by decoding them again."""
         for replay in self.manifest.replays:
             if replay.inherited and (replay.topic, replay.partition) == partition:

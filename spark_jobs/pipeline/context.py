@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from spark_jobs.config.settings import Settings
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.shuffle import Rows, Shuffled
 from spark_jobs.execution.spark import Spark
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.flow import Step
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.manifest import Manifest, read_run_manifest

@@ -34,7 +34,7 @@ Codes = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class IndexChunk:
     """Rows of the contract `index`, which copy each is of, and the verdicts that are already known.
 
     `gap`: first and last of the missing offsets that hold the rows after them.
@@ -88,7 +88,7 @@ class PartitionMemory:
         self.transactions = TransactionTable(state.open_transactions)
         self.rules = rules
 
-    def judge(self, chunk: Chunk, gaps: Rows | None = None) -> tuple[Judged, Rows]:
+    def judge(self, chunk: IndexChunk, gaps: Rows | None = None) -> tuple[Judged, Rows]:
         """Decisions for the chunk, and the transactions that it closed; `gaps` may hide markers."""
         is_open = chunk.preset == OPEN
         batches = batches_of(chunk.rows)

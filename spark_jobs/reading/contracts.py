@@ -1,4 +1,4 @@
-"""The tables of a log: its records, and what headers tell without them."""
+"""The tables of a log: its records, and what headers show without them."""
 
 from dataclasses import replace
 

@@ -15,7 +15,7 @@ from spark_jobs.kafka.producers.verdict import batch_name
 from spark_jobs.kernels.columns import UNREADABLE_CONTROL_TYPE
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import ScannedPartition
-from spark_jobs.reading.visibility import Outcome, last_offsets
+from spark_jobs.reading.visibility import BatchOutcome, last_offsets
 
 Int64s = npt.NDArray[np.int64]
 
@@ -111,16 +111,16 @@ class _Log:
             yield f"the batch at offset {self._batches.base_offset[earlier]} has the same sequences"
 
     def _is_decided(self, row: int) -> bool:
-        return self._seen.outcome[row] in {Outcome.PLAIN, Outcome.COMMITTED}
+        return self._seen.outcome[row] in {BatchOutcome.PLAIN, BatchOutcome.COMMITTED}
 
     def _outcome(self, row: int) -> str:
-        outcome = Outcome(int(self._seen.outcome[row]))
-        if outcome is Outcome.PLAIN:
+        outcome = BatchOutcome(int(self._seen.outcome[row]))
+        if outcome is BatchOutcome.PLAIN:
             return "it is in no transaction"
-        if outcome is Outcome.CONTROL:
+        if outcome is BatchOutcome.CONTROL:
             return self._control(row)
         begins = f"its transaction begins at offset {self._begins[row]}"
-        if outcome is Outcome.OPEN:
+        if outcome is BatchOutcome.OPEN:
             where = "this segment" if self._scanned.files.is_segment else "this log"
             return f"{begins} and has no marker in {where}"
         marker = self._batches.base_offset[self._seen.ended_by[row]]
@@ -142,7 +142,9 @@ class _Log:
         """The first offset of the transaction of each batch, or that a marker ended; -1 without one."""
         batches, seen = self._batches, self._seen
         found = np.full(batches.rows, -1, dtype=np.int64)
-        rows = np.flatnonzero(np.isin(seen.outcome, (Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN)))
+        rows = np.flatnonzero(
+            np.isin(seen.outcome, (BatchOutcome.COMMITTED, BatchOutcome.ABORTED, BatchOutcome.OPEN))
+        )
         pairs = np.stack((batches.producer_id[rows], seen.ended_by[rows]))
         _, first, transaction = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
         found[rows] = batches.base_offset[rows[first]][transaction.ravel()]

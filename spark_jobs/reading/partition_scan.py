@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kafka.formats.log_files import OWN_TOPICS, LogFileKind, parse_file_name
-from spark_jobs.kafka.log.log_directory import settle_names
+from spark_jobs.kafka.log.log_directory import recovered_names
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.reading.in_order import in_order
 from spark_jobs.reading.plain import READ_KERNELS, SCAN_KERNELS, is_fast_for
@@ -95,8 +95,10 @@ def _segments(files: PartitionFiles, *, plainly: bool) -> list[tuple[int, Stored
         batches = scan_segment(files.files[name], plainly=plainly).batches
         return int(last_offsets(batches)[-1]) + 1 if batches.rows else base_offset
 
-    settled = settle_names(files.files, next_offset)
-    named = ((parse_file_name(name), files.files[before]) for name, before in settled.items() if is_log(name))
+    recovered = recovered_names(files.files, next_offset)
+    named = (
+        (parse_file_name(name), files.files[before]) for name, before in recovered.items() if is_log(name)
+    )
     found = [(file.offset, stored) for file, stored in named if file and file.kind is LogFileKind.LOG]
     return sorted(found, key=lambda pair: pair[0])
 

@@ -15,8 +15,8 @@ from pyarrow.fs import LocalFileSystem
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.reading.contracts import HEADER_TABLES, LOG_RECORDS
-from spark_jobs.reading.plan import Piece, Wanted, isolation_of
 from spark_jobs.reading.read_log import record_batches
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions, isolation_of
 from spark_jobs.reading.records import record_schema
 from spark_jobs.reading.scan_log import scan_tables
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
@@ -87,7 +87,7 @@ def open_log(
     chosen, level = choose(find_partitions(path, encryption_keys), topics, None), isolation_of(isolation)
 
     def records(columns: tuple[str, ...], filter: Any) -> pa.RecordBatchReader:  # noqa: A002 — Arrow's name
-        wanted = Wanted(isolation=level, columns=columns)
+        wanted = ReadOptions(isolation=level, columns=columns)
         batches = record_batches(chosen, wanted, lambda piece: may_match(piece, filter))
         return pa.RecordBatchReader.from_batches(record_schema(columns), batches)
 
@@ -98,7 +98,7 @@ def open_log(
     return connection
 
 
-def may_match(piece: Piece, filter: Any) -> bool:  # noqa: A002 — Arrow's name
+def may_match(piece: PlannedRead, filter: Any) -> bool:  # noqa: A002 — Arrow's name
     """Whether records of the piece can pass the filter, by its topic, partition and offsets.
 
     Arrow decides, as it does for files of a partitioned dataset; no file is opened.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.reading.in_order import in_advance, in_order
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
-from spark_jobs.reading.plan import Piece, Wanted, plan_partition
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions, plan_partition
 from spark_jobs.reading.records import read_piece, record_schema
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 
@@ -43,13 +43,15 @@ def read_log(
     store that fails. An unfinished batch at the end of a log is left out with the warning `TornTail`.
     Of tiered storage, the warning `TierEnds` says where the uploads end.
     """
-    wanted = Wanted.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
+    wanted = ReadOptions.of(isolation=isolation, columns=columns, offsets=offsets, timestamps=timestamps)
     chosen = choose(find_partitions(path_or_url, encryption_keys), topics, partitions)
     return pa.RecordBatchReader.from_batches(record_schema(wanted.columns), record_batches(chosen, wanted))
 
 
 def record_batches(
-    chosen: Iterable[PartitionFiles], wanted: Wanted, keep: Callable[[Piece], bool] = lambda _: True
+    chosen: Iterable[PartitionFiles],
+    wanted: ReadOptions,
+    keep: Callable[[PlannedRead], bool] = lambda _: True,
 ) -> Iterator[pa.RecordBatch]:
     """The records of the partitions, one partition after the other; those of the pieces to `keep`."""
     pieces = filter(keep, plan_pieces(chosen, wanted))
@@ -57,7 +59,9 @@ def record_batches(
         yield from batches
 
 
-def plan_pieces(chosen: Iterable[PartitionFiles], wanted: Wanted, *, ahead: int = 1) -> Iterator[Piece]:
+def plan_pieces(
+    chosen: Iterable[PartitionFiles], wanted: ReadOptions, *, ahead: int = 1
+) -> Iterator[PlannedRead]:
     """The pieces of all partitions; the next `ahead` partitions are scanned while pieces of one are read."""
     partitions = tuple(chosen)
     plainly = is_plain(partitions, records=True)

@@ -15,7 +15,7 @@ from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.reading.batch_labels import TIMESTAMP_TYPES, timestamp_types
 from spark_jobs.reading.contracts import LOG_RECORDS
 from spark_jobs.reading.plain import PlainRecords, read_plainly, scan_plainly
-from spark_jobs.reading.plan import Piece, Wanted, checksum_of
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions, checksum_of
 from spark_jobs.reading.record_columns import Timestamps, repeated, without_nulls
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 
@@ -36,7 +36,7 @@ def _type_names() -> "pa.Array[Any]":
 class DecodedRecords:
     """Records of the batches of `headers`, which have `counts` records each."""
 
-    piece: Piece
+    piece: PlannedRead
     headers: HeaderColumns
     counts: npt.NDArray[np.integer[Any]]
     found: "FoundRecords | PlainRecords"
@@ -89,7 +89,7 @@ def record_schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([LOG_RECORDS.schema.field(name) for name in columns])
 
 
-def read_piece(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
+def read_piece(piece: PlannedRead, wanted: ReadOptions) -> list[pa.RecordBatch]:
     """The wanted records of a piece; raises if a batch cannot be read or is not the one that was planned."""
     schema = record_schema(wanted.columns)
     with piece.file.viewed(piece.start, piece.end) as data:
@@ -100,7 +100,7 @@ def read_piece(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
         ]
 
 
-def _headers(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
+def _headers(data: bytes | memoryview, piece: PlannedRead) -> HeaderColumns:
     headers = _scan(data, piece)
     is_planned = headers.rows == piece.rows and checksum_of(headers) == piece.checksum
     chosen = headers.pick(piece.mask) if is_planned else headers
@@ -112,7 +112,7 @@ def _headers(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
     return chosen
 
 
-def _scan(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
+def _scan(data: bytes | memoryview, piece: PlannedRead) -> HeaderColumns:
     if piece.plainly:
         return scan_plainly(data, source=piece.file.url)[0]
     from spark_jobs.kernels.scan import scan_headers  # noqa: PLC0415 — loads numba
@@ -120,7 +120,7 @@ def _scan(data: bytes | memoryview, piece: Piece) -> HeaderColumns:
     return scan_headers(data, stop_at_bad_crc=False).columns
 
 
-def _decode(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> Iterator[DecodedRecords]:
+def _decode(data: bytes | memoryview, piece: PlannedRead, headers: HeaderColumns) -> Iterator[DecodedRecords]:
     source, origin = piece.file.url, piece.start
     if piece.plainly or headers.magic[0] < MAGIC_V2:
         found = read_plainly(data, headers, source=source, origin=origin)
@@ -136,7 +136,7 @@ def _decode(data: bytes | memoryview, piece: Piece, headers: HeaderColumns) -> I
         yield DecodedRecords(piece=piece, headers=part, counts=part.record_count, found=decoded.found)
 
 
-def _as_batch(records: DecodedRecords, wanted: Wanted, schema: pa.Schema) -> pa.RecordBatch:
+def _as_batch(records: DecodedRecords, wanted: ReadOptions, schema: pa.Schema) -> pa.RecordBatch:
     columns = [_COLUMNS[name](records) for name in wanted.columns]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if _is_shown_whole(records.piece, wanted):
@@ -145,13 +145,13 @@ def _as_batch(records: DecodedRecords, wanted: Wanted, schema: pa.Schema) -> pa.
     return batch if shown.all() else batch.filter(pa.array(shown))
 
 
-def _is_shown_whole(piece: Piece, wanted: Wanted) -> bool:
-    """Whether headers already tell that all records of the piece are in the ranges."""
+def _is_shown_whole(piece: PlannedRead, wanted: ReadOptions) -> bool:
+    """Whether headers already show that all records of the piece are in the ranges."""
     is_open = wanted.offsets.is_open and wanted.timestamps.is_open
     return is_open and piece.offsets.first is not None and piece.first_offset <= piece.offsets.first
 
 
-def _shown(records: DecodedRecords, wanted: Wanted) -> npt.NDArray[np.bool_]:
+def _shown(records: DecodedRecords, wanted: ReadOptions) -> npt.NDArray[np.bool_]:
     """Which records are in the ranges; one without a timestamp is in no range of timestamps."""
     rows = records.found.rows
     shown = wanted.offsets.narrowed(first=records.piece.first_offset).contains(rows.offset)

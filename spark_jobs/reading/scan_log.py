@@ -1,4 +1,4 @@
-"""`onceover.scan_log`: what headers tell about a Kafka log, as Arrow tables."""
+"""`onceover.scan_log`: what headers show about a Kafka log, as Arrow tables."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ from spark_jobs.reading.record_columns import Timestamps, repeated
 from spark_jobs.reading.remarks import Remark, log_remarks, order_remarks, segment_remarks
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
 from spark_jobs.reading.uploads import tier_end, tier_errors
-from spark_jobs.reading.visibility import Outcome, last_offsets
+from spark_jobs.reading.visibility import BatchOutcome, last_offsets
 from spark_jobs.tables.contract import Contract
 
-_OUTCOMES = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "aborted", Outcome.OPEN: "open"}
-_OUTCOME_NAMES = tuple(_OUTCOMES.get(outcome, "") for outcome in Outcome)
+_OUTCOMES = {BatchOutcome.COMMITTED: "committed", BatchOutcome.ABORTED: "aborted", BatchOutcome.OPEN: "open"}
+_OUTCOME_NAMES = tuple(_OUTCOMES.get(outcome, "") for outcome in BatchOutcome)
 Int64s = npt.NDArray[np.int64]
 
 

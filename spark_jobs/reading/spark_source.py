@@ -37,8 +37,8 @@ from spark_jobs.reading.errors import UnknownOption
 from spark_jobs.reading.in_order import THREADS
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.partition_scan import is_plain, scan_partition
-from spark_jobs.reading.plan import Piece, Span, Wanted, columns_of, isolation_of, span_of
 from spark_jobs.reading.read_log import plan_pieces
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions, Span, columns_of, isolation_of, span_of
 from spark_jobs.reading.records import read_piece
 from spark_jobs.reading.scan_log import TABLE_OF
 from spark_jobs.reading.stored_log import PartitionFiles, choose, find_partitions
@@ -211,7 +211,7 @@ def _flag(option: str, text: str) -> bool:
 class PieceRange(InputPartition):
     """Neighbouring pieces, read by one task."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[PlannedRead]) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
 
@@ -224,7 +224,7 @@ class LogPartition(InputPartition):
         self.files = files
 
 
-class _Reader(DataSourceReader):
+class _LogReader(DataSourceReader):
     def __init__(self, chosen: Chosen, schema: StructType) -> None:
         self._chosen, self._schema = chosen, schema
         self._filters = LogFilters()
@@ -244,7 +244,7 @@ def _as_spark(batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=expected)
 
 
-class RecordReader(_Reader):
+class RecordReader(_LogReader):
     """Reads records: pieces are planned in the driver, and grouped to ranges of about equal bytes."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -263,9 +263,9 @@ class RecordReader(_Reader):
                 for batch in read_piece(piece, wanted):
                     yield _as_spark(batch, expected)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> ReadOptions:
         pushed = self._filters
-        return Wanted(
+        return ReadOptions(
             isolation=self._chosen.isolation,
             columns=self._chosen.columns,
             offsets=self._chosen.offsets.narrowed(first=pushed.offsets.first, end=pushed.offsets.end),
@@ -275,7 +275,7 @@ class RecordReader(_Reader):
         )
 
 
-class HeaderReader(_Reader):
+class HeaderReader(_LogReader):
     """Reads a table that needs headers alone: every partition of the log is scanned by one task."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -308,13 +308,13 @@ class PushedHeaderReader(HeaderReader):
         return self._filters.taken(filters, ("topic", "partition"))
 
 
-def grouped(pieces: Sequence[Piece], most_bytes: int | None) -> Iterator[list[Piece]]:
+def grouped(pieces: Sequence[PlannedRead], most_bytes: int | None) -> Iterator[list[PlannedRead]]:
     """Neighbouring pieces of about equal bytes together."""
     total = sum(piece.size for piece in pieces)
     fair = max(LEAST_PARTITION_BYTES, min(MOST_PARTITION_BYTES, total // _FEWEST_PARTITIONS))
     size = most_bytes or fair
     groups = max(1, -(-total // size))
-    group: list[Piece] = []
+    group: list[PlannedRead] = []
     number, before = 0, 0
     for piece in pieces:
         # The middle of a piece decides, so that groups differ by less than a piece.

@@ -17,7 +17,7 @@ from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.reading.isolation import Isolation
 
 
-class Outcome(IntEnum):
+class BatchOutcome(IntEnum):
     """The outcome of a batch's transaction."""
 
     PLAIN = 0
@@ -71,10 +71,10 @@ class Visibility:
 
     def visible(self, batches: HeaderColumns, isolation: Isolation) -> npt.NDArray[np.bool_]:
         """Which batches hold records for such a consumer; single records below the log's start still go."""
-        hidden: list[int] = [Outcome.CONTROL]
+        hidden: list[int] = [BatchOutcome.CONTROL]
         end = self.log_end_offset
         if isolation is Isolation.READ_COMMITTED:
-            hidden += [Outcome.ABORTED, Outcome.OPEN]
+            hidden += [BatchOutcome.ABORTED, BatchOutcome.OPEN]
             end = self.last_stable_offset
         last = last_offsets(batches)
         shown: npt.NDArray[np.bool_] = ~np.isin(self.outcome, hidden) & (last < end)
@@ -101,14 +101,16 @@ def decide(batches: HeaderColumns, *, log_start_offset: int = 0, least_end: int 
     rows = np.flatnonzero(is_marker | is_data)
     rows = rows[np.argsort(batches.producer_id[rows], kind="stable")]
     ending = _ending_marker(rows, batches.producer_id[rows], is_marker[rows])
-    outcome = np.where(is_control, Outcome.CONTROL, Outcome.PLAIN).astype(np.int8)
-    ended = np.where(batches.control_type[ending] == ControlType.COMMIT, Outcome.COMMITTED, Outcome.ABORTED)
+    outcome = np.where(is_control, BatchOutcome.CONTROL, BatchOutcome.PLAIN).astype(np.int8)
+    ended = np.where(
+        batches.control_type[ending] == ControlType.COMMIT, BatchOutcome.COMMITTED, BatchOutcome.ABORTED
+    )
     data = is_data[rows]
-    outcome[rows[data]] = np.where(ending < 0, Outcome.OPEN, ended)[data]
+    outcome[rows[data]] = np.where(ending < 0, BatchOutcome.OPEN, ended)[data]
     ended_by = np.full(batches.rows, -1, dtype=np.int64)
     ended_by[rows[data]] = ending[data]
     ends = last_offsets(batches)[batches.crc_ok]
-    aborted = data & (outcome[rows] == Outcome.ABORTED)
+    aborted = data & (outcome[rows] == BatchOutcome.ABORTED)
     return Visibility(
         outcome=outcome,
         ended_by=ended_by,

@@ -38,7 +38,7 @@ SEGMENT_BYTES = 16 * 1024
 
 
 @dataclass(slots=True)
-class Cluster:
+class SampleCluster:
     """The cluster and its clock; `captured` holds the gateway's objects of a day, the last one open."""
 
     now: int
@@ -160,10 +160,10 @@ Event = tuple[str | None, Mapping[str, object]]
 
 
 @dataclass(slots=True)
-class Producer:
+class SampleProducer:
     """An idempotent producer; with a transactional id, every batch belongs to a transaction."""
 
-    cluster: Cluster
+    cluster: SampleCluster
     name: str
     transactional_id: str | None = None
     codec: Codec = Codec.NONE

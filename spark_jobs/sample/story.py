@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from spark_jobs.kafka.formats.record_batch import Codec
 from spark_jobs.kafka.partitioners import partition_for_key
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.sample.cluster import Cluster, Event, Producer
+from spark_jobs.sample.cluster import Event, SampleCluster, SampleProducer
 
 RUN_DATES = (date(2026, 3, 1), date(2026, 3, 2))
 LOGGED_TOPICS = frozenset({"shipments"})
@@ -32,22 +32,24 @@ def partition_of(topic: str, key: str) -> TopicPartition:
 class Shop:
     """The clients, and the counters that continue from day to day."""
 
-    cluster: Cluster = field(default_factory=lambda: Cluster(midnight(RUN_DATES[0]), LOGGED_TOPICS))
-    web: dict[Codec, Producer] = field(default_factory=dict)
-    checkouts: list[Producer] = field(default_factory=list)
-    fulfilment: Producer = field(init=False)
+    cluster: SampleCluster = field(
+        default_factory=lambda: SampleCluster(midnight(RUN_DATES[0]), LOGGED_TOPICS)
+    )
+    web: dict[Codec, SampleProducer] = field(default_factory=dict)
+    checkouts: list[SampleProducer] = field(default_factory=list)
+    fulfilment: SampleProducer = field(init=False)
     orders: int = 1000
     visits: int = 0
 
     def __post_init__(self) -> None:
         self.web = {
-            codec: Producer(self.cluster, f"web-{codec.name.lower()}", codec=codec) for codec in Codec
+            codec: SampleProducer(self.cluster, f"web-{codec.name.lower()}", codec=codec) for codec in Codec
         }
         self.checkouts = [
-            Producer(self.cluster, name, transactional_id=name, codec=codec)
+            SampleProducer(self.cluster, name, transactional_id=name, codec=codec)
             for name, codec in (("checkout-1", Codec.LZ4), ("checkout-2", Codec.ZSTD))
         ]
-        self.fulfilment = Producer(self.cluster, "fulfilment", transactional_id="fulfilment")
+        self.fulfilment = SampleProducer(self.cluster, "fulfilment", transactional_id="fulfilment")
 
     def business(self, day: date, incidents: dict[int, Callable[[], None]]) -> None:
         """A day's ordinary traffic; an incident happens before the round that it is scheduled for."""
@@ -64,7 +66,7 @@ class Shop:
     def page_views(self, count: int) -> list[Event]:
         return [self._page_view() for _ in range(count)]
 
-    def order(self, producer: Producer) -> None:
+    def order(self, producer: SampleProducer) -> None:
         """An order and its payment, as part of the producer's transaction."""
         self.orders += 1
         key, total = f"order-{self.orders}", self.orders * 7919 % 20_000 / 100
@@ -73,7 +75,7 @@ class Shop:
         paid = {"order": key, "amount": total, "method": ("card", "invoice")[self.orders % 2]}
         producer.send(partition_of("payments", customer), [(customer, paid)])
 
-    def visits_of(self, producer: Producer) -> TopicPartition:
+    def visits_of(self, producer: SampleProducer) -> TopicPartition:
         """A web server writes to one partition for a while, as clients without keys do."""
         return TopicPartition("visits", list(self.web.values()).index(producer) % PARTITIONS["visits"])
 
@@ -158,7 +160,7 @@ def a_zombie_writes_after_its_successor_took_over(shop: Shop) -> None:
     """The transaction it left open is aborted; what it sends afterwards is `fenced`."""
     old = shop.checkouts[1]
     shop.order(old)
-    new = Producer(shop.cluster, old.name, transactional_id=old.transactional_id, codec=old.codec)
+    new = SampleProducer(shop.cluster, old.name, transactional_id=old.transactional_id, codec=old.codec)
     shop.checkouts[1] = new
     shop.order(new)
     new.commit()
@@ -201,7 +203,7 @@ def the_gateway_dies_while_it_writes(shop: Shop) -> None:
 
 def an_order_is_sent_again_by_another_producer(shop: Shop) -> None:
     """Accepted, since its producer is new; only its business id shows that the first day had the order."""
-    producer = Producer(shop.cluster, "import")
+    producer = SampleProducer(shop.cluster, "import")
     producer.send(
         partition_of("orders", FIRST_ORDER), [(FIRST_ORDER, {"customer": "customer-231", "total": 69.19})]
     )

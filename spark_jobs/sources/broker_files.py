@@ -47,14 +47,14 @@ LOG_DIRECTORY_FILES = frozenset(
         META_PROPERTIES,
     }
 )
-Offsets = dict[TopicPartition, int]
-OffsetsByDirectory = dict[tuple[str, str], Offsets]
+CheckpointedOffsets = dict[TopicPartition, int]
+OffsetsByDirectory = dict[tuple[str, str], CheckpointedOffsets]
 """By source and log directory: one per replica."""
 
 
-def read_checkpoints(manifest: Manifest, staged: StagedObjects, name: str) -> Offsets:
+def read_checkpoints(manifest: Manifest, staged: StagedObjects, name: str) -> CheckpointedOffsets:
     """The highest offset of each partition among the files of that name."""
-    found: Offsets = {}
+    found: CheckpointedOffsets = {}
     for offsets in read_by_directory(manifest, staged, name).values():
         for partition, offset in offsets.items():
             found[partition] = max(found.get(partition, offset), offset)
@@ -91,7 +91,7 @@ def _later_logs(manifest: Manifest) -> dict[tuple[str, str, TopicPartition], Top
     return found
 
 
-def _read(entry: ManifestEntry, staged: StagedObjects) -> Offsets | None:
+def _read(entry: ManifestEntry, staged: StagedObjects) -> CheckpointedOffsets | None:
     try:
         written = read_offsets(staged.read(entry), source=f"{entry.source}/{entry.path}")
     except CorruptCheckpoint:

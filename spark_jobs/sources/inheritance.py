@@ -24,15 +24,13 @@ from spark_jobs.lake.checksums import algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.index_rows import base_offset_of
 from spark_jobs.lake.layout import step_key
-from spark_jobs.lake.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, StagedObjects
+from spark_jobs.lake.manifest import SEGMENT_ROLES, Manifest, ManifestEntry, SourcePath, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.lake.run_folder import OutputFile, RunFolder
 from spark_jobs.sources.source import Placed, split_date
 from spark_jobs.tables.admit import REACH
 
-Where = tuple[str, str]
-"""Source and path of an object."""
 CHUNK_BYTES = 4 * 2**20
 NO_SEGMENT = -1
 """In place of the next segment's base offset: the segment is the active one of its copy."""
@@ -63,7 +61,7 @@ class SegmentHistory:
         self._layouts = {source.name: source.dates for source in settings.sources}
         self._lake = lake
         self._reaches: dict[str, dict[int, Reach]] = {}
-        self._taken: dict[Where, list[TakenSegment]] = defaultdict(list)
+        self._taken: dict[SourcePath, list[TakenSegment]] = defaultdict(list)
         for each in segments:
             self._taken[self._place(each.entry.source, each.entry.path)].append(each)
 
@@ -75,9 +73,9 @@ class SegmentHistory:
         """The newest version that can be a prefix of the segment."""
         return _newest_below(placed.stat.size, self._known(placed))
 
-    def prefixes(self, entries: Iterable[ManifestEntry], staged: StagedObjects) -> dict[Where, str]:
+    def prefixes(self, entries: Iterable[ManifestEntry], staged: StagedObjects) -> dict[SourcePath, str]:
         """Digests of the prefixes of staged segments that have the size of the newest earlier version."""
-        found: dict[Where, str] = {}
+        found: dict[SourcePath, str] = {}
         for entry in entries:
             is_judged = entry.role in SEGMENT_ROLES and entry.topic not in INTERNAL_TOPICS
             known = self._taken.get(self._place(entry.source, entry.path), []) if is_judged else []
@@ -89,7 +87,7 @@ class SegmentHistory:
                 )
         return found
 
-    def inherit(self, manifest: Manifest, prefixes: Mapping[Where, str]) -> Manifest:
+    def inherit(self, manifest: Manifest, prefixes: Mapping[SourcePath, str]) -> Manifest:
         """The manifest with what its run inherits; `prefixes` are digests of prefixes of its objects."""
         following = following_segments(manifest.entries)
         judged = {entry.order for entry in judged_segments(manifest)}
@@ -122,7 +120,7 @@ class SegmentHistory:
             return []
         return self._taken.get(self._place(placed.source.name, placed.path), [])
 
-    def _place(self, source: str, path: str) -> Where:
+    def _place(self, source: str, path: str) -> SourcePath:
         return place_of(source, path, self._layouts)
 
     def _reach(self, segment: TakenSegment) -> Reach:
@@ -136,7 +134,7 @@ class SegmentHistory:
         return self._reaches[segment.run_id].get(entry.order, inherited)
 
 
-def place_of(source: str, path: str, layouts: Mapping[str, str | None]) -> Where:
+def place_of(source: str, path: str, layouts: Mapping[str, str | None]) -> SourcePath:
     """Source and path below the date, which copies of a segment share; `layouts` are the sources' dates."""
     return source, split_date(path, layouts.get(source))[1]
 
@@ -150,7 +148,7 @@ def taken_segments(run_id: str, manifest: Manifest) -> Iterator[TakenSegment]:
 
 def following_segments(entries: Iterable[ManifestEntry]) -> dict[int, int]:
     """The base offset of the next segment in its copy, or `NO_SEGMENT`, by the order of each segment."""
-    copies: dict[Where, list[tuple[int, int]]] = defaultdict(list)
+    copies: dict[SourcePath, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry.role in SEGMENT_ROLES:
             copies[entry.source, entry.copy_directory].append((base_offset_of(entry), entry.order))
@@ -173,7 +171,7 @@ def judged_segments(manifest: Manifest) -> Iterator[ManifestEntry]:
             yield entry
 
 
-def _digests(entry: ManifestEntry, prefixes: Mapping[Where, str]) -> set[str]:
+def _digests(entry: ManifestEntry, prefixes: Mapping[SourcePath, str]) -> set[str]:
     """The digests of the object and of its known prefix."""
     return {entry.content, prefixes.get((entry.source, entry.path), entry.content)}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import INTERNAL_TOPICS
 from spark_jobs.kafka.formats.log_files import CLEANER_OFFSET_CHECKPOINT
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
@@ -59,7 +59,7 @@ def run_partitions(folder: RunFolder, manifest: Manifest, settings: Settings) ->
 
 def has_holes_by_design(topic: str, settings: Settings) -> bool:
     """Whether the topic is compacted, so that missing offsets are no sign of a loss (facts §8.2)."""
-    return topic in INTERNAL_TOPICS or settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
+    return topic in INTERNAL_TOPICS or settings.topic(topic).is_compacted
 
 
 def _with_segments(

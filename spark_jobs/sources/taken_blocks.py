@@ -32,6 +32,7 @@ from spark_jobs.lake.manifest import (
     Manifest,
     ManifestEntry,
     ObjectRole,
+    SourcePath,
     read_entry,
     read_run_manifest,
     written_entry,
@@ -66,12 +67,11 @@ row of the same content is not needed any more. `line` is the entry as its manif
 is empty.
 """
 RANKS_PER_RUN = 1 << 32
-Where = tuple[str, str]
 Row = tuple[str, str, str, int, str, str, int, bool, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BlockFilter:
     """The objects that a run may take, as places of blocks."""
 
     places: frozenset[str]
@@ -99,7 +99,7 @@ def _strings(values: Collection[str]) -> "pa.StringArray":
 
 
 def read_taken(
-    settings: Settings, lake: ObjectStore, run_ids: Sequence[str], objects: Iterable[Where]
+    settings: Settings, lake: ObjectStore, run_ids: Sequence[str], objects: Iterable[SourcePath]
 ) -> Taken:
     """What these final runs, in order, have taken of `objects` and beside them, and all facts.
 
@@ -131,13 +131,13 @@ def _sizes(count: int) -> list[int]:
     return found
 
 
-def _wanted(objects: Iterable[Where], layouts: dict[str, str | None]) -> Wanted:
+def _wanted(objects: Iterable[SourcePath], layouts: dict[str, str | None]) -> BlockFilter:
     places, directories = set[str](), set[str]()
     for source, path in objects:
         places.add(f"{OBJECTS}{source}/{path}")
         places.add(f"{SEGMENTS}{'/'.join(place_of(source, path, layouts))}")
         directories.add(_directory(source, path.rpartition("/")[0]))
-    return Wanted(frozenset(places), frozenset(directories), tuple(sorted(places | directories)))
+    return BlockFilter(frozenset(places), frozenset(directories), tuple(sorted(places | directories)))
 
 
 def _directory(source: str, directory: str) -> str:
@@ -171,7 +171,7 @@ class _Blocks:
     def __init__(self, lake: ObjectStore, layouts: dict[str, str | None]) -> None:
         self._lake, self._layouts = lake, layouts
 
-    def rows(self, run_ids: Sequence[str], wanted: Wanted) -> pa.Table:
+    def rows(self, run_ids: Sequence[str], wanted: BlockFilter) -> pa.Table:
         """The wanted rows of the block of these runs."""
         key = self._written(run_ids)
         found = iter_groups_where(self._lake, key, "place", wanted.allows, columns=SCHEMA.names)
@@ -189,7 +189,7 @@ class _Blocks:
             for start in range(0, table.num_rows, ROWS_PER_GROUP):
                 output.write(table.slice(start, ROWS_PER_GROUP))
             output.finish(TAKEN.removesuffix("/"), name)
-        self._lake.settle([f"{TAKEN}{name}"])
+        self._lake.make_durable([f"{TAKEN}{name}"])
 
     def _joined(self, run_ids: Sequence[str]) -> pa.Table:
         size = len(run_ids) // RUNS_PER_BLOCK

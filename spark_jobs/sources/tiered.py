@@ -167,16 +167,17 @@ class Tiered(SourceReader):
         copies = _copies(
             (each, segment)
             for each in placed
-            if each.role is ObjectRole.LOG and isinstance(segment := found[stem_of_part(each.path)], Segment)
+            if each.role is ObjectRole.LOG
+            and isinstance(segment := found[stem_of_part(each.path)], UploadedSegment)
         )
         for each in placed:
             segment = found[stem_of_part(each.path)]
-            if isinstance(segment, Segment):
+            if isinstance(segment, UploadedSegment):
                 yield self._described(each, segment, copies)
             elif each.role is ObjectRole.LOG:
                 yield self.set_aside(each.stat, segment.reason, segment.why)
 
-    def _described(self, placed: Placed, segment: "Segment", copies: Mapping[str, str]) -> Placed:
+    def _described(self, placed: Placed, segment: "UploadedSegment", copies: Mapping[str, str]) -> Placed:
         size = segment.sizes.get(placed.path, placed.stat.size)
         return replace(
             placed,
@@ -185,25 +186,25 @@ class Tiered(SourceReader):
             state_offset=segment.end if placed.role is ObjectRole.SNAPSHOT else 0,
         )
 
-    def _segment(self, stem: str, store: ObjectStore) -> "Segment | Unfit":
+    def _segment(self, stem: str, store: ObjectStore) -> "UploadedSegment | UnfitUpload":
         try:
             if self._layout is TierLayout.AIVEN:
                 return self._segment_of_manifest(stem, self._aiven(store))
-            return Segment(end=end_by_index(stem, store))
+            return UploadedSegment(end=end_by_index(stem, store))
         except tuple(REASONS) as error:
-            return Unfit(reason=REASONS[type(error)], why=str(error))
+            return UnfitUpload(reason=REASONS[type(error)], why=str(error))
 
-    def _segment_of_manifest(self, stem: str, objects: AivenObjects) -> "Segment | Unfit":
+    def _segment_of_manifest(self, stem: str, objects: AivenObjects) -> "UploadedSegment | UnfitUpload":
         manifest, file = objects.manifest(stem), self._parse(f"{stem}.{LOG}")
         named = None if file is None else (file.topic, file.partition, file.topic_id, file.start_offset)
         written = (manifest.topic, manifest.partition, manifest.topic_id, manifest.start_offset)
         if named != written:
             self._check_prefix(stem, manifest)
             why = f"its manifest is of another segment: {printable(str(written))} instead of {named}"
-            return Unfit(reason=SetAside.DAMAGED, why=why)
+            return UnfitUpload(reason=SetAside.DAMAGED, why=why)
         paths = (f"{stem}.{LOG}", *(index_path(stem, part) for part in INDEX_PARTS))
         sizes = {path: objects.size_of(path, manifest) for path in paths}
-        return Segment(end=manifest.end_offset + 1, sizes=sizes)
+        return UploadedSegment(end=manifest.end_offset + 1, sizes=sizes)
 
     def _check_prefix(self, stem: str, manifest: SegmentManifest) -> None:
         """Stops if names and manifests differ because of the plugin's `key.prefix`: all uploads would."""
@@ -221,7 +222,7 @@ def stem_of_part(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class UploadedSegment:
     """The offset after a segment's last batch; sizes of decoded objects by path."""
 
     end: int
@@ -229,14 +230,14 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unfit:
+class UnfitUpload:
     """Why an upload is set aside."""
 
     reason: SetAside
     why: str
 
 
-def _copies(segments: Iterable[tuple[Placed, Segment]]) -> dict[str, str]:
+def _copies(segments: Iterable[tuple[Placed, UploadedSegment]]) -> dict[str, str]:
     """Names of further copies by the paths of segments which overlap with the ones before in their directory.
 
     Each segment goes into the first copy that ends where it begins, or before.

@@ -35,7 +35,7 @@ _ENTRY = struct.Struct(">bqii")
 READ_BYTES = 2**20
 
 
-class EntryKind(IntEnum):
+class JournalEntryKind(IntEnum):
     """SEALED is the last entry, with the numbers of the requests that are copied into the next journal."""
 
     REQUEST = 1
@@ -45,10 +45,10 @@ class EntryKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One entry; `position` and `size` are those of its data in the file."""
 
-    kind: EntryKind
+    kind: JournalEntryKind
     request: int
     text: Any
     position: int
@@ -87,7 +87,9 @@ class Journal:
             "parts": parts,
         }
         start = self.size
-        self._append(EntryKind.REQUEST, number, text, [memoryview(part.records) for part in request.parts])
+        self._append(
+            JournalEntryKind.REQUEST, number, text, [memoryview(part.records) for part in request.parts]
+        )
         if request.acks != NO_ACKS:
             self.pending[number] = slice(start, self.size)
 
@@ -98,11 +100,11 @@ class Journal:
             [each.topic, each.partition, each.error_code, each.base_offset, each.log_append_time]
             for each in answers or ()
         ]
-        self._append(EntryKind.ANSWER, number, text)
+        self._append(JournalEntryKind.ANSWER, number, text)
 
     def missed(self, text: dict[str, Any]) -> None:
         """Appends that requests went to the broker without being captured."""
-        self._append(EntryKind.MISSED, 0, text)
+        self._append(JournalEntryKind.MISSED, 0, text)
 
     def copy_pending(self, earlier: "Journal") -> None:
         """Copies the requests of an earlier journal that still wait for their answer."""
@@ -118,7 +120,7 @@ class Journal:
 
     def seal(self, moved: Iterable[int] = ()) -> None:
         """Writes the last entry; requests `moved` are in the next journal. `close` must follow."""
-        self._append(EntryKind.SEALED, 0, list(moved))
+        self._append(JournalEntryKind.SEALED, 0, list(moved))
 
     def close(self) -> None:
         """Returns when everything is on the disk, if the disk can do it; the objects are durable anyway."""
@@ -131,7 +133,9 @@ class Journal:
         os.close(self._file)
         self.path.unlink()
 
-    def _append(self, kind: EntryKind, number: int, text: Any, data: Iterable[memoryview] = ()) -> None:
+    def _append(
+        self, kind: JournalEntryKind, number: int, text: Any, data: Iterable[memoryview] = ()
+    ) -> None:
         encoded, held = json.dumps(text, separators=(",", ":")).encode(), list(data)
         head = _ENTRY.pack(kind, number, len(encoded), sum(map(len, held)))
         self._write([memoryview(head), memoryview(encoded), *held])
@@ -155,7 +159,7 @@ def _write_all(file: int, pieces: list[memoryview]) -> None:
             pieces[0] = pieces[0][written:]
 
 
-def read_journal(path: Path) -> Iterator[Entry]:
+def read_journal(path: Path) -> Iterator[JournalEntry]:
     """All whole entries; what a killed tap wrote last may be incomplete and is left out.
 
     After a power failure pages of the last entries may be missing, so that they are zeros.
@@ -168,13 +172,20 @@ def read_journal(path: Path) -> Iterator[Entry]:
                 return
             kind, number, text_size, data_size = _ENTRY.unpack(head)
             data_at = position + _ENTRY.size + text_size
-            if kind not in set(EntryKind) or text_size < 0 or data_size < 0 or data_at + data_size > size:
+            if (
+                kind not in set(JournalEntryKind)
+                or text_size < 0
+                or data_size < 0
+                or data_at + data_size > size
+            ):
                 return
             try:
                 text = json.loads(file.read(text_size))
             except ValueError:
                 return
-            yield Entry(kind=EntryKind(kind), request=number, text=text, position=data_at, size=data_size)
+            yield JournalEntry(
+                kind=JournalEntryKind(kind), request=number, text=text, position=data_at, size=data_size
+            )
             position = data_at + data_size
             file.seek(position)
 
@@ -238,23 +249,23 @@ def seal_left(paths: Sequence[Path]) -> int:
     newest = 0
     for path in reversed(paths):
         entries = list(read_journal(path))
-        if not entries or entries[-1].kind is not EntryKind.SEALED:
+        if not entries or entries[-1].kind is not JournalEntryKind.SEALED:
             _seal_left(path, entries, later)
-        requests = [entry for entry in entries if entry.kind is EntryKind.REQUEST]
+        requests = [entry for entry in entries if entry.kind is JournalEntryKind.REQUEST]
         later |= {entry.request for entry in requests}
         newest = max([newest, *(entry.text["received_at"] for entry in requests)])
     return newest
 
 
-def _seal_left(path: Path, entries: list[Entry], later: set[int]) -> None:
+def _seal_left(path: Path, entries: list[JournalEntry], later: set[int]) -> None:
     """A request that is in a later journal was copied there, because it had no answer yet."""
     end = entries[-1].position + entries[-1].size if entries else 0
-    moved = sorted({entry.request for entry in entries if entry.kind is EntryKind.REQUEST} & later)
+    moved = sorted({entry.request for entry in entries if entry.kind is JournalEntryKind.REQUEST} & later)
     text = json.dumps(moved).encode()
     with path.open("r+b") as file:
         file.truncate(end)
         file.seek(end)
-        file.write(_ENTRY.pack(EntryKind.SEALED, 0, len(text), 0) + text)
+        file.write(_ENTRY.pack(JournalEntryKind.SEALED, 0, len(text), 0) + text)
         file.flush()
         os.fsync(file.fileno())
 

@@ -85,7 +85,7 @@ class PartAnswer:
         return self.error_code in TAKEN
 
 
-class _Reader:
+class _MessageReader:
     """Reads one message from its beginning to its end."""
 
     def __init__(self, data: memoryview, *, flexible: bool, at: int = 0) -> None:
@@ -147,9 +147,9 @@ def read_produce_request(frame: bytes) -> AppendRequest:
 
 def _read_produce_request(frame: memoryview) -> AppendRequest:
     _, version, _ = HEAD.unpack_from(frame)
-    header = _Reader(frame, flexible=False, at=HEAD.size)
+    header = _MessageReader(frame, flexible=False, at=HEAD.size)
     client_id = header.text()  # never compact, also in flexible versions
-    body = _Reader(frame, flexible=version >= FLEXIBLE_PRODUCE, at=header.at)
+    body = _MessageReader(frame, flexible=version >= FLEXIBLE_PRODUCE, at=header.at)
     body.tags()
     transactional_id, acks = body.text(), body.number("h")
     body.number("i")
@@ -158,7 +158,7 @@ def _read_produce_request(frame: memoryview) -> AppendRequest:
     return AppendRequest(client_id=client_id, transactional_id=transactional_id, acks=acks, parts=parts)
 
 
-def _produced(body: _Reader) -> Iterator[AppendedPart]:
+def _produced(body: _MessageReader) -> Iterator[AppendedPart]:
     for _ in range(body.count()):
         topic = body.text() or ""
         for _ in range(body.count()):
@@ -178,7 +178,7 @@ def read_produce_answer(frame: bytes, version: int) -> dict[int, tuple[PartAnswe
 
 
 def _answers(frame: memoryview, version: int) -> Iterator[PartAnswer]:
-    body = _Reader(frame, flexible=version >= FLEXIBLE_PRODUCE, at=4)
+    body = _MessageReader(frame, flexible=version >= FLEXIBLE_PRODUCE, at=4)
     body.tags()
     for _ in range(body.count()):
         topic = body.text() or ""
@@ -199,7 +199,7 @@ def _answers(frame: memoryview, version: int) -> Iterator[PartAnswer]:
         body.tags()
 
 
-def _skip_record_errors(body: _Reader) -> None:
+def _skip_record_errors(body: _MessageReader) -> None:
     for _ in range(body.count()):
         body.number("i")
         body.text()
@@ -220,9 +220,9 @@ def read_markers(frame: bytes, timestamp: int) -> dict[int, AppendRequest]:
 
 def _read_markers(frame: memoryview, timestamp: int) -> dict[int, AppendRequest]:
     _, version, _ = HEAD.unpack_from(frame)
-    header = _Reader(frame, flexible=False, at=HEAD.size)
+    header = _MessageReader(frame, flexible=False, at=HEAD.size)
     client_id = header.text()
-    body = _Reader(frame, flexible=version >= FLEXIBLE_MARKERS, at=header.at)
+    body = _MessageReader(frame, flexible=version >= FLEXIBLE_MARKERS, at=header.at)
     body.tags()
     found: dict[int, AppendRequest] = {}
     for _ in range(body.count()):
@@ -249,7 +249,7 @@ def _read_markers(frame: memoryview, timestamp: int) -> dict[int, AppendRequest]
     return found
 
 
-def _partitions(body: _Reader) -> Iterator[tuple[str, int]]:
+def _partitions(body: _MessageReader) -> Iterator[tuple[str, int]]:
     for _ in range(body.count()):
         topic = body.text() or ""
         found = [body.number("i") for _ in range(body.count())]
@@ -261,7 +261,7 @@ def _partitions(body: _Reader) -> Iterator[tuple[str, int]]:
 def read_marker_answers(frame: bytes, version: int) -> dict[int, tuple[PartAnswer, ...]]:
     """The response to a WriteTxnMarkers request of that version, by producer id."""
     try:
-        body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_MARKERS, at=4)
+        body = _MessageReader(memoryview(frame), flexible=version >= FLEXIBLE_MARKERS, at=4)
         body.tags()
         found = {}
         for _ in range(body.count()):
@@ -273,7 +273,7 @@ def read_marker_answers(frame: bytes, version: int) -> dict[int, tuple[PartAnswe
     return found
 
 
-def _marker_answers(body: _Reader) -> Iterator[PartAnswer]:
+def _marker_answers(body: _MessageReader) -> Iterator[PartAnswer]:
     for _ in range(body.count()):
         topic = body.text() or ""
         for _ in range(body.count()):
@@ -294,7 +294,7 @@ def is_logged_in(frame: bytes, version: int) -> bool:
     With SCRAM the login continues after `r=`; with OAUTHBEARER it fails with JSON.
     """
     try:
-        body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_SASL_AUTHENTICATE, at=4)
+        body = _MessageReader(memoryview(frame), flexible=version >= FLEXIBLE_SASL_AUTHENTICATE, at=4)
         body.tags()
         error_code = body.number("h")
         body.text()
@@ -311,7 +311,7 @@ def with_capped_produce(frame: bytes, version: int) -> bytes:
     """
     patched = bytearray(frame)
     try:
-        body = _Reader(memoryview(frame), flexible=version >= FLEXIBLE_API_VERSIONS, at=4)
+        body = _MessageReader(memoryview(frame), flexible=version >= FLEXIBLE_API_VERSIONS, at=4)
         body.number("h")
         for _ in range(body.count()):
             api_key, _least, most = body.fixed(_VERSIONS)
@@ -332,7 +332,7 @@ METADATA_REQUEST = HEAD.pack(METADATA, 1, 1) + struct.pack(">hi", -1, 0)
 def read_brokers(frame: bytes) -> list[tuple[str, int]]:
     """Host and port of all brokers in the response to `METADATA_REQUEST`."""
     try:
-        body = _Reader(memoryview(frame), flexible=False, at=4)
+        body = _MessageReader(memoryview(frame), flexible=False, at=4)
         found = []
         for _ in range(body.count()):
             body.number("i")

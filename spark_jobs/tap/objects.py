@@ -26,7 +26,7 @@ from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, read_header
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.sources.capture import ANSWERS, HIDDEN_ANSWERS
 from spark_jobs.sources.source import LEGAL_TOPIC
-from spark_jobs.tap.journal import Entry, EntryKind, day_of, read_journal, with_time
+from spark_jobs.tap.journal import JournalEntry, JournalEntryKind, day_of, read_journal, with_time
 from spark_jobs.tap.messages import NO_ACKS, PartAnswer
 
 BATCHES, REFUSED, MISSED = "batches", "refused", "missed.json"
@@ -35,7 +35,7 @@ MOST_NAME = 255
 ELECTION_MS = 50
 """A leader does not leave and come back in less; an answer may overtake that of a marker before it."""
 MOST_PIECES = 16
-"""Objects of a partition in a journal: clients that go past the tap leave gaps in its offsets, too."""
+"""Objects of a partition in a journal: clients that bypass the tap leave gaps in its offsets, too."""
 
 
 class OnRefused(StrEnum):
@@ -73,7 +73,7 @@ class CapturedPart:
 
 @dataclass(slots=True, kw_only=True)
 class ObjectCounts:
-    """What became of a journal."""
+    """The result of a journal."""
 
     objects: int = 0
     bytes: int = 0
@@ -110,7 +110,7 @@ def write_objects(journal: Path, store: ObjectStore, on_refused: OnRefused) -> O
     if contents.missed:
         keys.append(f"dt={day_of(name)}/_{name}.{MISSED}")
         store.put(keys[-1], json.dumps(contents.missed).encode())
-    store.settle(keys)
+    store.make_durable(keys)
     return counts
 
 
@@ -122,14 +122,14 @@ def _is_legal(topic: str, partition: int) -> bool:
 
 def _read(journal: Path) -> _Contents:
     contents = _Contents()
-    requests: dict[int, tuple[int, Entry]] = {}
+    requests: dict[int, tuple[int, JournalEntry]] = {}
     answers: dict[int, tuple[int, dict[tuple[str, int], PartAnswer]]] = {}
     for place, entry in enumerate(read_journal(journal)):
-        if entry.kind is EntryKind.REQUEST:
+        if entry.kind is JournalEntryKind.REQUEST:
             requests[entry.request] = place, entry
-        elif entry.kind is EntryKind.ANSWER:
+        elif entry.kind is JournalEntryKind.ANSWER:
             answers[entry.request] = place, dict(_answers(entry.text))
-        elif entry.kind is EntryKind.MISSED:
+        elif entry.kind is JournalEntryKind.MISSED:
             contents.missed.append(entry.text)
         else:
             for number in entry.text:
@@ -155,7 +155,7 @@ def _answers(text: Iterable[Any]) -> Iterator[tuple[tuple[str, int], PartAnswer]
         )
 
 
-def _place(request: tuple[int, Entry], answer: tuple[int, Any] | None) -> tuple[bool, int]:
+def _place(request: tuple[int, JournalEntry], answer: tuple[int, Any] | None) -> tuple[bool, int]:
     """Where a request's batches belong: at its answer, or behind everything if the tap was killed before it.
 
     A marker without an answer belongs where it arrived: its coordinator sends it again, and may complete the
@@ -169,7 +169,7 @@ def _place(request: tuple[int, Entry], answer: tuple[int, Any] | None) -> tuple[
 
 
 def _parts(
-    entry: Entry, answers: Mapping[tuple[str, int], PartAnswer]
+    entry: JournalEntry, answers: Mapping[tuple[str, int], PartAnswer]
 ) -> Iterator[tuple[tuple[str, int], CapturedPart]]:
     position = entry.position
     for topic, partition, size in entry.text.pop("parts"):

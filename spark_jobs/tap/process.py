@@ -17,10 +17,10 @@ from spark_jobs.tap.proxy import (
     CONNECT_SECONDS,
     GONE,
     PIECE_BYTES,
-    Address,
     Link,
     Listener,
-    Memory,
+    RequestMemory,
+    SocketAddress,
     advertised,
     closed,
 )
@@ -48,9 +48,9 @@ class TlsFiles:
 class Route:
     """Where the tap listens and the broker's listener behind it, which must advertise `advertise`."""
 
-    listen: Address
-    broker: Address
-    advertise: Address | None = None
+    listen: SocketAddress
+    broker: SocketAddress
+    advertise: SocketAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Tap:
     def __init__(self, settings: TapSettings) -> None:
         self.settings = settings
         self.capturing = Capturing(settings.capture)
-        self._memory = Memory(settings.memory_bytes)
+        self._memory = RequestMemory(settings.memory_bytes)
         self._listeners = {route.broker: Listener() for route in settings.routes}
         self._links: dict[asyncio.Task[None], Link] = {}
         self._stopped = asyncio.Event()
@@ -122,7 +122,7 @@ class Tap:
             await asyncio.wait(list(self._links), timeout=STOP_SECONDS)
 
     async def _serve(
-        self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, broker: SocketAddress, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
             upstream = await asyncio.wait_for(
@@ -150,7 +150,7 @@ class Tap:
             self.capturing.log(text)
 
     async def _check_advertised(self, route: Route) -> None:
-        """Clients that are given another address than the tap's would go past it."""
+        """Clients that are given another address than the tap's would bypass it."""
         broker, wanted = route.broker, route.advertise
         if wanted is None:
             return
@@ -163,7 +163,7 @@ class Tap:
         if (wanted.host, wanted.port) not in found:
             named = ", ".join(f"{host}:{port}" for host, port in found) or "none"
             raise TapFailed(
-                f"the listener {broker} advertises {named}, not {wanted}: clients would go past the tap; "
+                f"the listener {broker} advertises {named}, not {wanted}: clients would bypass the tap; "
                 "set `advertised.listeners` of this listener to the tap's address"
             )
 

@@ -52,7 +52,7 @@ GONE = (ConnectionError, asyncio.IncompleteReadError, OSError, ssl.SSLError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class SocketAddress:
     """A host and a port."""
 
     host: str
@@ -79,7 +79,7 @@ class Listener:
     wants_login: bool = False
 
 
-class Memory:
+class RequestMemory:
     """A budget of bytes for requests that are held; one that is larger than all of it is held alone."""
 
     def __init__(self, total: int) -> None:
@@ -109,7 +109,7 @@ class Link:
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         capturing: Capturing,
-        memory: Memory,
+        memory: RequestMemory,
         listener: Listener,
     ) -> None:
         self._from_client, self._to_client = client
@@ -304,7 +304,7 @@ async def closed(writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
 
-async def advertised(broker: Address, tls: ssl.SSLContext | None) -> list[tuple[str, int]]:
+async def advertised(broker: SocketAddress, tls: ssl.SSLContext | None) -> list[tuple[str, int]]:
     """The addresses that the broker's listener gives to clients."""
     reader, writer = await asyncio.wait_for(
         asyncio.open_connection(broker.host, broker.port, ssl=tls), CONNECT_SECONDS

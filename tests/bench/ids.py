@@ -32,8 +32,8 @@ from spark_jobs.kernels.ids import bucket_range
 from spark_jobs.lake.chain import Chain, ChainEntry, EntryKind
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
 from spark_jobs.lake.id_index import (
+    IdFile,
     IdIndex,
-    Piece,
     SortedRun,
     day_number,
     indexes_of,
@@ -262,12 +262,12 @@ def generated(space: Workspace, history: History) -> SortedRun:
         pieces = space.spark.run_tasks(generate_piece, tasks)
         plain = [[piece.digest, piece.ids, piece.bytes] for piece in pieces]
         lake.put(key, json.dumps(plain).encode())
-    found = [Piece(digest=digest, ids=n, bytes=size) for digest, n, size in json.loads(lake.read(key))]
+    found = [IdFile(digest=digest, ids=n, bytes=size) for digest, n, size in json.loads(lake.read(key))]
     day = day_number(FIRST)
     return SortedRun(first=day - 512, last=day - 1, level=3, pieces=tuple(found))
 
 
-def generate_piece(task: tuple[ObjectStore, int, int, int]) -> Piece:
+def generate_piece(task: tuple[ObjectStore, int, int, int]) -> IdFile:
     """A file of hashes whose gaps are those of random ones."""
     lake, number, count, ids = task
     random, (first, last) = np.random.default_rng([99, number]), bucket_range(number, count)

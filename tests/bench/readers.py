@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.scan import scan_headers
 from spark_jobs.reading.in_order import in_order
-from spark_jobs.reading.plan import Piece, Wanted
 from spark_jobs.reading.query import open_log
 from spark_jobs.reading.read_log import plan_pieces, read_log
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions
 from spark_jobs.reading.records import DECODED_BYTES
 from spark_jobs.reading.stored_log import find_partitions
 from tests.bench.live_broker import SEGMENT_BYTES, consume, spark_rows, spark_works
@@ -83,11 +83,11 @@ def _timed(space: Workspace, title: str, log: Path, work: Callable[[], int]) -> 
 
 def decoding_row(space: Workspace, log: Path) -> Row:
     """Reading, checking, decompressing and decoding to Arrow on all cores, of batches known beforehand."""
-    pieces = list(plan_pieces(find_partitions(log), Wanted()))
+    pieces = list(plan_pieces(find_partitions(log), ReadOptions()))
     return _timed(space, DECODING, log, lambda: sum(in_order(_decode, pieces)))
 
 
-def _decode(piece: Piece) -> int:
+def _decode(piece: PlannedRead) -> int:
     with piece.file.viewed(piece.start, piece.end) as data:
         headers = scan_headers(data).columns.pick(piece.mask)
         return sum(each.records.num_rows for each in decode_batches(data, headers, budget=DECODED_BYTES))

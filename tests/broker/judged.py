@@ -17,7 +17,7 @@ from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.formats.transaction_state import TopicPartitions, TransactionLogValue, TransactionState
 from spark_jobs.kafka.log.segment import read_batch_records, scan
 from spark_jobs.kafka.producers.admission import fold
-from spark_jobs.kafka.producers.parking import Judged, fold_with_parking
+from spark_jobs.kafka.producers.parking import Decided, fold_with_parking
 from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates, TransactionVersion
 from spark_jobs.kafka.producers.verdict import BatchRow, Rules, Verdict
 from spark_jobs.kernels.admission import fold as fold_in_kernel
@@ -98,7 +98,7 @@ class FoldPlay:
         return rows, batches
 
     def _judge_all(
-        self, name: str, judged: Sequence[Judged], batches: list[bytes], states: ProducerStates
+        self, name: str, judged: Sequence[Decided], batches: list[bytes], states: ProducerStates
     ) -> None:
         """`judged` in its order at the judge; what is parked must be out of order there."""
         self._open(name)

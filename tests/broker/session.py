@@ -105,7 +105,7 @@ class Recorder:
 
     # -- requests, retried where a client must
 
-    def _settled(self, ask: Callable[[], Event], code: Callable[[Event], int], retry: set[int]) -> Event:
+    def _retried(self, ask: Callable[[], Event], code: Callable[[Event], int], retry: set[int]) -> Event:
         for _ in range(TRIES):
             if code(event := ask()) not in retry:
                 return self.keep(event)
@@ -115,7 +115,7 @@ class Recorder:
     def init(self, tid: str | None, label: str, *, is_tv2: bool = False) -> Event:
         version = 5 if is_tv2 else 4
         timeout = self.txn_timeout_ms if tid else 60000
-        return self._settled(
+        return self._retried(
             lambda: requests.init_producer_id(
                 self.connection, label=label, tid=tid, timeout=timeout, version=version
             ),
@@ -128,7 +128,7 @@ class Recorder:
     ) -> Event:
         plain = self.random.choice([(8, -1), (8, 1), (9, -1), (9, 1), (11, -1), (11, 1)])
         version, acks = plain if tid is None else (12, -1) if is_tv2 else (8, -1)
-        return self._settled(
+        return self._retried(
             lambda: requests.produce(
                 self.connection, parts, label=label, version=version, acks=acks, tid=tid
             ),
@@ -139,7 +139,7 @@ class Recorder:
     def add(self, producer: Producer, tps: list[Tp]) -> None:
         assert producer.tid
         tid, pid, epoch = producer.tid, producer.pid, producer.epoch
-        event = self._settled(
+        event = self._retried(
             lambda: requests.add_partitions(
                 self.connection, label="begin", tid=tid, pid=pid, epoch=epoch, tps=tps
             ),
@@ -155,7 +155,7 @@ class Recorder:
         tid, pid = producer.tid, producer.pid
         sent_epoch = producer.epoch if epoch is None else epoch
         version = 5 if producer.is_tv2 else 3
-        event = self._settled(
+        event = self._retried(
             lambda: requests.end_txn(
                 self.connection,
                 label=label,
@@ -177,7 +177,7 @@ class Recorder:
 
     def complete(self, tid: str) -> None:
         """Waits until the coordinator has written its markers, and records the state that it then reports."""
-        self._settled(
+        self._retried(
             lambda: requests.txn_state(self.connection, tid),
             lambda state: -1 if str(state["state"]).startswith("Prepare") else int(state["error_code"]),
             {-1} | COORDINATOR_BUSY,

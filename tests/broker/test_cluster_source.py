@@ -169,13 +169,13 @@ def test_tasks_that_fetch_in_parallel_write_the_brokers_bytes(
         assert fetched(lake, f"{topic}-{number}") == stored(live.broker.data, f"{topic}-{number}")
 
 
-def _tasks_of(runner: Spark, monkeypatch: pytest.MonkeyPatch) -> list[fetching.FetchTask]:
+def _tasks_of(runner: Spark, monkeypatch: pytest.MonkeyPatch) -> list[fetching.ClusterFetchTask]:
     """The tasks of fetches that `runner` gets."""
-    found: list[fetching.FetchTask] = []
+    found: list[fetching.ClusterFetchTask] = []
     run_tasks = type(runner).run_tasks
 
     def note(self: Spark, function: Any, tasks: Any, **more: Any) -> Any:
-        found.extend(task for task in tasks if isinstance(task, fetching.FetchTask))
+        found.extend(task for task in tasks if isinstance(task, fetching.ClusterFetchTask))
         return run_tasks(self, function, tasks, **more)
 
     monkeypatch.setattr(type(runner), "run_tasks", note)
@@ -636,7 +636,7 @@ def _pickled_tasks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     found: list[bytes] = []
     original = fetching.fetch_partitions
 
-    def note(task: fetching.FetchTask) -> tuple[PartitionFetched, ...]:
+    def note(task: fetching.ClusterFetchTask) -> tuple[PartitionFetched, ...]:
         found.append(pickle.dumps(task))
         return original(task)
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
-from spark_jobs.explain import Answer, Question, explain
+from spark_jobs.explain import ExplainedBatch, Question, explain
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.stores import open_lake
 from tests.browser.sample_lake import Shown
@@ -12,9 +12,9 @@ from tests.browser.visit import Visit, visit
 FORM = "form.search"
 
 
-def answers(sample: Shown, question: Question) -> list[Answer]:
+def answers(sample: Shown, question: Question) -> list[ExplainedBatch]:
     found = explain(open_lake(sample.settings), question, sample.run_ids[-1])
-    return [answer for answer in found if isinstance(answer, Answer)]
+    return [answer for answer in found if isinstance(answer, ExplainedBatch)]
 
 
 def find(seen: Visit, **wished: str) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from spark_jobs.config.load import InvalidConfig, load_settings, parse_settings
 from spark_jobs.config.settings import KafkaSettings, Settings, TopicSettings
 from spark_jobs.config.sources import OnGap, SourceKind
-from spark_jobs.kafka.formats.limits import Limits as ProtocolLimits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import TimestampType
 from spark_jobs.kafka.producers.producer_state import NUM_BATCHES_TO_RETAIN, TransactionVersion
 
@@ -79,7 +79,7 @@ def test_sizes_may_inherit_a_unit(text: str, size: int) -> None:
 def test_limits_reach_the_protocol() -> None:
     limits = "{decompressed_bytes_per_batch: 1MiB, records_per_batch: 7, headers_per_record: 3}"
     settings = parse(f"{SMALLEST}limits: {limits}")
-    expected = ProtocolLimits(decompressed_bytes=2**20, records_per_batch=7, headers_per_record=3)
+    expected = RecordLimits(decompressed_bytes=2**20, records_per_batch=7, headers_per_record=3)
     assert settings.limits.protocol == expected
 
 

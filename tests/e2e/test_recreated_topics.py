@@ -23,7 +23,7 @@ from spark_jobs.operations.rollback import roll_back
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome, execute_run
-from spark_jobs.sample.cluster import Cluster, Producer
+from spark_jobs.sample.cluster import SampleCluster, SampleProducer
 from tests.e2e.tables import own_rows
 from tests.in_process import InProcess
 from tests.pipeline.batches import NOON
@@ -56,8 +56,8 @@ class Kafka:
     """A cluster whose orders can be deleted and recreated, and a shop that writes to it."""
 
     place: Path
-    cluster: Cluster = field(
-        default_factory=lambda: Cluster(now=NOON, logged_topics=frozenset({"orders", "payments"}))
+    cluster: SampleCluster = field(
+        default_factory=lambda: SampleCluster(now=NOON, logged_topics=frozenset({"orders", "payments"}))
     )
     ids: dict[str, str] = field(
         default_factory=lambda: {"orders": OLD, "payments": PAID, "__transaction_state": COORDINATOR}
@@ -65,7 +65,7 @@ class Kafka:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        self.shop = Producer(self.cluster, "shop", transactional_id="shop")
+        self.shop = SampleProducer(self.cluster, "shop", transactional_id="shop")
 
     def sell(self, count: int, *, commit: bool = True) -> list[bytes]:
         """Transactions over all partitions, ended in the same way; the values that they wrote."""
@@ -239,7 +239,7 @@ def test_the_coordinator_decides_in_the_log_that_holds_the_data(kafka: Kafka) ->
     kafka.shop.commit()
     kafka.recreate()
     kafka.cluster.unreachable.clear()
-    second = Producer(kafka.cluster, "till", transactional_id="till")
+    second = SampleProducer(kafka.cluster, "till", transactional_id="till")
     kafka.shop = second
     kafka.begin()
     kafka.cluster.unreachable.update(ORDERS)

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from spark_jobs.config.load import load_settings
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.shuffle import Rows, Shuffled
 from spark_jobs.execution.spark import Spark
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.flow import Step
 from spark_jobs.pipeline.audit import plan as audit_plan
 from spark_jobs.pipeline.audit import step as audit

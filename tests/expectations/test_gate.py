@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from expectations.gate import AuditFailed, Finding, check, failed
+from expectations.gate import AuditFailed, JudgedExpectation, check, failed
 from spark_jobs.config.audit import ExpectationName, Severity
 
-GOOD = Finding(
+GOOD = JudgedExpectation(
     suite="records",
     expectation=ExpectationName.RECORD_OFFSETS_INCREASE,
     severity=Severity.CRITICAL,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from expectations.gate import Facts, Finding, failed
+from expectations.gate import Facts, JudgedExpectation, failed
 from spark_jobs.config.audit import AuditSettings, ExpectationName, Severity
 from tests.contacts import Contacts
 from tests.expectations.conftest import Judge
 from tests.expectations.runs import run
 
-Failures = Callable[..., list[Finding]]
+Failures = Callable[..., list[JudgedExpectation]]
 
 FAILING: dict[ExpectationName, Facts] = {
     ExpectationName.SOURCES_HAVE_OBJECTS: run(source={"is_empty": 1, "remark": "no objects below /data"}),
@@ -60,7 +60,7 @@ FAILING: dict[ExpectationName, Facts] = {
 
 @pytest.fixture(scope="session")
 def failures(judged: Judge) -> Failures:
-    def find(facts: Facts, **settings: Any) -> list[Finding]:
+    def find(facts: Facts, **settings: Any) -> list[JudgedExpectation]:
         return [each for each in judged(facts, **settings).findings if each.success is False]
 
     return find

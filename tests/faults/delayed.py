@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import spark_jobs.execution.worker
-from spark_jobs.pipeline.index.job import Summary
+import spark_jobs.execution.python_worker
+from spark_jobs.pipeline.index.job import BinSummary
 from spark_jobs.pipeline.index.worker import IndexTask, index_bins
 
 HOURS = 36_000
@@ -30,7 +30,7 @@ def attempt(task: tuple[int, str]) -> tuple[int, bool, str]:
     if number == 0 and is_first:
         time.sleep(HOURS)
     (Path(directory) / f"{number}.result").write_text(str(number))
-    return number, is_first, str(Path(spark_jobs.execution.worker.__file__).resolve())
+    return number, is_first, str(Path(spark_jobs.execution.python_worker.__file__).resolve())
 
 
 ROWS = pa.schema({"number": pa.int64()})
@@ -57,7 +57,7 @@ def _is_first(mark: Path) -> bool:
     return True
 
 
-def index_bins_late(task: IndexTask) -> tuple[Summary, ...]:
+def index_bins_late(task: IndexTask) -> tuple[BinSummary, ...]:
     """`index_bins`; the first attempt to guess boundaries of `ODD` leaves the work to a process that waits.
 
     Spark ends the attempt once a second one has a result. The process is on its own, like a worker on a host

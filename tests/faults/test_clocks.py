@@ -14,7 +14,7 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.layout import LOCKS, lock_key
 from spark_jobs.lake.ledger import Ledger, list_runs
 from spark_jobs.lake.lock import BEAT, Holder, lake_lock
-from spark_jobs.lake.process import ProcessIdentity
+from spark_jobs.lake.process_identity import ProcessIdentity
 from spark_jobs.lake.run_folder import EMPTY_STATE, RunInputs
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import execute_run

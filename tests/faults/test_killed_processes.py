@@ -18,8 +18,8 @@ from rich.console import Console
 from spark_jobs.driver.client import StepInterrupted, run_step, stop_driver
 from spark_jobs.driver.protocol import StepAnswer, StepRequest
 from spark_jobs.execution.options import SparkFailed
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.spark import Spark, Watch
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.flow import Step
 from spark_jobs.lake.ledger import list_runs
 from spark_jobs.progress import RunProgress

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from spark_jobs.config.load import load_settings
 from spark_jobs.config.settings import Settings
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.shuffle import Rows, Shuffled
 from spark_jobs.execution.spark import Watch
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.flow import STEPS, Step
 from spark_jobs.kafka.errors import OnceoverError
 from spark_jobs.kafka.formats.batch_builder import build_batch, seal

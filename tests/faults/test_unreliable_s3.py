@@ -128,9 +128,9 @@ def test_a_run_on_an_unreliable_server_yields_the_same_bytes(
 
 
 LASTING: dict[str, tuple[Spoiled, type[Exception], str]] = {
-    "down": (Spoiled(status=500), StoreUnavailable, "the server failed, also when asked again"),
+    "down": (Spoiled(status=500), StoreUnavailable, "the server failed at every attempt"),
     "denied": (Spoiled(status=403), StoreDenied, "check the credentials and the bucket's policy"),
-    "torn": (Spoiled(body_bytes=3), StoreUnavailable, "the body kept breaking off|no proper answer"),
+    "torn": (Spoiled(body_bytes=3), StoreUnavailable, "no attempt got the whole body|no valid response"),
 }
 
 
@@ -159,7 +159,7 @@ def test_a_server_that_dies_in_the_run_is_named_and_the_next_one_continues(
         _use(server, monkeypatch)
         bucket = _sample_on(server)
         between.spoil(_die(server, after=100))
-        with pytest.raises(StoreUnavailable, match="no proper answer"):
+        with pytest.raises(StoreUnavailable, match="no valid response"):
             _run(_settings(bucket, between.endpoint_url, "lake"))
     with running_s3_server(tmp_path / "second") as other:
         shutil.move(server.files / bucket, other.files / bucket)

@@ -96,7 +96,7 @@ def test_a_swap_behind_an_unfinished_cleaning_does_not_count(inspect: Inspect, t
     files |= {_log(0, ".cleaned"): CLEANED, _log(100, ".swap"): CLEANED, _log(250, ".deleted"): b"x"}
     directory = _write(tmp_path / "t-0", files)
     assert _offsets(inspect, directory) == list(OFFSETS) == _loaded(files)
-    assert "1 file on the way out or in (.swap), not part of the log" in inspect(directory).stdout
+    assert "1 file being deleted or added (.swap), not in the log" in inspect(directory).stdout
 
 
 def test_a_damaged_base_offset_hides_no_later_segment(inspect: Inspect, tmp_path: Path) -> None:

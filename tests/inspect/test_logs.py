@@ -185,7 +185,7 @@ def test_files_that_a_broker_would_delete_are_no_part_of_the_log(inspect: Inspec
     segment.with_name("00000000000000000000.log.deleted").write_bytes(segment.read_bytes())
     found = objects(inspect(sample / "orders-0", "--json"))
     assert [entry["segment"] for entry in found if entry["kind"] == "segment"] == [segment.name]
-    assert any("1 file on the way out or in (.deleted)" in entry.get("text", "") for entry in found)
+    assert any("1 file being deleted or added (.deleted)" in entry.get("text", "") for entry in found)
 
 
 def test_records_below_the_log_start_are_no_longer_shown(inspect: Inspect, sample: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.inspect.inspector import Options, inspect_paths
-from spark_jobs.inspect.partition import read_partition
 from spark_jobs.inspect.printers import JsonPrinter
+from spark_jobs.inspect.stored_partition import read_partition
 from spark_jobs.reading.isolation import Isolation
 from tests.inspect.conftest import Inspect
 

@@ -13,7 +13,7 @@ from spark_jobs.inspect import fast_records, segment_files
 from spark_jobs.inspect.record_lines import RecordStyle, preview, record_lines
 from spark_jobs.inspect.row_lines import (
     CellKind,
-    Column,
+    ListingColumn,
     all_fields,
     as_json,
     as_text,
@@ -143,7 +143,9 @@ int64s = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)
 def test_any_numbers_are_written_the_same(numbers: list[int], width: int, kind: CellKind) -> None:
     labels = ("", "one", "two")
     values = [abs(number) % len(labels) for number in numbers] if kind is CellKind.LABEL else numbers
-    column = Column(name="n", values=np.array(values, dtype=np.int64), kind=kind, labels=labels, width=width)
+    column = ListingColumn(
+        name="n", values=np.array(values, dtype=np.int64), kind=kind, labels=labels, width=width
+    )
     for shown in (column, replace(column, null=values[0], nothing="-")):
         plain = b"".join(format_rows([shown], ";", fast=False))
         assert b"".join(format_rows([shown], ";", fast=True)) == plain

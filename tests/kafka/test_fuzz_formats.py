@@ -25,7 +25,7 @@ from spark_jobs.kafka.formats.indexes import (
     write_txn_index,
 )
 from spark_jobs.kafka.formats.legacy import read_legacy_records
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.log_files import parse_file_name, parse_partition_dir
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, check_batch, read_header
 from spark_jobs.kafka.formats.records import read_records, write_records
@@ -47,7 +47,7 @@ from tests.kafka.strategies import (
 )
 
 LIMIT = 1 << 20
-LIMITS = Limits(decompressed_bytes=LIMIT)
+LIMITS = RecordLimits(decompressed_bytes=LIMIT)
 LOGS = st.lists(BATCHES | MARKERS | MESSAGES | WRAPPERS, min_size=1, max_size=4).map(b"".join)
 PAYLOADS = st.lists(RECORDS, max_size=4).map(write_records)
 

@@ -10,7 +10,7 @@ from spark_jobs.kafka.formats.legacy import (
     read_legacy_records,
     write_message,
 )
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import Codec, TimestampType
 from spark_jobs.kafka.formats.records import LogRecord
 from tests.cases.golden import MESSAGE_V0, MESSAGE_V1
@@ -149,7 +149,7 @@ def test_old_formats_know_no_zstd() -> None:
 def test_a_wrapper_that_decompresses_beyond_the_limit_is_refused() -> None:
     wrapper = write_wrapper(write_message(offset=0, key=None, value=bytes(9000)), offset=0, codec=Codec.LZ4)
     with pytest.raises(LimitExceeded):
-        tuple(read_legacy_records(wrapper, limits=Limits(decompressed_bytes=1000)))
+        tuple(read_legacy_records(wrapper, limits=RecordLimits(decompressed_bytes=1000)))
 
 
 @pytest.mark.parametrize("kept", [0, 11, 25, 35])

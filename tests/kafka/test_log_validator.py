@@ -18,7 +18,12 @@ from spark_jobs.kafka.formats.record_batch import (
 from spark_jobs.kafka.formats.records import Record, read_records
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kafka.producers.verdict import Verdict
-from spark_jobs.sample.broker.log_validator import Failure, ValidatedBatch, check_produce_request, validate
+from spark_jobs.sample.broker.log_validator import (
+    RejectedBatch,
+    ValidatedBatch,
+    check_produce_request,
+    validate,
+)
 from spark_jobs.sample.broker.partition_log import AppendResult, PartitionLog
 from spark_jobs.sample.broker.replica_log import PartitionConfig
 from tests.cases.batch_rows import T0
@@ -45,7 +50,7 @@ def appended(batch: bytes, config: PartitionConfig = DEFAULTS) -> AppendResult:
 
 def validated(
     batch: bytes, config: PartitionConfig, origin: AppendOrigin = AppendOrigin.CLIENT
-) -> ValidatedBatch | Failure:
+) -> ValidatedBatch | RejectedBatch:
     return validate(batch, config=config, origin=origin, offset=5, partition_leader_epoch=2, now=NOW)
 
 
@@ -122,7 +127,7 @@ def test_older_message_formats_have_no_room_for_producers(batch: bytes) -> None:
         now=NOW,
         to_magic=1,
     )
-    assert refused == Failure(kafka_error=KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    assert refused == RejectedBatch(kafka_error=KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT)
 
 
 @pytest.mark.parametrize(

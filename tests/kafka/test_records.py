@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kafka.errors import BadCompression, InvalidRecord, LimitExceeded
 from spark_jobs.kafka.formats.batch_builder import build_batch, seal
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.primitives import Reader, write_varint
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
 from spark_jobs.kafka.formats.records import (
@@ -171,8 +171,8 @@ def test_a_codec_that_does_not_exist_is_refused(codec_id: int) -> None:
 def test_a_batch_that_decompresses_beyond_the_limit_is_refused(codec: Codec) -> None:
     batch = build_batch(records=[Record(value=bytes(5000))], base_timestamp=0, codec=codec)
     with pytest.raises(LimitExceeded):
-        tuple(read_records(batch, limits=Limits(decompressed_bytes=4999)))
-    assert len(tuple(read_records(batch, limits=Limits(decompressed_bytes=5100)))) == 1
+        tuple(read_records(batch, limits=RecordLimits(decompressed_bytes=4999)))
+    assert len(tuple(read_records(batch, limits=RecordLimits(decompressed_bytes=5100)))) == 1
 
 
 def test_a_delete_horizon_does_not_disturb_record_timestamps() -> None:

@@ -11,7 +11,7 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from spark_jobs.kafka.producers import admission
-from spark_jobs.kafka.producers.parking import Judged, ParkingFold, fold_with_parking
+from spark_jobs.kafka.producers.parking import Decided, ParkingFold, fold_with_parking
 from spark_jobs.kafka.producers.producer_state import AppendOrigin, ProducerStates, TransactionVersion
 from spark_jobs.kafka.producers.verdict import VERDICTS, BatchRow, Decision, Rules, Verdict
 from spark_jobs.kernels.admission import fold
@@ -123,7 +123,7 @@ def fold_with_kernel(
     """The kernel's run, in chunks, tidied after each."""
     every = [*parked, *rows]
     producers, room = table_of(states), ParkedBatches(columns_of(parked), rules=rules, most=most)
-    places, judged = list(range(len(parked))), list[Judged]()
+    places, judged = list(range(len(parked))), list[Decided]()
     for start, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
         first, part = len(parked) + start, rows[start:end]
         may_park = np.array(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kafka.errors import CorruptData, InvalidRecord, LimitExceeded
 from spark_jobs.kafka.formats.batch_builder import build_batch, seal
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, RecordLimits
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, TimestampType, read_header
 from spark_jobs.kafka.formats.records import Header, LogRecord, Record, read_records, write_records
 from spark_jobs.kafka.log.segment import read_batch_records, scan
@@ -22,7 +22,7 @@ LIMIT = 1 << 20
 
 
 def decoded(
-    data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS
+    data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: RecordLimits = DEFAULT_LIMITS
 ) -> list[DecodedBatches]:
     headers = scan_headers(data, check_crc=False).columns
     return list(decode_batches(data, headers, budget=budget, limit=limit, limits=limits))
@@ -59,7 +59,7 @@ def kernel_problems(pieces: list[DecodedBatches]) -> list[Problem]:
 
 
 def pure_answer(
-    data: bytes, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS
+    data: bytes, limit: int = LIMIT, limits: RecordLimits = DEFAULT_LIMITS
 ) -> tuple[list[Row], list[Problem]]:
     """The same through `kafka.formats.records`; a batch with a problem gives no records at all."""
     headers = scan_headers(data, check_crc=False).columns
@@ -78,7 +78,9 @@ def pure_answer(
     return rows, problems
 
 
-def check(data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: Limits = DEFAULT_LIMITS) -> None:
+def check(
+    data: bytes, *, budget: int = 1 << 20, limit: int = LIMIT, limits: RecordLimits = DEFAULT_LIMITS
+) -> None:
     pieces = decoded(data, budget=budget, limit=limit, limits=limits)
     for piece in pieces:
         piece.records.validate(full=True)
@@ -226,13 +228,13 @@ def test_a_payload_is_read_up_to_the_very_limit(codec: Codec) -> None:
 def test_batches_beyond_the_counts_that_are_allowed_fail_where_the_pure_twin_fails(
     batches: list[bytes], records: int, headers: int
 ) -> None:
-    check(b"".join(batches), limits=Limits(records_per_batch=records, headers_per_record=headers))
+    check(b"".join(batches), limits=RecordLimits(records_per_batch=records, headers_per_record=headers))
 
 
 def test_a_count_beyond_its_limit_is_a_problem_of_its_batch_alone() -> None:
     many = build_batch(records=[Record(), Record(), Record()], base_timestamp=0)
     laden = build_batch(records=[Record(headers=(Header(key="k", value=None),) * 3)], base_timestamp=0)
-    limits = Limits(records_per_batch=2, headers_per_record=2)
+    limits = RecordLimits(records_per_batch=2, headers_per_record=2)
     (piece,) = decoded(many + COMMIT_MARKER + laden, limits=limits)
     assert [(batch, kind) for batch, kind, _ in kernel_problems([piece])] == [
         (0, LimitExceeded),

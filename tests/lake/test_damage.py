@@ -19,7 +19,7 @@ from spark_jobs.lake.ledger import Ledger, list_runs
 from spark_jobs.lake.lock import Holder, current_holder
 from spark_jobs.lake.manifest import Manifest, read_manifest
 from spark_jobs.lake.parquet_file import put_table, read_table
-from spark_jobs.lake.process import this_process
+from spark_jobs.lake.process_identity import this_process
 from spark_jobs.lake.run_folder import DONE, EMPTY_STATE, RunFolder, RunInputs, read_inputs
 from spark_jobs.pipeline.stage.worker import NOTES, Notes
 

@@ -12,7 +12,7 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.layout import LOCKS, lock_key
 from spark_jobs.lake.lock import Holder, LakeLock, _create, current_holder, lake_lock
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.lake.process import ProcessIdentity, this_process
+from spark_jobs.lake.process_identity import ProcessIdentity, this_process
 
 SHORT_LEASE_S = 0.4
 ELSEWHERE = ProcessIdentity(host="elsewhere", realm="another machine", pid=1, started="1")

@@ -11,8 +11,8 @@ from spark_jobs.lake.errors import ObjectMissing
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import (
+    ObjectFile,
     ParquetOutput,
-    StoredFile,
     iter_row_range,
     iter_rows,
     put_table,
@@ -101,7 +101,7 @@ def test_an_object_that_is_not_there_is_missing(s3_store: S3Store) -> None:
 
 def test_a_stored_file_reads_from_any_position(store: ObjectStore) -> None:
     store.put("key", b"0123456789")
-    file = StoredFile(store, "key")
+    file = ObjectFile(store, "key")
 
     assert file.read(3) == b"012"
     assert (file.seek(-4, 2), file.read()) == (6, b"6789")

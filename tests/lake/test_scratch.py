@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.lake import process
+from spark_jobs.lake import process_identity
 from spark_jobs.lake.file_store import SCRATCH, FileStore
 from spark_jobs.lake.scratch import ABANDONED_SECONDS, scratch_directory
 
@@ -55,8 +55,8 @@ def test_a_container_that_shares_the_directory_keeps_its_own(
     mine = scratch_directory(tmp_path)
     held = mine / "half.parquet"
     held.write_bytes(b"PAR1")
-    monkeypatch.setattr(process, "_realm", lambda: "the boot id, and another pid namespace")
-    monkeypatch.setattr(process, "_start_of", lambda _: "another process with this pid")
+    monkeypatch.setattr(process_identity, "_realm", lambda: "the boot id, and another pid namespace")
+    monkeypatch.setattr(process_identity, "_start_of", lambda _: "another process with this pid")
 
     scratch_directory(tmp_path)
     assert held.exists()
@@ -94,7 +94,7 @@ def test_a_store_that_travels_leaves_its_directory_behind(
     store = FileStore(str(tmp_path))
     mine = store.scratch()
     travelled = pickle.dumps(store)
-    monkeypatch.setattr(process, "_start_of", lambda _: "7")
+    monkeypatch.setattr(process_identity, "_start_of", lambda _: "7")
 
     found = pickle.loads(travelled)
 

@@ -30,9 +30,9 @@ from spark_jobs.lake.states import (
     MANY_PRODUCERS,
     PartitionState,
     get_state,
+    make_states_durable,
     put_state,
     read_state,
-    settle_states,
     write_state,
 )
 from tests.kernels.histories import columns_of, histories
@@ -125,10 +125,10 @@ def test_a_state_of_very_many_producers_is_written_once_and_anew_where_it_was_cu
     state = PartitionState(producers=very_many())
     digest = put_state(store, state)
     before = store.stat(state_key(digest))
-    assert put_state(store, state, lasting=False) == digest
+    assert put_state(store, state, durable=False) == digest
     assert store.stat(state_key(digest)) == before
     store.put(state_key(digest), write_state(state)[:-1])
-    assert put_state(store, state, lasting=False) == digest
+    assert put_state(store, state, durable=False) == digest
     assert store.read(state_key(digest)) == write_state(state)
     assert not list(store.scratch().iterdir())
 
@@ -214,10 +214,10 @@ def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
 
 def test_a_state_that_was_cut_short_is_written_anew(tmp_path: Path) -> None:
     lake, state = FileStore(str(tmp_path)), PartitionState(end_offset=5)
-    digest = put_state(lake, state, lasting=False)
+    digest = put_state(lake, state, durable=False)
     lake.put(state_key(digest), write_state(state)[:-1])
-    assert put_state(lake, state, lasting=False) == digest
-    settle_states(lake, [digest, digest])
+    assert put_state(lake, state, durable=False) == digest
+    make_states_durable(lake, [digest, digest])
     assert get_state(lake, digest).end_offset == 5
 
 

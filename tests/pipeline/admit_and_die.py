@@ -29,9 +29,9 @@ class DyingStore(FileStore):
     pattern, number, moment = re.compile("(?!)"), 0, ""
     seen = 0
 
-    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         self._meet(key, "before")
-        super().put(key, data, lasting=lasting)
+        super().put(key, data, durable=durable)
         self._meet(key, "after")
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -40,9 +40,9 @@ class DyingStore(FileStore):
         self._meet(key, "after")
         return is_ours
 
-    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
+    def adopt(self, path: Path, key: str, *, durable: bool = True) -> None:
         self._meet(key, "before")
-        super().adopt(path, key, lasting=lasting)
+        super().adopt(path, key, durable=durable)
         self._meet(key, "after")
 
     def _meet(self, key: str, moment: str) -> None:

@@ -10,7 +10,7 @@ from spark_jobs.lake.errors import OutOfTurn
 from spark_jobs.lake.layout import object_key
 from spark_jobs.lake.manifest import Manifest
 from spark_jobs.lake.object_store import ObjectStore
-from spark_jobs.pipeline.stage.worker import Fetcher, Found, Wanted
+from spark_jobs.pipeline.stage.worker import Fetcher, Found, ObjectToFetch
 from spark_jobs.run import fetch_source
 from tests.pipeline.index.objects import plain_object
 from tests.pipeline.runs import Place, day, place_at
@@ -68,7 +68,7 @@ def test_what_was_fetched_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     read: list[str] = []
     really_read = Fetcher._read
 
-    def note_and_read(self: Fetcher, wanted: Wanted, origin: ObjectStore) -> Found:
+    def note_and_read(self: Fetcher, wanted: ObjectToFetch, origin: ObjectStore) -> Found:
         read.append(wanted.placed.source.name)
         return really_read(self, wanted, origin)
 

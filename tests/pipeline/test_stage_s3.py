@@ -17,7 +17,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake, open_source
 from spark_jobs.pipeline.stage.fetch import fetch_all
 from spark_jobs.pipeline.stage.step import open_run, stage
-from spark_jobs.pipeline.stage.worker import Wanted
+from spark_jobs.pipeline.stage.worker import ObjectToFetch
 from spark_jobs.sources.listing import list_sources
 from spark_jobs.sources.taken import Fetched, Taken, build_manifest, new_content, taken_by
 from tests.faulty_s3 import FaultyS3, Spoiled, faulty_s3
@@ -128,7 +128,9 @@ def test_bytes_that_earlier_runs_know_by_any_digest_are_not_new(
     earlier = Fetched(placed=victim, digest=labelled(algorithm, hasher.hexdigest()))
     taken = taken_by([build_manifest(DAY, [earlier], (), Taken())])
     wanted = [
-        Wanted(placed=each, algorithms=frozenset(map(algorithm_of, taken.contents.get(each.where, ()))))
+        ObjectToFetch(
+            placed=each, algorithms=frozenset(map(algorithm_of, taken.contents.get(each.where, ())))
+        )
         for each in listed
     ]
     fetched = fetch_all(wanted, changed, DAY, lake=open_lake(changed), spark=None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.spark import Spark, Watch
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.lake.chain import read_chain
 from spark_jobs.lake.errors import StoreDenied, StoreFull
 from spark_jobs.lake.layout import staging_key
@@ -88,7 +88,7 @@ def test_an_object_that_vanished_is_set_aside_by_its_task(tmp_path: Path, small_
     listed = list_sources(place.settings, day(1)).placed
     Path(place.settings.sources[0].root, listed[0].path).unlink()
     found = fetch.fetch_all(
-        [worker.Wanted(placed=each) for each in listed],
+        [worker.ObjectToFetch(placed=each) for each in listed],
         place.settings,
         day(1),
         lake=place.lake,
@@ -116,7 +116,7 @@ def test_a_staging_that_ended_among_its_tasks_reads_only_the_rest(
     read: list[str] = []
     whole = worker.Fetcher._read
 
-    def note(self: worker.Fetcher, wanted: worker.Wanted, origin: ObjectStore) -> worker.Found:
+    def note(self: worker.Fetcher, wanted: worker.ObjectToFetch, origin: ObjectStore) -> worker.Found:
         read.append(wanted.placed.name)
         return whole(self, wanted, origin)
 

@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 import onceover
 from spark_jobs.execution.spark import Spark
 from spark_jobs.reading import read_log
-from spark_jobs.reading.plan import Piece, Wanted
 from spark_jobs.reading.query import open_log
+from spark_jobs.reading.read_plan import PlannedRead, ReadOptions
 from spark_jobs.reading.records import read_piece
 from spark_jobs.reading.spark_source import Chosen, KafkaLog, PieceRange, RecordReader, grouped
 from tests.reading.conftest import as_truth, read, sample_truth
@@ -78,9 +78,9 @@ def test_an_engine_gets_every_record_of_a_recording_and_of_the_sample(engine: st
 def test_sql_reads_the_pieces_that_can_match_and_gets_the_same_rows(
     sample: Path, monkeypatch: pytest.MonkeyPatch, condition: str, pieces: int
 ) -> None:
-    read_pieces: list[Piece] = []
+    read_pieces: list[PlannedRead] = []
 
-    def read_one(piece: Piece, wanted: Wanted) -> list[pa.RecordBatch]:
+    def read_one(piece: PlannedRead, wanted: ReadOptions) -> list[pa.RecordBatch]:
         read_pieces.append(piece)
         return read_piece(piece, wanted)
 
@@ -157,7 +157,7 @@ def chosen(path: Path, **options: str) -> Chosen:
     return Chosen.of({"path": str(path), **options})
 
 
-def ranges(path: Path, **options: str) -> list[tuple[Piece, ...]]:
+def ranges(path: Path, **options: str) -> list[tuple[PlannedRead, ...]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", onceover.TornTail)
         reader = RecordReader(chosen(path, **options), StructType())
@@ -184,5 +184,7 @@ def test_a_read_without_records_has_a_partition_without_pieces(sample: Path) -> 
 
 
 def test_all_partitions_together_have_the_records_of_read_log(sample: Path) -> None:
-    batches = [batch for group in ranges(sample) for piece in group for batch in read_piece(piece, Wanted())]
+    batches = [
+        batch for group in ranges(sample) for piece in group for batch in read_piece(piece, ReadOptions())
+    ]
     assert pa.Table.from_batches(batches).equals(read(sample))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import onceover
-from spark_jobs.inspect.partition import read_partition
+from spark_jobs.inspect.stored_partition import read_partition
 from spark_jobs.kafka.formats.batch_builder import build_batch
 from spark_jobs.kafka.formats.control_record import ControlType, write_marker
 from spark_jobs.kafka.formats.records import Record

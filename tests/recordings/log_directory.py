@@ -17,7 +17,7 @@ from spark_jobs.kafka.formats.log_files import (
     parse_partition_dir,
 )
 from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
-from spark_jobs.kafka.log.log_directory import settle
+from spark_jobs.kafka.log.log_directory import recovered_files
 from spark_jobs.kafka.log.segment import scan_result
 from spark_jobs.kafka.topic_partition import TopicPartition
 
@@ -135,11 +135,11 @@ def _read_partition(topic_partition: TopicPartition, root: Path) -> RecordedPart
 
 
 def _files(root: Path) -> dict[LogFileKind, dict[int, bytes]]:
-    """Files by kind and offset, once interrupted deletions and swaps are settled as a broker does."""
+    """Files by kind and offset, once interrupted deletions and swaps are recovered as a broker does."""
     named = ((path, parse_file_name(path.name)) for path in sorted(root.iterdir()))
     found = {path.name: path.read_bytes() for path, file in named if file and file.kind in KINDS}
     files: dict[LogFileKind, dict[int, bytes]] = {kind: {} for kind in KINDS}
-    for name, data in settle(found).items():
+    for name, data in recovered_files(found).items():
         file = parse_file_name(name)
         if file is not None:
             files[file.kind][file.offset] = data

@@ -17,7 +17,7 @@ METHODS = {
     "tempfile.mktemp", "np.load", "numpy.load", "pd.read_pickle", "pandas.read_pickle",
 }  # fmt: skip
 FLAGS = {"shell", "allow_pickle"}
-EXCEPT = {"spark_jobs/execution/worker.py": "pickle"}
+EXCEPT = {"spark_jobs/execution/python_worker.py": "pickle"}
 """Tasks and summaries between the driver and its own workers, as Spark moves its own; never stored."""
 
 

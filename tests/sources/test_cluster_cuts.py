@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.config.settings import Settings
 from spark_jobs.kafka.formats.checkpoints import read_leader_epochs, read_offsets, read_partition_metadata
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.errors import ObjectMissing, OutOfTurn
+from spark_jobs.lake.errors import ObjectMissing, OtherCluster, OutOfTurn
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.manifest import ObjectRole
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore
@@ -19,8 +19,7 @@ from spark_jobs.sources.cluster.cut import (
     PLAN,
     ClusterUnavailable,
     CutDates,
-    Known,
-    OtherCluster,
+    KnownPartition,
     PartitionCut,
     PartitionFetched,
     Plan,
@@ -95,7 +94,7 @@ def put_cut(lake: ObjectStore, plan: Plan) -> None:
 
 
 def test_a_plan_is_read_as_it_was_written(lake: ObjectStore) -> None:
-    known = {TopicPartition("gone", 1): Known(topic_id="", next_offset=7, epochs=((0, 0),))}
+    known = {TopicPartition("gone", 1): KnownPartition(topic_id="", next_offset=7, epochs=((0, 0),))}
     plan = plan_of(denied=("__transaction_state",), known=known, notes=("a note",))
     lake.put(source_key("live", FIRST, PLAN), plan_bytes(plan))
     assert read_plan(lake, "live", FIRST) == plan
@@ -103,11 +102,11 @@ def test_a_plan_is_read_as_it_was_written(lake: ObjectStore) -> None:
 
 
 def test_a_cut_knows_what_all_cuts_so_far_have(lake: ObjectStore) -> None:
-    gone = Known(topic_id="", next_offset=7, epochs=((0, 0),))
+    gone = KnownPartition(topic_id="", next_offset=7, epochs=((0, 0),))
     put_cut(lake, plan_of(known={TopicPartition("gone", 1): gone}))
     assert known_partitions(lake, "live", FIRST) == {
         TopicPartition("gone", 1): gone,
-        ORDERS: Known(topic_id=TOPIC_ID, next_offset=40, epochs=((1, 5), (3, 12), (4, 30))),
+        ORDERS: KnownPartition(topic_id=TOPIC_ID, next_offset=40, epochs=((1, 5), (3, 12), (4, 30))),
     }
     assert cut_dates(lake, "live") == CutDates(complete=(FIRST,), planned=())
 

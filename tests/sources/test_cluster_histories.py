@@ -22,6 +22,7 @@ from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import TopicFilter
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
 from spark_jobs.kafka.topic_partition import TopicPartition
+from spark_jobs.lake.errors import OtherCluster
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
@@ -30,9 +31,8 @@ from spark_jobs.sources.cluster.brokers import Brokers, ClusterMetadata, LeaderO
 from spark_jobs.sources.cluster.cut import (
     ClusterDenied,
     ClusterUnavailable,
-    Known,
+    KnownPartition,
     LogDiverged,
-    OtherCluster,
     PartitionCut,
     PartitionFetched,
     Plan,
@@ -40,10 +40,10 @@ from spark_jobs.sources.cluster.cut import (
     cut_bytes,
     run_async,
 )
-from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
+from spark_jobs.sources.cluster.fetching import ClusterFetchTask, fetch_partitions
 from spark_jobs.sources.cluster.planning import check_epochs, make_plan
 from spark_jobs.sources.cluster.reader import remarks_of
-from spark_jobs.sources.cluster.replies import SegmentWriter, Taken
+from spark_jobs.sources.cluster.replies import ReplyBatches, SegmentWriter
 from spark_jobs.sources.cluster.wire import EARLIEST, Ask, ListOffsetsRequest_v8
 from tests.sources.test_cluster_cuts import cut_of
 from tests.sources.test_cluster_replies import batch
@@ -204,7 +204,7 @@ CUT = cut_of(
 
 
 def fetch(cluster: Scripted, lake: ObjectStore, cut: PartitionCut = CUT) -> PartitionFetched:
-    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(cut,), cluster_id="abc")
+    task = ClusterFetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(cut,), cluster_id="abc")
     return fetch_partitions(task)[0]
 
 
@@ -272,7 +272,7 @@ def test_a_task_keeps_two_replies_of_four_partitions_at_most(
             full.set()
         return 0
 
-    def note(writer: SegmentWriter, taken: Taken) -> None:
+    def note(writer: SegmentWriter, taken: ReplyBatches) -> None:
         assert full.wait(60)  # nothing is written before each partition has two requests
         write(writer, taken)
         with lock:
@@ -281,7 +281,7 @@ def test_a_task_keeps_two_replies_of_four_partitions_at_most(
     cluster.before, cluster.partitions = before, 12
     monkeypatch.setattr(SegmentWriter, "write", note)
     cuts = tuple(replace(CUT, partition=number) for number in range(cluster.partitions))
-    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=cuts, cluster_id="abc")
+    task = ClusterFetchTask(source=cluster.source, lake=lake, day=DAY, cuts=cuts, cluster_id="abc")
     assert {each.next_offset for each in fetch_partitions(task)} == {20}
     assert most[0] == 2 * fetching.CONCURRENT
 
@@ -435,7 +435,7 @@ def test_an_epoch_that_the_leader_does_not_have_is_a_divergence(cluster: Scripte
     check(cluster, 8, 20, is_compacted=True)
 
 
-def plan(cluster: Scripted, known: Mapping[TopicPartition, Known] | None = None) -> Plan:
+def plan(cluster: Scripted, known: Mapping[TopicPartition, KnownPartition] | None = None) -> Plan:
     return run_async(make_plan(cluster, DAY, known or {}, lambda topic: topic == "compacted"))
 
 
@@ -502,7 +502,7 @@ def test_schemas_that_may_not_be_read_are_named_and_left_out(cluster: Scripted, 
 
 
 def test_a_log_that_is_behind_names_the_choices(cluster: Scripted) -> None:
-    known = {TopicPartition("orders", 0): Known(topic_id=OLD, next_offset=50, epochs=((7, 0),))}
+    known = {TopicPartition("orders", 0): KnownPartition(topic_id=OLD, next_offset=50, epochs=((7, 0),))}
     with pytest.raises(
         LogDiverged, match=r"its high watermark is 20.*remove their folders below sources/live/"
     ):
@@ -540,13 +540,13 @@ def test_a_new_partition_begins_where_local_segments_do_if_another_source_reads_
     assert (cut.start, cut.log_start_offset, cut.epochs) == (4, 0, ((5, 0),))
     (cut,) = run_async(make_plan(cluster, DAY, {}, lambda _: False, lambda _: False)).partitions
     assert (cut.start, cut.epochs) == (0, ())
-    known = {TopicPartition("orders", 0): Known(topic_id=OLD, next_offset=2, epochs=((5, 0),))}
+    known = {TopicPartition("orders", 0): KnownPartition(topic_id=OLD, next_offset=2, epochs=((5, 0),))}
     (cut,) = run_async(make_plan(cluster, DAY, known, lambda _: False, lambda _: True)).partitions
     assert (cut.start, cut.epochs) == (2, ((5, 0),))
 
 
 def test_another_cluster_is_refused(cluster: Scripted, lake: ObjectStore) -> None:
     check_cluster(cluster.source, "", "abc")
-    task = FetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(CUT,), cluster_id="other")
+    task = ClusterFetchTask(source=cluster.source, lake=lake, day=DAY, cuts=(CUT,), cluster_id="other")
     with pytest.raises(OtherCluster, match=r"bootstrap \(127\.0\.0\.1:1\) are of cluster abc"):
         fetch_partitions(task)

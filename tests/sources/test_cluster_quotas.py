@@ -10,7 +10,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.cluster import brokers, fetching
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionFetched, QuotaExceeded
-from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions
+from spark_jobs.sources.cluster.fetching import ClusterFetchTask, fetch_partitions
 from tests.sources.quotas import QuotaBroker, note_requests
 from tests.sources.test_cluster_cuts import cut_of
 
@@ -67,7 +67,7 @@ def fetch(broker: QuotaBroker, place: Path) -> tuple[tuple[PartitionFetched, ...
         cut_of(partition=number, start=0, end=2 * broker.batches, log_start_offset=0, leader_epoch=UNKNOWN)
         for number in range(broker.partitions)
     )
-    task = FetchTask(source=settings.source("live"), lake=lake, day=DAY, cuts=cuts, cluster_id="abc")
+    task = ClusterFetchTask(source=settings.source("live"), lake=lake, day=DAY, cuts=cuts, cluster_id="abc")
     return fetch_partitions(task), lake
 
 

@@ -13,7 +13,13 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.sources.cluster import replies
 from spark_jobs.sources.cluster.cut import UNKNOWN, PartitionCut
-from spark_jobs.sources.cluster.replies import NO_RISE, Taken, UntrustedReply, open_writer, take_batches
+from spark_jobs.sources.cluster.replies import (
+    NO_RISE,
+    ReplyBatches,
+    UntrustedReply,
+    open_writer,
+    take_batches,
+)
 
 
 def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
@@ -25,7 +31,9 @@ def batch(base_offset: int, count: int = 2, epoch: int = 3) -> bytes:
     return bytes(raw)
 
 
-def take(data: bytes, position: int = 10, *, end: int = 100, **more: bool | int | tuple[int, int]) -> Taken:
+def take(
+    data: bytes, position: int = 10, *, end: int = 100, **more: bool | int | tuple[int, int]
+) -> ReplyBatches:
     given = {"begins_inside": False, "epochs": (3, UNKNOWN), **more}
     return take_batches(data, position=position, end=end, **given)  # type: ignore[arg-type]
 

@@ -11,9 +11,9 @@ from typing import Any
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tap.capturing import CaptureSettings
-from spark_jobs.tap.journal import EntryKind, read_journal
+from spark_jobs.tap.journal import JournalEntryKind, read_journal
 from spark_jobs.tap.process import Route, Tap, TapSettings, TlsFiles
-from spark_jobs.tap.proxy import Address, closed
+from spark_jobs.tap.proxy import SocketAddress, closed
 from tests.broker.judge import free_port
 from tests.tap.messages import framed
 
@@ -115,7 +115,7 @@ class RunningTap:
         self.tap._stopped.set()
         await asyncio.wait_for(self.task, WAIT_SECONDS)
 
-    def journalled(self, kind: EntryKind) -> list[Any]:
+    def journalled(self, kind: JournalEntryKind) -> list[Any]:
         """What is in the journals now."""
         journals = sorted((self.place / "spool").glob("*.journal"))
         return [entry for path in journals for entry in read_journal(path) if entry.kind is kind]
@@ -134,7 +134,7 @@ async def running_tap(
     store: ObjectStore | None = None,
     client_tls: TlsFiles | None = None,
     broker_tls: TlsFiles | None = None,
-    advertise: Address | None = None,
+    advertise: SocketAddress | None = None,
     memory_bytes: int = 2**20,
     **capture: Any,
 ) -> AsyncIterator[RunningTap]:
@@ -144,8 +144,8 @@ async def running_tap(
     settings = TapSettings(
         routes=(
             Route(
-                listen=Address(host=HOST, port=port),
-                broker=Address(host=HOST, port=broker_port),
+                listen=SocketAddress(host=HOST, port=port),
+                broker=SocketAddress(host=HOST, port=broker_port),
                 advertise=advertise,
             ),
         ),

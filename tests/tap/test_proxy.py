@@ -19,9 +19,9 @@ from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.stores import open_store
 from spark_jobs.tap import capturing, journal
 from spark_jobs.tap.capturing import OnFull
-from spark_jobs.tap.journal import EntryKind, Journal, Spool
+from spark_jobs.tap.journal import Journal, JournalEntryKind, Spool
 from spark_jobs.tap.process import TapFailed, TlsFiles
-from spark_jobs.tap.proxy import Address
+from spark_jobs.tap.proxy import SocketAddress
 from tests.broker.wire import Writer
 from tests.s3_server import S3Server
 from tests.tap.harness import HOST, RunningTap, Stub, running_tap
@@ -65,14 +65,14 @@ def test_a_request_is_captured_before_the_broker_gets_it_and_its_answer_before_t
         seen: list[int] = []
 
         async def answer(request: bytes) -> bytes:
-            seen.append(len(tap.journalled(EntryKind.REQUEST)))
+            seen.append(len(tap.journalled(JournalEntryKind.REQUEST)))
             return await take_all(request)
 
         async with Stub(answer).running() as broker, running_tap(tmp_path, broker.port) as tap:
             client = await tap.client()
             request = produce_request(ONE)
             assert await client.ask(request) == produce_response([("orders", 0, 0, 7)])
-            assert len(tap.journalled(EntryKind.ANSWER)) == 1
+            assert len(tap.journalled(JournalEntryKind.ANSWER)) == 1
             assert broker.requests == [request]
             assert seen == [1]
             await tap.stop()
@@ -149,7 +149,7 @@ def test_the_answer_to_a_client_that_has_gone_is_kept(tmp_path: Path) -> None:
             await until(lambda: bool(broker.requests))
             client.writer.transport.abort()
             gone.set()
-            await until(lambda: bool(tap.journalled(EntryKind.ANSWER)))
+            await until(lambda: bool(tap.journalled(JournalEntryKind.ANSWER)))
             await tap.stop()
             assert json.loads(tap.objects("answers.jsonl"))["error_code"] == 0
 
@@ -289,10 +289,10 @@ class Reluctant(FileStore):
 
     is_down = True
 
-    def adopt(self, path: Path, key: str, *, lasting: bool = True) -> None:
+    def adopt(self, path: Path, key: str, *, durable: bool = True) -> None:
         if self.is_down:
             raise StoreUnavailable("down")
-        super().adopt(path, key, lasting=lasting)
+        super().adopt(path, key, durable=durable)
 
 
 def test_journals_are_closed_by_time_though_the_store_fails(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_journals_are_closed_by_time_though_the_store_fails(tmp_path: Path) -> N
             client = await tap.client()
             for number in range(1, 4):
                 await client.ask(produce_request(ONE))
-                await until(lambda: len(tap.journalled(EntryKind.SEALED)) == number)  # noqa: B023
+                await until(lambda: len(tap.journalled(JournalEntryKind.SEALED)) == number)  # noqa: B023
             store.is_down = False
             await tap.stop()
             assert tap.objects() == b"one" * 3
@@ -571,11 +571,11 @@ def test_a_listener_that_advertises_another_address_is_refused(tmp_path: Path) -
 
     async def test() -> None:
         async with Stub(answer).running() as broker:
-            wrong = Address(host=HOST, port=9094)
+            wrong = SocketAddress(host=HOST, port=9094)
             with pytest.raises(TapFailed, match=r"advertises 127.0.0.1:9092, not 127.0.0.1:9094"):
                 async with running_tap(tmp_path, broker.port, advertise=wrong) as tap:
                     await started(tap)
-            right = Address(host=HOST, port=9092)
+            right = SocketAddress(host=HOST, port=9092)
             async with running_tap(tmp_path, broker.port, advertise=right) as tap:
                 await tap.client()
 

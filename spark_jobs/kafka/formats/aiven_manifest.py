@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_jobs.kafka.errors import BadCompression, CorruptManifest, LimitExceeded
 from spark_jobs.kafka.formats.codecs.zstd import decompress
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 
 VERSION = "1"
 IV_BYTES, TAG_BYTES = 12, 16
@@ -145,7 +145,9 @@ def _chunks(index: dict[str, Any], source: str) -> tuple[Chunk, ...]:
 def _stored_sizes(index: dict[str, Any], count: int, source: str) -> list[int]:
     if index["type"] == "variable":
         packed = memoryview(_bytes_of(index["transformedChunks"]))
-        bounds = Bounds(limit=_LIST_HEADER.size + _INT.size * (MOST_CHUNKS + 1), source=source, position=0)
+        bounds = OutputLimit(
+            limit=_LIST_HEADER.size + _INT.size * (MOST_CHUNKS + 1), source=source, position=0
+        )
         return read_chunk_sizes(decompress(packed, bounds))
     if index["type"] != "fixed":
         raise ValueError(f"a chunk index of type {index['type']}")

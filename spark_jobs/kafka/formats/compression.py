@@ -1,7 +1,7 @@
 """Compressed payloads by codec id, as tolerant as Kafka's own readers (facts §1.7)."""
 
 from spark_jobs.kafka.formats.codecs import gzip, lz4, snappy, zstd
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Bounds
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, OutputLimit
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2, Codec
 
 DEFAULT_LIMIT = DEFAULT_LIMITS.decompressed_bytes
@@ -17,7 +17,7 @@ def decompress(
     position: int = 0,
 ) -> bytes:
     """`data` decompressed, at most `limit` bytes; `codec_id` as in the attributes."""
-    bounds, view = Bounds(limit=limit, source=source, position=position), memoryview(data)
+    bounds, view = OutputLimit(limit=limit, source=source, position=position), memoryview(data)
     if codec_id == Codec.GZIP:
         return gzip.decompress(view, bounds)
     if codec_id == Codec.SNAPPY:

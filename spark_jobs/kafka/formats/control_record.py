@@ -6,7 +6,7 @@ from struct import Struct
 
 from spark_jobs.kafka.errors import InvalidRecord
 from spark_jobs.kafka.formats.batch_builder import build_batch
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, RecordLimits
 from spark_jobs.kafka.formats.primitives import Reader
 from spark_jobs.kafka.formats.record_batch import TimestampType, read_whole_header
 from spark_jobs.kafka.formats.records import Record, read_stored_records
@@ -48,7 +48,11 @@ def read_control_type(key: bytes | None, *, source: str = "<bytes>", position: i
 
 
 def read_first_control_type(
-    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    source: str = "<bytes>",
+    position: int = 0,
 ) -> ControlType | None:
     """Type of a control batch's first record, the only one a broker reads; None if there is none."""
     record = _first_control_record(batch, limits, source, position)
@@ -56,7 +60,11 @@ def read_first_control_type(
 
 
 def read_marker(
-    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    source: str = "<bytes>",
+    position: int = 0,
 ) -> EndTransactionMarker | None:
     """The marker in the v2 batch that `batch` begins with; None for data, empty batches and other types."""
     record = _first_control_record(batch, limits, source, position)
@@ -80,7 +88,7 @@ def read_marker_value(
 
 
 def _first_control_record(
-    batch: bytes | memoryview, limits: Limits, source: str, position: int
+    batch: bytes | memoryview, limits: RecordLimits, source: str, position: int
 ) -> Record | None:
     if not read_whole_header(batch, source=source, position=position).is_control:
         return None

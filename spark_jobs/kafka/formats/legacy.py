@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from spark_jobs.kafka.errors import BadCrc, BadLength, InvalidRecord, TornBatch
 from spark_jobs.kafka.formats.compression import decompress
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, RecordLimits
 from spark_jobs.kafka.formats.primitives import Reader, to_int64
 from spark_jobs.kafka.formats.record_batch import (
     CODEC_MASK,
@@ -128,7 +128,11 @@ def check_legacy_crc(data: bytes | memoryview, position: int, header: LegacyHead
 
 
 def read_legacy_records(
-    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    source: str = "<bytes>",
+    position: int = 0,
 ) -> Iterator[LogRecord]:
     """The record of the message at the start of `batch`, or those that it wraps, with absolute offsets."""
     header = read_legacy_header(batch, source=source, position=position)

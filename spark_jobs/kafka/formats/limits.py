@@ -8,7 +8,7 @@ INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RecordLimits:
     """Sizes that only a configuration can bound."""
 
     decompressed_bytes: int = 256 * 1024 * 1024
@@ -18,11 +18,11 @@ class Limits:
     """Unlimited unless configured: the length of the input bounds them already."""
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = RecordLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class OutputLimit:
     """At most `limit` bytes of decompressed output; `source` and `position` are for error messages."""
 
     limit: int

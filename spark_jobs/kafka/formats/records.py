@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spark_jobs.kafka.errors import InvalidRecord, LimitExceeded
 from spark_jobs.kafka.formats.compression import decompress
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, RecordLimits
 from spark_jobs.kafka.formats.primitives import Reader, to_int64, write_varint, write_varlong
 from spark_jobs.kafka.formats.record_batch import (
     HEADER_SIZE,
@@ -51,7 +51,11 @@ class LogRecord:
 
 
 def read_records(
-    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    source: str = "<bytes>",
+    position: int = 0,
 ) -> Iterator[LogRecord]:
     """Records of the v2 batch that `batch` begins with, absolute; control records are records too.
 
@@ -63,7 +67,11 @@ def read_records(
 
 
 def read_stored_records(
-    batch: bytes | memoryview, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>", position: int = 0
+    batch: bytes | memoryview,
+    *,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    source: str = "<bytes>",
+    position: int = 0,
 ) -> Iterator[Record]:
     """Records of the v2 batch that `batch` begins with, as stored."""
     header = read_whole_header(batch, source=source, position=position)
@@ -89,7 +97,7 @@ def read_stored_records(
     yield from _read_exactly(reader, header.record_count, limits)
 
 
-def _read_exactly(reader: Reader, record_count: int, limits: Limits) -> Iterator[Record]:
+def _read_exactly(reader: Reader, record_count: int, limits: RecordLimits) -> Iterator[Record]:
     if record_count < 0:
         raise reader.fail(expected="a record count of 0 or more", found=record_count)
     for index in range(record_count):
@@ -102,7 +110,7 @@ def _read_exactly(reader: Reader, record_count: int, limits: Limits) -> Iterator
         )
 
 
-def read_record(reader: Reader, *, limits: Limits = DEFAULT_LIMITS) -> Record:
+def read_record(reader: Reader, *, limits: RecordLimits = DEFAULT_LIMITS) -> Record:
     """The record at the reader's position; it must fill the length that it claims."""
     length = reader.read_varint()
     if not 0 <= length <= reader.remaining:

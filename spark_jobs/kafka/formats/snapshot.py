@@ -12,7 +12,7 @@ _COUNT = Struct(">i")
 _ENTRY = Struct(
     ">"
     "q"  # producer_id
-    "h"  # producer_epoch            -1 for an entry born of an empty control batch
+    "h"  # producer_epoch            -1 for an entry of an empty control batch
     "i"  # last_sequence             of the newest remembered batch; -1 without one
     "q"  # last_offset               likewise; below 0 means that there is none
     "i"  # offset_delta              last - first offset of that batch

@@ -27,17 +27,17 @@ class SegmentFiles:
     txn_index: bytes | None
 
 
-def settle(files: Mapping[str, bytes]) -> dict[str, bytes]:
+def recovered_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """`files` once interrupted deletions, cleanings and swaps are undone or finished.
 
     Files that were being deleted or cleaned are removed, and so is a swap that began after the oldest
     unfinished cleaning. Every other swap replaces the files that it covers.
     """
-    names = settle_names(files, lambda name, offset: _next_offset(files[name], offset))
+    names = recovered_names(files, lambda name, offset: _next_offset(files[name], offset))
     return {name: files[before] for name, before in names.items()}
 
 
-def settle_names(names: Collection[str], next_offset: NextOffset) -> dict[str, str]:
+def recovered_names(names: Collection[str], next_offset: NextOffset) -> dict[str, str]:
     """The same for names alone: each remaining name, and the name that its file has now."""
     named = [(name, file) for name in names if (file := parse_file_name(name)) is not None]
     cleaned = [file.offset for _, file in named if file.suffix is FileSuffix.CLEANED]

@@ -15,7 +15,7 @@ from spark_jobs.kafka.formats.record_batch import RecordBatchHeader
 from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kafka.transactions.partition_transactions import LogBatch, PartitionTransaction
 
-Header = RecordBatchHeader | LegacyHeader
+AnyHeader = RecordBatchHeader | LegacyHeader
 
 
 def first_unstable_offset(
@@ -55,7 +55,7 @@ class ConsumerFilter:
         heapq.heapify(self._coming)
         self._aborted_producers: set[int] = set()
 
-    def accepts(self, header: Header, control_type: ControlType | None) -> bool:
+    def accepts(self, header: AnyHeader, control_type: ControlType | None) -> bool:
         """`control_type` is that of a control batch's first record."""
         if not header.has_producer_id:
             return not header.is_control
@@ -68,7 +68,7 @@ class ConsumerFilter:
         return not (header.is_transactional and header.producer_id in self._aborted_producers)
 
 
-def next_position(header: Header) -> int:
+def next_position(header: AnyHeader) -> int:
     """Where a consumer continues after a batch, even if compaction removed its last records."""
     return header.last_offset + 1
 
@@ -79,7 +79,7 @@ def records_from(records: Iterable[LogRecord], position: int) -> Iterator[LogRec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visibility:
+class ReadCommittedView:
     """Which batches of a partition a read_committed consumer sees, from its markers alone.
 
     `hidden` holds for each producer the aborted ranges, first to last offset, ascending.
@@ -89,7 +89,7 @@ class Visibility:
     log_start_offset: int
     hidden: dict[int, tuple[tuple[int, int], ...]]
 
-    def shows(self, header: Header) -> bool:
+    def shows(self, header: AnyHeader) -> bool:
         """Whether the batch's records are visible, except single ones below the log's start."""
         if header.is_control or not self.log_start_offset <= header.last_offset < self.last_stable_offset:
             return False
@@ -107,7 +107,7 @@ def visibility(
     undecided: Iterable[int],
     high_watermark: int,
     log_start_offset: int = 0,
-) -> Visibility:
+) -> ReadCommittedView:
     """The visibility of a log whose markers closed `closed` and left `undecided` first offsets open."""
     transactions = tuple(closed)
     unstable = first_unstable_offset(
@@ -119,13 +119,13 @@ def visibility(
     for txn in transactions:
         if txn.batch_count and txn.marker is not None and not txn.marker.is_commit:
             hidden.setdefault(txn.producer_id, []).append((txn.first_offset, txn.marker.offset))
-    return Visibility(
+    return ReadCommittedView(
         last_stable_offset=last_stable_offset(first_unstable=unstable, high_watermark=high_watermark),
         log_start_offset=log_start_offset,
         hidden={producer_id: tuple(sorted(ranges)) for producer_id, ranges in hidden.items()},
     )
 
 
-def visible_batches(batches: Iterable[LogBatch], seen: Visibility) -> Iterator[Header]:
+def visible_batches(batches: Iterable[LogBatch], seen: ReadCommittedView) -> Iterator[AnyHeader]:
     """Headers of the batches that a read_committed consumer gets, in order."""
     return (header for header, _ in batches if seen.shows(header))

@@ -12,7 +12,7 @@ from spark_jobs.kafka.formats.legacy import (
     read_legacy_header,
     read_legacy_records,
 )
-from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, Limits
+from spark_jobs.kafka.formats.limits import DEFAULT_LIMITS, RecordLimits
 from spark_jobs.kafka.formats.record_batch import (
     HEADER_SIZE,
     LENGTH_OFFSET,
@@ -119,7 +119,7 @@ def scan_result(
 
 
 def read_batch_records(
-    data: Buffer, batch: ScannedBatch, *, limits: Limits = DEFAULT_LIMITS, source: str = "<bytes>"
+    data: Buffer, batch: ScannedBatch, *, limits: RecordLimits = DEFAULT_LIMITS, source: str = "<bytes>"
 ) -> Iterator[LogRecord]:
     """Records of a scanned batch of any format; tests compare kernels and recordings with it."""
     with memoryview(data) as view:

@@ -16,7 +16,7 @@ from spark_jobs.kafka.producers.producer_state import ProducerStateEntry, Produc
 from spark_jobs.kafka.producers.sequence import increment_sequence, is_at_or_before
 from spark_jobs.kafka.producers.verdict import BatchRow, Decision, Rules, Verdict
 
-Judged = tuple[int, Decision]
+Decided = tuple[int, Decision]
 """The index of a batch (those parked by earlier runs come first), and its decision."""
 
 
@@ -24,7 +24,7 @@ Judged = tuple[int, Decision]
 class ParkingFold:
     """All batches in the order in which they were decided; the last ones, `parked`, stay parked."""
 
-    judged: tuple[Judged, ...]
+    judged: tuple[Decided, ...]
     states: ProducerStates
 
 
@@ -61,7 +61,7 @@ class _Run:
     """A partition during a fold with parking."""
 
     def __init__(self, states: ProducerStates, rows: Sequence[BatchRow], rules: Rules, most: int) -> None:
-        self.states, self.judged, self.parked = states, list[Judged](), list[int]()
+        self.states, self.judged, self.parked = states, list[Decided](), list[int]()
         self._rows, self._rules, self._most = rows, rules, most
 
     def arrive(self, place: int, *, is_parkable: bool) -> None:

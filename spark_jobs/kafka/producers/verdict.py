@@ -258,7 +258,7 @@ class Verdict(StrEnum):
                 "Offsets that an earlier run published past while they were missing; a backfill takes it."
             ),
             reason=(
-                "offset {base_offset} was in no copy when an earlier run went past it; "
+                "offset {base_offset} was in no copy when an earlier run published past it; "
                 "a backfill of its date takes it"
             ),
         ),

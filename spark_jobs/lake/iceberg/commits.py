@@ -33,7 +33,7 @@ from pyiceberg.utils.datetime import date_to_days
 
 from spark_jobs.lake.errors import RESTORE, Damaged, PublishedDiffers, PublishFailed
 from spark_jobs.lake.iceberg.schema import TableChange, begin_change
-from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RunStamp, TableTarget
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RunStamp, TableName, TableTarget
 from spark_jobs.tables.contract import RUN_DATE
 from spark_jobs.tables.publish import RUNS
 
@@ -179,7 +179,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class TableCommit:
     """A table with the files of the run; `snapshot_id` is the one that the run's tag names."""
 
     table: tuple[str, str]
@@ -188,7 +188,7 @@ class Published:
     change: Change
 
 
-def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Published:
+def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> TableCommit:
     """Brings the table to hold exactly the target's files of the run's date, tagged by the run id.
 
     Raises `PublishFailed`, which is transient, if the catalog did not commit.
@@ -196,14 +196,14 @@ def publish_table(catalog: Catalog, target: TableTarget, stamp: RunStamp) -> Pub
     return publish_into(catalog, target, find_table(catalog, target.name), stamp)
 
 
-def publish_into(catalog: Catalog, target: TableTarget, table: Table | None, stamp: RunStamp) -> Published:
+def publish_into(catalog: Catalog, target: TableTarget, table: Table | None, stamp: RunStamp) -> TableCommit:
     """The same for a table that was just loaded; None creates a new one."""
     change = change_to(table, target, stamp.day)
     if table is None or change or stamp.run_id not in table.refs():
         table = _commit(catalog, table, target, stamp, change)
     check_published(table, target, stamp)
     snapshot_id = table.refs()[stamp.run_id].snapshot_id
-    return Published(table=target.name, snapshot_id=snapshot_id, rows=target.rows, change=change)
+    return TableCommit(table=target.name, snapshot_id=snapshot_id, rows=target.rows, change=change)
 
 
 def find_table(catalog: Catalog, name: tuple[str, ...]) -> Table | None:
@@ -305,9 +305,6 @@ def _add_snapshot(
         for file in added:
             snapshot.append_data_file(file)
         return snapshot.snapshot_id
-
-
-TableName = tuple[str, ...]
 
 
 def withdraw_run(catalog: Catalog, namespaces: tuple[str, str], run_id: str, day: date) -> int:

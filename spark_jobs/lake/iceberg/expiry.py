@@ -20,7 +20,7 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.settings import Settings
 from spark_jobs.lake.errors import PublishFailed
 from spark_jobs.lake.iceberg.commits import find_table
-from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RUN_ID_PROPERTY
+from spark_jobs.lake.iceberg.target import ROLLBACK_PROPERTY, RUN_ID_PROPERTY, TableName
 from spark_jobs.lake.layout import EXPIRY, expiry_key
 from spark_jobs.lake.object_store import ObjectStore
 
@@ -151,9 +151,6 @@ def _lists_of(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[str]:
 def _data_files(table: Table, manifest: ManifestFile) -> Iterator[str]:
     for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
         yield entry.data_file.file_path
-
-
-TableName = tuple[str, ...]
 
 
 def put_unnamed(store: ObjectStore, plan: TableExpiry) -> None:

@@ -22,7 +22,7 @@ from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.commits import files_of, find_table
 from spark_jobs.lake.iceberg.expiry import current_files, run_of
 from spark_jobs.lake.iceberg.run_targets import TableKey, data_files, listed_tables, run_file
-from spark_jobs.lake.iceberg.target import RUN_DATE_PROPERTY, TableTarget
+from spark_jobs.lake.iceberg.target import RUN_DATE_PROPERTY, TableName, TableTarget
 from spark_jobs.lake.iceberg.topic_tables import TopicTables, topic_contract, topic_of
 from spark_jobs.lake.layout import step_key
 from spark_jobs.lake.object_store import ObjectStore
@@ -35,7 +35,7 @@ MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class RunHolding:
     """The files and rows of one published run in one table."""
 
     run_id: str
@@ -50,7 +50,7 @@ class Loss:
 
     table: TableKey
     missing: bool
-    shares: tuple[Share, ...]
+    shares: tuple[RunHolding, ...]
 
     @property
     def rows(self) -> int:
@@ -63,7 +63,7 @@ class Loss:
         return f"{self.table} lacks {runs}, the newest is {self.shares[-1].run_id}"
 
 
-Shares = Mapping[TableKey, tuple[Share, ...]]
+Shares = Mapping[TableKey, tuple[RunHolding, ...]]
 """The shares of each table by ascending date."""
 
 
@@ -72,7 +72,7 @@ def published_shares(lake: ObjectStore, chain: Chain) -> Shares:
     runs = [entry for entry in chain.current.values() if entry.is_published]
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda entry: _shares_of(lake, entry), runs))
-    tables = dict[TableKey, list[Share]]()
+    tables = dict[TableKey, list[RunHolding]]()
     for name, share in (pair for of_run in found for pair in of_run):
         tables.setdefault(name, []).append(share)
     return {name: tuple(shares) for name, shares in tables.items()}
@@ -135,8 +135,8 @@ class Tables:
 
 
 def lost_shares(
-    table: Table | None, shares: tuple[Share, ...], chain: Chain, *, strict: bool = False
-) -> tuple[Share, ...]:
+    table: Table | None, shares: tuple[RunHolding, ...], chain: Chain, *, strict: bool = False
+) -> tuple[RunHolding, ...]:
     """The shares that the table lost; without a table, all of them.
 
     With `strict`, also those that an unfinished backfill or rollback removed.
@@ -164,7 +164,7 @@ def traces_of(table: Table) -> set[str]:
     return {*table.refs(), *(run_of(snapshot) for snapshot in table.snapshots())}
 
 
-def _shares_of(lake: ObjectStore, entry: ChainEntry) -> Iterable[tuple[TableKey, Share]]:
+def _shares_of(lake: ObjectStore, entry: ChainEntry) -> Iterable[tuple[TableKey, RunHolding]]:
     if lake.stat(step_key(entry.run_id, Step.PUBLISH, DONE)) is None:
         return []  # a rollback or a backfill has begun to remove it
     folder = RunFolder(lake, read_inputs(lake, entry.run_id))
@@ -173,7 +173,7 @@ def _shares_of(lake: ObjectStore, entry: ChainEntry) -> Iterable[tuple[TableKey,
     return [
         (
             name,
-            Share(
+            RunHolding(
                 run_id=entry.run_id,
                 day=entry.day,
                 files=frozenset(file.location for file in files),
@@ -262,9 +262,6 @@ def rows_of(table: Table) -> int:
     if "total-records" in properties:
         return int(properties["total-records"])
     return sum(task.file.record_count for task in table.scan().plan_files())
-
-
-TableName = tuple[str, ...]
 
 
 def leftover_targets(

@@ -27,12 +27,12 @@ MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 SCHEMA, CODEC = "avro.schema", "avro.codec"
 
-Record = dict[str, Any]
+AvroRecord = dict[str, Any]
 Names = dict[str, Any]
 """Types that the schema names, to be referred to."""
 
 
-def rewrite_records(data: bytes, change: Callable[[Record], Record]) -> bytes:
+def rewrite_records(data: bytes, change: Callable[[AvroRecord], AvroRecord]) -> bytes:
     """The same Avro file with each record changed; raises `ValueError` for other bytes."""
     source = BytesIO(data)
     if source.read(len(MAGIC)) != MAGIC:
@@ -55,11 +55,11 @@ def rewrite_records(data: bytes, change: Callable[[Record], Record]) -> bytes:
     return out.getvalue()
 
 
-def read_records(data: bytes) -> list[Record]:
+def read_records(data: bytes) -> list[AvroRecord]:
     """All records of a file."""
-    found: list[Record] = []
+    found: list[AvroRecord] = []
 
-    def note(record: Record) -> Record:
+    def note(record: AvroRecord) -> AvroRecord:
         found.append(record)
         return record
 
@@ -322,7 +322,7 @@ def _content(data: bytes) -> Any:
     return read_records(data) if data.startswith(MAGIC) else _read_json(data, "")
 
 
-def _moved_entry(record: Record, move: Move) -> Record:
+def _moved_entry(record: AvroRecord, move: Move) -> AvroRecord:
     """A manifest entry with its address rewritten; other records stay the same."""
     if "data_file" not in record:
         return record
@@ -335,7 +335,7 @@ def _moved_entry(record: Record, move: Move) -> Record:
     return {**record, "data_file": {**file, "file_path": move.address(file["file_path"])}}
 
 
-def _moved_manifest(record: Record, lake: ObjectStore, move: Move) -> Record:
+def _moved_manifest(record: AvroRecord, lake: ObjectStore, move: Move) -> AvroRecord:
     """A manifest list entry with address and current size of its manifest; other records stay the same."""
     if "manifest_path" not in record:
         return record

@@ -10,6 +10,8 @@ from spark_jobs.tables.contract import Contract
 RUN_ID_PROPERTY, RUN_DATE_PROPERTY = "onceover.run-id", "onceover.run-date"
 ROLLBACK_PROPERTY = "onceover.rollback"
 """Snapshot properties: the run and its date, or the run that the snapshot removes."""
+TableName = tuple[str, ...]
+"""A table's namespace and name, as a catalog takes them."""
 TOPIC_PROPERTY = "onceover.topic"
 """Table property: the topic whose records the table holds."""
 

@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from spark_jobs.config.settings import Settings, ValueType
-from spark_jobs.lake.iceberg.commits import Published, find_table, publish_into, publish_table
+from spark_jobs.lake.iceberg.commits import TableCommit, find_table, publish_into, publish_table
 from spark_jobs.lake.iceberg.target import TOPIC_PROPERTY, RunStamp, TableTarget
 from spark_jobs.tables.contract import Column, Contract
 from spark_jobs.tables.materialise import records_contract
@@ -56,7 +56,9 @@ def topic_of(table: Table | None) -> str | None:
     return None if table is None else table.properties.get(TOPIC_PROPERTY)
 
 
-def publish_target(catalog: Catalog, topics: TopicTables, target: TableTarget, stamp: RunStamp) -> Published:
+def publish_target(
+    catalog: Catalog, topics: TopicTables, target: TableTarget, stamp: RunStamp
+) -> TableCommit:
     """Publishes a target; the table of a topic under the name that it has in the catalog."""
     if target.topic is None:
         return publish_table(catalog, target, stamp)

@@ -49,8 +49,8 @@ from spark_jobs.pipeline.partition_memory import (
     LATE,
     OPEN,
     OVERLAP,
-    Chunk,
     Codes,
+    IndexChunk,
     Judged,
     PartitionMemory,
 )
@@ -158,9 +158,9 @@ class FoundGaps:
 
 
 class CopyRules:
-    """Settles merged copies: authoritative batches go to the fold, all others get a verdict.
+    """Judges merged copies: authoritative batches go to the fold, all others get a verdict.
 
-    If it `holds`, everything after the first gap is held. `passed` are gaps that earlier runs went past.
+    If it `holds`, everything after the first gap is held. `passed` are gaps that earlier runs published past.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class CopyRules:
         """Where the admitted log ends."""
         return self._merger.end_offset if self.gap is None else self.gap[0]
 
-    def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[Chunk, FoundGaps]:
+    def chunk(self, rows: pa.RecordBatch, copy: npt.NDArray[np.int32]) -> tuple[IndexChunk, FoundGaps]:
         """The chunk, and the gaps found before some of its rows."""
         problem = is_problem(rows)
         columns = CopyColumns._make(values(rows, name)[~problem] for name in CopyColumns._fields)
@@ -195,7 +195,7 @@ class CopyRules:
         deleted, missing = self._holes.split(holes[is_real], is_damaged[is_real])
         found = self._hold(preset, deleted, missing)
         self._report_late(rows, preset)
-        return Chunk(rows=rows, copy=copy, preset=preset, gap=self.gap), found
+        return IndexChunk(rows=rows, copy=copy, preset=preset, gap=self.gap), found
 
     def _hold(self, preset: Codes, deleted: Rows, missing: Rows) -> FoundGaps:
         """Holds what is behind the first gap."""
@@ -284,10 +284,10 @@ class SegmentReaches:
         return places[: int(np.argmax(problem))]
 
 
-def unused_chunk(rows: pa.RecordBatch, copy: int) -> Chunk:
+def unused_chunk(rows: pa.RecordBatch, copy: int) -> IndexChunk:
     """Rows of a copy that is not used, because the capture is authoritative."""
     preset = np.where(is_problem(rows), CORRUPT, OVERLAP).astype(np.int8)
-    return Chunk(rows=rows, copy=np.full(rows.num_rows, copy, dtype=np.int32), preset=preset)
+    return IndexChunk(rows=rows, copy=np.full(rows.num_rows, copy, dtype=np.int32), preset=preset)
 
 
 def leader_epochs_of(
@@ -426,7 +426,7 @@ class _BrokerLog:
         if not self._is_internal:
             self._keep_gaps(chunk, found)
 
-    def _keep_gaps(self, chunk: Chunk, found: FoundGaps) -> None:
+    def _keep_gaps(self, chunk: IndexChunk, found: FoundGaps) -> None:
         held = np.flatnonzero(chunk.preset == BEHIND_GAP)
         self._held.keep(take(chunk.rows, held))
         self._gaps.keep(

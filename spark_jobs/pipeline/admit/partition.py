@@ -46,7 +46,7 @@ OUTSIDE_TRANSACTION = (
 _HEADER = [field.name for field in fields(RecordBatchHeader) if field.name != "batch_length"]
 
 Places = npt.NDArray[np.int64]
-Column = npt.NDArray[np.generic] | pa.StringArray
+ColumnValues = npt.NDArray[np.generic] | pa.StringArray
 
 
 def reasons(judged: Judged) -> pa.StringArray:
@@ -92,29 +92,29 @@ def _filled(judged: Judged, places: Places, reason: str) -> pa.StringArray:
     return joined
 
 
-def _of_header(name: str) -> Callable[[Judged, Places], Column]:
+def _of_header(name: str) -> Callable[[Judged, Places], ColumnValues]:
     return lambda judged, places: values(judged.rows, name)[places]
 
 
-def _of_decision(name: str) -> Callable[[Judged, Places], Column]:
+def _of_decision(name: str) -> Callable[[Judged, Places], ColumnValues]:
     return lambda judged, places: np.asarray(getattr(judged.decisions, name)[places])
 
 
-def _of_gap(end: int) -> Callable[[Judged, Places], Column]:
+def _of_gap(end: int) -> Callable[[Judged, Places], ColumnValues]:
     return lambda judged, places: np.full(len(places), (judged.gap or (0, 0))[end], dtype=np.int64)
 
 
-def _problem(judged: Judged, places: Places) -> Column:
+def _problem(judged: Judged, places: Places) -> ColumnValues:
     problems: Any = judged.rows.column("problem")
     sentences: pa.StringArray = problems.take(pa.array(places, pa.int64()))
     return sentences
 
 
-def _broken_rule(judged: Judged, places: Places) -> Column:
+def _broken_rule(judged: Judged, places: Places) -> ColumnValues:
     return pa.array([sentence for _, sentence in _broken_rules(judged, places)], pa.string())
 
 
-VALUES: dict[str, Callable[[Judged, Places], Column]] = {
+VALUES: dict[str, Callable[[Judged, Places], ColumnValues]] = {
     **{name: _of_header(name) for name in (*_HEADER, "coordinator_epoch")},
     "offset": _of_decision("base_offset"),
     "expected_sequence": _of_decision("expected_sequence"),
@@ -370,7 +370,7 @@ class PartitionRun:
             critical=self.critical,
             staged_end_offset=self.staged_end_offset,
             transactions=self._transactions,
-            state=put_state(task.lake, after, lasting=False),
+            state=put_state(task.lake, after, durable=False),
             batches=self._batches.name,
             outputs=(*outputs, self._batches.finish(task.folder)),
         )

@@ -319,8 +319,8 @@ def _deleted(name: str, rows: list[Row]) -> str:
 def _late(name: str, rows: list[Row]) -> str:
     days = sorted({row["found_on"] for row in rows})
     return (
-        f"{name}: {rows[0]['after']} has {_range(rows)}, which an earlier run went past; to publish them: "
-        f"onceover backfill --from {days[0]} --to {days[-1]}"
+        f"{name}: {rows[0]['after']} has {_range(rows)}, which an earlier run published past; to publish "
+        f"them: onceover backfill --from {days[0]} --to {days[-1]}"
     )
 
 

@@ -31,12 +31,12 @@ from spark_jobs.lake.manifest import Truncation
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.lake.states import PartitionState, get_state, settle_states
+from spark_jobs.lake.states import PartitionState, get_state, make_states_durable
 from spark_jobs.pipeline.admit.broker_log import admit_broker_log, unused_chunk
 from spark_jobs.pipeline.admit.job import AdmitSummary, AdmitTask, AdmittedPartition, PartitionJob
 from spark_jobs.pipeline.admit.partition import PartitionRun, SharedFile, TaskFiles, VerdictFile
 from spark_jobs.pipeline.captures.judge import CaptureJudge, CaptureObjects, ParkingMemory, with_markers
-from spark_jobs.pipeline.partition_memory import OPEN, Chunk, Judged, PartitionMemory
+from spark_jobs.pipeline.partition_memory import OPEN, IndexChunk, Judged, PartitionMemory
 from spark_jobs.tables.admit import PARTITION_TRANSACTIONS
 
 # The plan of a captured partition's accepted log: segments, snapshots, aborted transactions, leader epochs.
@@ -176,7 +176,7 @@ class AcceptedLog:
         self._outputs: list[OutputFile] = []
         self._roll()
 
-    def fitting(self, chunk: Chunk) -> Iterator[Chunk]:
+    def fitting(self, chunk: IndexChunk) -> Iterator[IndexChunk]:
         """`chunk` in parts that fit into one segment each; between them the log has rolled.
 
         The caller judges and appends each part before it asks for the next.
@@ -191,7 +191,7 @@ class AcceptedLog:
             if not count:
                 self._roll()
                 continue
-            yield Chunk(
+            yield IndexChunk(
                 rows=chunk.rows.slice(start, count),
                 copy=chunk.copy[start : start + count],
                 preset=chunk.preset[start : start + count],
@@ -292,7 +292,7 @@ class AcceptedLog:
 
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._directory}/{name}"
-        self._lake.put(f"{self._folder}/{path}", data, lasting=False)
+        self._lake.put(f"{self._folder}/{path}", data, durable=False)
         self._outputs.append(OutputFile(path=path, size=len(data), digest=hashlib.sha256(data).hexdigest()))
 
 
@@ -399,6 +399,6 @@ def admit_partitions(task: AdmitTask) -> AdmitSummary:
         )
         files = TaskFiles(task=task, transactions=transactions)
         partitions = tuple(ADMIT[job.origin](job, files) for job in task.jobs)
-        settle_states(task.lake, (each.state for each in partitions))
+        make_states_durable(task.lake, (each.state for each in partitions))
         outputs = transactions.finish(task.folder)
     return AdmitSummary(partitions=partitions, transactions=transactions.name, outputs=outputs)

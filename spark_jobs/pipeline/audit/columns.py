@@ -28,7 +28,7 @@ READ = [
 """The columns of `batches` that are read."""
 
 
-class BatchColumns(NamedTuple):
+class AcceptedBatches(NamedTuple):
     """One row per accepted batch; offsets are -1 where there is none."""
 
     offset: Int64s
@@ -43,18 +43,18 @@ class BatchColumns(NamedTuple):
     is_data: Flags
     is_wrapper: Flags
 
-    def take(self, rows: Flags) -> "BatchColumns":
+    def take(self, rows: Flags) -> "AcceptedBatches":
         """The chosen rows."""
-        return BatchColumns._make(column[rows] for column in self)
+        return AcceptedBatches._make(column[rows] for column in self)
 
 
-def accepted_of(batch: pa.RecordBatch) -> BatchColumns:
+def accepted_of(batch: pa.RecordBatch) -> AcceptedBatches:
     """The accepted rows of a part of `batches`."""
     accepted = batch.filter(pc.equal(batch.column("verdict"), pa.scalar(Verdict.ACCEPTED.value)))
     return _columns({name: _numbers(accepted.column(name)) for name in READ if name != "verdict"})
 
 
-def held_of(rows: Rows) -> BatchColumns:
+def held_of(rows: Rows) -> AcceptedBatches:
     """Rows of dtype `INHERITED`: all of them were accepted by some run."""
     return _columns({name: rows[name] for name in READ if name not in {"verdict", "object_order"}})
 
@@ -64,14 +64,14 @@ def is_counted(batch: pa.RecordBatch) -> "pa.Array[Any]":
     return pc.not_equal(batch.column("object_order"), pa.scalar(MARKER_OBJECT, pa.int32()))
 
 
-def _columns(found: dict[str, npt.NDArray[Any]]) -> BatchColumns:
+def _columns(found: dict[str, npt.NDArray[Any]]) -> AcceptedBatches:
     wide: dict[str, Int64s] = {name: column.astype(np.int64) for name, column in found.items()}
     is_legacy, attributes = wide["magic"] < MAGIC_V2, wide["attributes"]
-    return BatchColumns(
+    return AcceptedBatches(
         last_offset=wide["offset"] + wide["last_offset_delta"],
         is_data=is_legacy | (attributes & CONTROL_FLAG == 0),
         is_wrapper=is_legacy & (attributes & CODEC_MASK != 0),
-        **{name: wide[name] for name in BatchColumns._fields if name in wide},
+        **{name: wide[name] for name in AcceptedBatches._fields if name in wide},
     )
 
 

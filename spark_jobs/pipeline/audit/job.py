@@ -62,8 +62,8 @@ class PartitionInputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Bounds: timestamps in ms since 1970, and how many keys to sample per partition."""
+class RecordChecks:
+    """Limits of timestamps in ms since 1970, and how many keys to sample per partition."""
 
     earliest_ms: int
     latest_ms: int
@@ -87,7 +87,7 @@ class AuditTask:
     fits: Fits = field(default_factory=dict)
     whole_transactions: bool
     lake: ObjectStore
-    bounds: Bounds
+    bounds: RecordChecks
 
     @property
     def topic(self) -> str:

@@ -62,7 +62,7 @@ class Fit(NamedTuple):
     partition_count: int
 
     def misplaces(self, keys: KeyHashes) -> Flags:
-        """Which keys it would have put elsewhere; no rule of ours, no misplaced key."""
+        """Which keys it would have put elsewhere; without a known partitioner, no misplaced key."""
         if self.partitioner is Partitioner.NONE:
             return np.zeros(keys.size, dtype=np.bool_)
         hashes = keys.hashes[:, PARTITIONERS.index(self.partitioner)]

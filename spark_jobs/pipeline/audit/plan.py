@@ -22,7 +22,7 @@ from spark_jobs.lake.parquet_file import iter_rows, read_table
 from spark_jobs.lake.run_folder import RunFolder
 from spark_jobs.lake.states import STATE_STEPS, read_states, states_before
 from spark_jobs.lake.table_listing import final_listing
-from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.job import AuditTask, PartitionInputs, RecordChecks, StateDigests
 from spark_jobs.pipeline.audit.partitioners import Fits
 from spark_jobs.pipeline.audit.sequences import NEVER
 from spark_jobs.pipeline.audit.transaction_facts import PublishedRange, TransactionTask
@@ -218,7 +218,7 @@ def plan_tasks(
 ) -> list[AuditTask]:
     """Tasks in the order of the partitions; `fits` by topic is what has placed keys in earlier runs."""
     records, replayed = _record_files(folder, RECORDS_FOLDER), _record_files(folder, REPLAYED_FOLDER)
-    bounds = Bounds(
+    bounds = RecordChecks(
         earliest_ms=settings.audit.earliest_ms,
         latest_ms=folder.inputs.logical_time_ms + settings.audit.timestamp_ahead_ms,
         key_sample=settings.audit.key_sample,

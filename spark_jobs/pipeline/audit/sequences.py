@@ -8,7 +8,7 @@ from spark_jobs.kafka.formats.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from spark_jobs.kafka.producers.sequence import MAX_SEQUENCE
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.kernels.record_rows import OffsetRanges, RecordColumns, RowsSeen
-from spark_jobs.pipeline.audit.columns import BatchColumns, Flags, Int64s
+from spark_jobs.pipeline.audit.columns import AcceptedBatches, Flags, Int64s
 
 NEVER = int(np.iinfo(np.int64).min)
 
@@ -65,13 +65,13 @@ class AcceptedSequences:
         self._gap_starts = np.sort(gaps[:, 0])
         self.broken = 0
 
-    def add(self, rows: BatchColumns) -> None:
+    def add(self, rows: AcceptedBatches) -> None:
         """Accepted batches in the order of the table; a gap in the log excuses one in the sequence."""
         counted = rows.take(rows.is_data & (rows.producer_id >= 0) & (rows.base_sequence >= 0))
         if not counted.offset.size:
             return
         order = np.argsort(counted.producer_id, kind="stable")
-        rows = BatchColumns._make(column[order] for column in counted)
+        rows = AcceptedBatches._make(column[order] for column in counted)
         ends = _Ends(
             rows.producer_id,
             rows.producer_epoch,
@@ -102,7 +102,7 @@ class AcceptedSequences:
         return excused
 
 
-def _continues(before: _Ends, rows: BatchColumns) -> Flags:
+def _continues(before: _Ends, rows: AcceptedBatches) -> Flags:
     """Which batches continue the sequence; an unknown producer may begin anywhere (facts §2.7)."""
     is_unknown = before.producer_epoch == NO_PRODUCER_EPOCH
     expected = np.where(

@@ -39,7 +39,7 @@ from spark_jobs.tables.audit import ANSWER_DIFFERENCES, ANSWER_FACTS, SOURCE_FAC
 
 MOST_NAMED = 5
 UNREADABLE = (SetAside.UNREADABLE, SetAside.DAMAGED)
-"""Reasons that no later run cures by itself; objects that change or are incomplete are under way."""
+"""Reasons that remain in later runs; objects that change or are incomplete are under way."""
 
 
 def source_facts(settings: Settings, manifest: Manifest, before: Manifest | None) -> pa.Table:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations.gate import Facts, Finding, Judgement, check, contained, failed
+from expectations.gate import Facts, JudgedExpectation, Judgement, check, contained, failed
 from spark_jobs.config.audit import Severity
 from spark_jobs.flow import Step
 from spark_jobs.lake.layout import step_key
@@ -281,14 +281,14 @@ def put_judgement(context: RunContext, judgement: Judgement) -> tuple[OutputFile
     return (results, listing, *pages)
 
 
-def results_table(context: RunContext, findings: Sequence[Finding]) -> pa.Table:
+def results_table(context: RunContext, findings: Sequence[JudgedExpectation]) -> pa.Table:
     """The findings in the form in which readers get them."""
     contract, inputs = published(EXPECTATION_RESULTS), context.folder.inputs
     rows = [_row(each) | {"run_id": inputs.run_id, "run_date": inputs.day} for each in findings]
     return contract.cast(pa.Table.from_pylist(rows, schema=contract.schema))
 
 
-def _row(finding: Finding) -> dict[str, Any]:
+def _row(finding: JudgedExpectation) -> dict[str, Any]:
     return {
         "suite": finding.suite,
         "expectation": finding.expectation.value,

@@ -72,7 +72,7 @@ def count_transactions(task: TransactionTask) -> Mapping[str, Any]:
 
 
 def _is_undecided(part: pa.RecordBatch) -> Flags:
-    """Without a coordinator's log an older client's transactions look like one that is open for ever."""
+    """Without a coordinator's log an older client's transactions look like one that is open for good."""
     evidence = part.column("evidence")
     is_blind = np.asarray(pc.equal(pc.list_flatten(evidence), pa.scalar(Evidence.NO_COORDINATOR_LOG.value)))
     parent = np.asarray(pc.list_parent_indices(evidence))

@@ -18,7 +18,7 @@ from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.lake.states import PartitionState, get_state
 from spark_jobs.pipeline.audit.columns import (
     READ,
-    BatchColumns,
+    AcceptedBatches,
     Int64s,
     TransactionOffsets,
     accepted_of,
@@ -26,7 +26,7 @@ from spark_jobs.pipeline.audit.columns import (
     is_counted,
     read_outcomes,
 )
-from spark_jobs.pipeline.audit.job import AuditTask, Bounds, PartitionInputs, StateDigests
+from spark_jobs.pipeline.audit.job import AuditTask, PartitionInputs, RecordChecks, StateDigests
 from spark_jobs.pipeline.audit.keys import count_keys, hash_keys, iter_records
 from spark_jobs.pipeline.audit.partitioners import KeyHashes, is_established
 from spark_jobs.pipeline.audit.sequences import AcceptedSequences, SequenceSpans, spans_of
@@ -76,7 +76,7 @@ class AcceptedOffsets:
         self._unexplained = -int(self._beyond(gaps[:, 0], gaps[:, 1] + 1).sum())
         self._disordered = 0
 
-    def add(self, rows: BatchColumns) -> None:
+    def add(self, rows: AcceptedBatches) -> None:
         """Accepted batches in the order of the table."""
         ends = np.maximum.accumulate(np.append(self._next, rows.last_offset + 1))
         self._disordered += int(np.count_nonzero(rows.offset < ends[:-1]))
@@ -108,7 +108,7 @@ class CommittedRecords:
         self._late = np.array(inputs.late, dtype=np.int64)
         self._records = self._uncertain = self._uncounted = 0
 
-    def add(self, rows: BatchColumns) -> None:
+    def add(self, rows: AcceptedBatches) -> None:
         """Accepted batches."""
         first = np.where(np.isin(rows.txn_first_offset, self._late), 0, self._first)
         committed = self._outcomes.are_committed(rows.txn_first_offset)
@@ -188,7 +188,7 @@ def _opened(state: PartitionState) -> bytes:
 class RecordFacts:
     """Counts facts of one partition's rows; holds only its producers' sequences in memory."""
 
-    def __init__(self, outcomes: TransactionOffsets, bounds: Bounds) -> None:
+    def __init__(self, outcomes: TransactionOffsets, bounds: RecordChecks) -> None:
         self._uncommitted, self._bounds = outcomes.uncommitted(), bounds
         self._spans = SequenceSpans()
         self._last_offset = -1
@@ -220,7 +220,7 @@ class RecordFacts:
 
 # The task.
 
-Facts = Mapping[str, int]
+Counts = Mapping[str, int]
 """A row of `partition_facts`, without its key."""
 
 
@@ -232,7 +232,7 @@ class CountedFacts:
     established yet: then a sample is enough.
     """
 
-    facts: tuple[Facts, ...]
+    facts: tuple[Counts, ...]
     keys: KeyHashes | None
 
 
@@ -248,8 +248,11 @@ def count_facts(task: AuditTask) -> CountedFacts:
 
 
 def _facts(
-    task: AuditTask, outcomes: Mapping[int, TransactionOffsets], records: Mapping[int, Facts], keys: KeyHashes
-) -> Iterator[Facts]:
+    task: AuditTask,
+    outcomes: Mapping[int, TransactionOffsets],
+    records: Mapping[int, Counts],
+    keys: KeyHashes,
+) -> Iterator[Counts]:
     yield from (
         {
             **_batch_facts(task.lake, each, outcomes[each.partition.partition]),
@@ -269,7 +272,7 @@ def _facts(
     )
 
 
-def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: TransactionOffsets) -> Facts:
+def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: TransactionOffsets) -> Counts:
     state = get_state(lake, inputs.states.at_start) if inputs.states.at_start else PartitionState()
     inherited = get_gaps(lake, state.gaps).held_batches if inputs.batches else 0
     gaps = np.array(inputs.passed_gaps, dtype=np.int64).reshape(-1, 2)
@@ -302,11 +305,11 @@ def _batch_facts(lake: ObjectStore, inputs: PartitionInputs, outcomes: Transacti
 
 def _record_facts(
     task: AuditTask, outcomes: Mapping[int, TransactionOffsets]
-) -> tuple[dict[int, Facts], tuple[str, ...]]:
+) -> tuple[dict[int, Counts], tuple[str, ...]]:
     """Facts by partition, and the files with the run's own records."""
     current, files = _fold_records(task, task.records, outcomes)
     again, _ = _fold_records(task, task.replayed, outcomes)
-    facts: dict[int, Facts] = {
+    facts: dict[int, Counts] = {
         partition: {name: count + again[partition][name] for name, count in found.items()}
         for partition, found in current.items()
     }
@@ -315,7 +318,7 @@ def _record_facts(
 
 def _fold_records(
     task: AuditTask, files: Sequence[str], outcomes: Mapping[int, TransactionOffsets]
-) -> tuple[dict[int, Facts], tuple[str, ...]]:
+) -> tuple[dict[int, Counts], tuple[str, ...]]:
     folds = {partition: RecordFacts(each, task.bounds) for partition, each in outcomes.items()}
     holding = dict[str, None]()
     for key in files:

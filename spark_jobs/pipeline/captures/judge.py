@@ -44,8 +44,8 @@ from spark_jobs.pipeline.partition_memory import (
     CORRUPT,
     INVALID_RECORD,
     OPEN,
-    Chunk,
     Codes,
+    IndexChunk,
     Judged,
     PartitionMemory,
     scatter,
@@ -111,7 +111,7 @@ class CaptureRules:
         timestamp_type = settings.topic(partition.topic).message_timestamp_type
         self._stamps_itself = timestamp_type is TimestampType.LOG_APPEND_TIME
 
-    def chunk(self, rows: pa.RecordBatch) -> Chunk:
+    def chunk(self, rows: pa.RecordBatch) -> IndexChunk:
         """`rows` with the verdicts that need no producer."""
         attributes = values(rows, "attributes")
         is_refused = (attributes & CONTROL_FLAG != 0) & ~self._objects.brings_markers(rows)
@@ -122,7 +122,7 @@ class CaptureRules:
         preset: Codes = np.full(rows.num_rows, OPEN, dtype=np.int8)
         preset[is_refused] = INVALID_RECORD
         preset[is_problem(rows)] = CORRUPT
-        return Chunk(rows=rows, copy=np.zeros(rows.num_rows, dtype=np.int32), preset=preset)
+        return IndexChunk(rows=rows, copy=np.zeros(rows.num_rows, dtype=np.int32), preset=preset)
 
 
 def with_markers(chunks: Iterator[pa.RecordBatch], markers: pa.Table | None) -> Iterator[pa.RecordBatch]:
@@ -202,7 +202,9 @@ class ParkingMemory(PartitionMemory):
         self._rows = parked
         self._room = ParkedBatches(_batches(parked), rules=rules, most=most)
 
-    def judge_with_parking(self, chunk: Chunk, is_parkable: npt.NDArray[np.bool_]) -> tuple[Judged, Rows]:
+    def judge_with_parking(
+        self, chunk: IndexChunk, is_parkable: npt.NDArray[np.bool_]
+    ) -> tuple[Judged, Rows]:
         """What is decided now, by the chunk's batches and by those that they free."""
         is_open, used = chunk.preset == OPEN, self._room.used
         open_places = np.flatnonzero(is_open)
@@ -234,7 +236,7 @@ class ParkingMemory(PartitionMemory):
         judged.outside_transaction[:] = tracked.outside_transaction
         return tracked.closed
 
-    def _in_order(self, chunk: Chunk, decisions: DecisionColumns, freed: Freed, after: Int64s) -> Judged:
+    def _in_order(self, chunk: IndexChunk, decisions: DecisionColumns, freed: Freed, after: Int64s) -> Judged:
         """The chunk's rows that were decided, each with those that it freed behind it."""
         decided = np.flatnonzero(decisions.verdict != PARKED)
         freed_rows = index_rows_of(self._rows[freed.places])
@@ -320,11 +322,11 @@ class CaptureJudge:
         else:
             self.memory = PartitionMemory(state, rules)
 
-    def chunk(self, rows: pa.RecordBatch) -> Chunk:
+    def chunk(self, rows: pa.RecordBatch) -> IndexChunk:
         """Rows with the verdicts that need no producer."""
         return self._rules.chunk(rows)
 
-    def judge(self, part: Chunk) -> tuple[Judged, Rows]:
+    def judge(self, part: IndexChunk) -> tuple[Judged, Rows]:
         """Decisions, and the transactions that were closed."""
         if isinstance(self.memory, ParkingMemory):
             return self.memory.judge_with_parking(part, self._objects.is_parkable(part.rows))

@@ -68,7 +68,7 @@ class CapturedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Chain:
+class ProducerBatches:
     """A producer's accepted batches; `is_cut` if others of the last epoch are parked behind them.
 
     `is_mixed` if there are plain ones, too, which a broker takes only while no transaction is open. Of an
@@ -105,7 +105,7 @@ def producers_in(lake: ObjectStore, keys: Iterable[str]) -> set[int]:
     return found
 
 
-def follow(chains: Mapping[int, Chain], judged: Iterable[JudgedRows]) -> None:
+def follow(chains: Mapping[int, ProducerBatches], judged: Iterable[JudgedRows]) -> None:
     """Adds the run's batches to the chains of their producers."""
     producers, reached = np.array(sorted(chains), dtype=np.int64), (AT_THE_START, 0)
     for rows, verdicts in judged:
@@ -228,42 +228,42 @@ def _mark(task: MarkerTask, job: MarkerJob, known: Mapping[int, Sequence[Coordin
         producer_id: candidates(txns, clock_skew_ms=skew_ms, trust_lone_aborts=False)
         for producer_id, txns in known.items()
     }
-    rows = _settled(task, job, by_producer)
+    rows = _stable_markers(task, job, by_producer)
     if not rows:
         return Marked(partition=job.partition)
     return Marked(partition=job.partition, markers=len(rows), output=_put(task, job, rows))
 
 
-def _settled(task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates]) -> list[MarkerRow]:
+def _stable_markers(task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates]) -> list[MarkerRow]:
     """The markers that follow from the batches which are accepted with these very markers.
 
     A producer whose markers still change after the last attempt gets none.
     """
     chains = _chains(task, job, known, None)
     found = _markers(job, chains, known)
-    unsettled = {each: known[each] for each, own in chains.items() if own.is_mixed}
+    unstable = {each: known[each] for each, own in chains.items() if own.is_mixed}
     for _ in range(MOST_ATTEMPTS):
-        if not unsettled:
+        if not unstable:
             break
         markers = _table(chain.from_iterable(found.values()))
-        again = _markers(job, _chains(task, job, unsettled, markers), known)
-        unsettled = {each: own for each, own in unsettled.items() if again[each] != found[each]}
+        again = _markers(job, _chains(task, job, unstable, markers), known)
+        unstable = {each: own for each, own in unstable.items() if again[each] != found[each]}
         found |= again
-    return [row for each, rows in sorted(found.items()) if each not in unsettled for row in rows]
+    return [row for each, rows in sorted(found.items()) if each not in unstable for row in rows]
 
 
 def _markers(
-    job: MarkerJob, chains: Mapping[int, Chain], known: Mapping[int, Candidates]
+    job: MarkerJob, chains: Mapping[int, ProducerBatches], known: Mapping[int, Candidates]
 ) -> dict[int, list[MarkerRow]]:
     return {each: list(markers_of(job.partition, each, own, known[each])) for each, own in chains.items()}
 
 
 def _chains(
     task: MarkerTask, job: MarkerJob, known: Mapping[int, Candidates], markers: pa.Table | None
-) -> dict[int, Chain]:
+) -> dict[int, ProducerBatches]:
     before = {int(row["producer_id"]): row for row in _open_parts(task, job)}
     chains = {
-        producer_id: Chain(
+        producer_id: ProducerBatches(
             named_epochs=frozenset(each.named_by_data), batches=list(_opened(before.get(producer_id)))
         )
         for producer_id, each in known.items()
@@ -285,7 +285,7 @@ def _opened(row: "np.void | None") -> Iterator[CapturedBatch]:
 
 
 def markers_of(
-    partition: TopicPartition, producer_id: int, taken: Chain, known: Candidates
+    partition: TopicPartition, producer_id: int, taken: ProducerBatches, known: Candidates
 ) -> Iterator[MarkerRow]:
     """A marker behind the last batch of every decided transaction, up to the first batch that is unclear."""
     batches = taken.batches

@@ -131,7 +131,7 @@ def _fold_partition(task: FoldTask, job: FoldJob) -> FoldedPartition:
         newest_timestamp=max(before.newest_timestamp, log.newest_timestamp),
         leader_epochs=log.leader_epochs,
         timelines=known,
-        settled=before.settled,
+        completed=before.completed,
         expired=_expired(known, before),
     )
     table = timelines_table(after, job.partition, folded_before=before.end_offset)
@@ -162,7 +162,7 @@ class FoldProblems:
         if log.replaced:
             self.add(
                 f"offsets from {log.replaced[0]} on were folded by an earlier run, but a newer leader has "
-                "written others there since: outcomes that rest on them may be wrong"
+                "written others there since: outcomes that depend on them may be wrong"
             )
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kafka.formats.checkpoints import UNDEFINED_EPOCH, EpochEntry
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import (
     CONTROL_FLAG,
     LOG_OVERHEAD,
@@ -24,9 +24,7 @@ from spark_jobs.kernels.admission import ACCEPTED
 from spark_jobs.kernels.columns import HeaderColumns
 from spark_jobs.kernels.copies import DIVERGENT, CopyColumns, CopyMerger
 from spark_jobs.kernels.decode import decode_batches
-from spark_jobs.kernels.scan import find_intact
-from spark_jobs.lake.errors import ObjectChanged
-from spark_jobs.lake.index_rows import IndexedCopy, is_problem, iter_log, values
+from spark_jobs.lake.index_rows import IndexedCopy, check_indexed, is_problem, iter_log, values
 from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.tables.index import INDEX
@@ -54,7 +52,7 @@ class LogReader:
 
     staged: StagedObjects
     objects: Mapping[int, ManifestEntry]
-    limits: Limits
+    limits: RecordLimits
 
     def read(self, rows: pa.RecordBatch) -> Iterator[LogRecords]:
         """The records of `rows`, batches of the current format in log order; unreadable ones are problems."""
@@ -68,15 +66,9 @@ class LogReader:
         start, end = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         data = self.staged.read_range(entry, start, end - start)
         moved = headers._replace(position=headers.position - start)
-        if not find_intact(data, moved).all():
-            raise ObjectChanged(f"{entry.source}/{entry.path}: its batches are not those that were indexed")
-        decoded = decode_batches(
-            data,
-            moved,
-            limit=self.limits.decompressed_bytes,
-            source=f"{entry.source}/{entry.path}",
-            origin=start,
-        )
+        name = f"{entry.source}/{entry.path}"
+        check_indexed(data, moved, lambda _: name)
+        decoded = decode_batches(data, moved, limit=self.limits.decompressed_bytes, source=name, origin=start)
         for piece in decoded:
             for problem in piece.problems:
                 yield LogRecords(header=_header(moved, problem.batch), records=(), problem=str(problem.error))

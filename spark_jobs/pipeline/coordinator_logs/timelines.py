@@ -37,14 +37,16 @@ from spark_jobs.tables.rebuild import TIMELINES
 FORMAT = 2
 READABLE = (1, FORMAT)
 """Format 1 does not know the time of the newest record."""
+_COMPLETED = "settled"
+"""The key of completed transactions in both formats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFold:
     """What a partition of the coordinator's log holds up to (excluding) `end_offset`.
 
-    `settled` names transactions, by id and first record, that are only kept because the next ones follow
-    them: nothing of theirs is still to come. `expired` are ids whose last record is a tombstone.
+    `completed` names transactions, by id and first record, that are only kept because the next ones follow
+    them: nothing of theirs is expected any more. `expired` are ids whose last record is a tombstone.
     `newest_timestamp` is the time of the newest record, by the broker's clock, -1 if it is not known.
     """
 
@@ -52,7 +54,7 @@ class CoordinatorFold:
     newest_timestamp: int = NO_TIMESTAMP
     leader_epochs: tuple[EpochEntry, ...] = ()
     timelines: Mapping[str, IdTimeline] = field(default_factory=dict)
-    settled: frozenset[tuple[str, int]] = frozenset()
+    completed: frozenset[tuple[str, int]] = frozenset()
     expired: frozenset[str] = frozenset()
 
 
@@ -79,7 +81,7 @@ def read_fold(data: bytes, *, source: str = "<bytes>") -> CoordinatorFold:
         newest_timestamp=heading.get("newest_timestamp", NO_TIMESTAMP),
         leader_epochs=tuple(EpochEntry(epoch=e, start_offset=o) for e, o in heading["leader_epochs"]),
         timelines={line["id"]: _read_id(line) for line in lines},
-        settled=frozenset((line["id"], offset) for line in lines for offset in line["settled"]),
+        completed=frozenset((line["id"], offset) for line in lines for offset in line[_COMPLETED]),
         expired=frozenset(line["id"] for line in lines if line["expired"]),
     )
 
@@ -92,10 +94,10 @@ def _write_id(known: IdTimeline, fold: CoordinatorFold) -> dict[str, Any]:
         "producer_ids": known.producer_ids,
         "current": _write_current(known.current),
         "transactions": [_write_transaction(txn) for txn in known.transactions],
-        "settled": [
+        _COMPLETED: [
             txn.first_record_offset
             for txn in known.transactions
-            if (transactional_id, txn.first_record_offset) in fold.settled
+            if (transactional_id, txn.first_record_offset) in fold.completed
         ],
     }
 
@@ -179,14 +181,14 @@ def without_completed(data: bytes, completed: Mapping[str, set[int]]) -> bytes:
 
 
 def _pruned(line: dict[str, Any], completed: Mapping[str, set[int]]) -> dict[str, Any] | None:
-    over = {*line["settled"], *completed.get(line["id"], ())}
+    over = {*line[_COMPLETED], *completed.get(line["id"], ())}
     is_over = [txn[_FIRST_RECORD] in over for txn in line["transactions"]]
     if line["expired"] and all(is_over):
         return None
     own = [place for place, txn in enumerate(line["transactions"]) if _is_clients_own(txn)][-1:]
     kept = [txn for place, txn in enumerate(line["transactions"]) if place in own or not is_over[place]]
     left = [txn[_FIRST_RECORD] for txn in kept if txn[_FIRST_RECORD] in over]
-    return {**line, "transactions": kept, "settled": left}
+    return {**line, "transactions": kept, _COMPLETED: left}
 
 
 def _is_clients_own(fields: list[Any]) -> bool:
@@ -238,11 +240,13 @@ _READ = (
 
 
 def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int) -> pa.Table:
-    """The transactions of `fold` that are not settled, and the owners of producer ids.
+    """The transactions of `fold` that are not completed, and the owners of producer ids.
 
     Records from `folded_before` on are this run's.
     """
-    rows = [row for known in fold.timelines.values() for row in _rows_of(known, fold.settled, folded_before)]
+    rows = [
+        row for known in fold.timelines.values() for row in _rows_of(known, fold.completed, folded_before)
+    ]
     columns: dict[str, Any] = dict(zip(_NAMES, zip(*rows, strict=True), strict=True)) if rows else {}
     arrays = {
         name: pa.array(columns.get(name, ()), TIMELINES.schema.field(name).type)
@@ -256,12 +260,12 @@ def timelines_table(fold: CoordinatorFold, partition: int, *, folded_before: int
 Row = tuple[Any, ...]
 
 
-def _rows_of(known: IdTimeline, settled: frozenset[tuple[str, int]], folded_before: int) -> Iterator[Row]:
+def _rows_of(known: IdTimeline, completed: frozenset[tuple[str, int]], folded_before: int) -> Iterator[Row]:
     name, unreadable = known.transactional_id, is_unreadable(known)
     for producer_id in known.producer_ids:
         yield (producer_id, name, unreadable, False, *_NOTHING)
     for txn in known.transactions:
-        if (name, txn.first_record_offset) not in settled:
+        if (name, txn.first_record_offset) not in completed:
             is_news = txn.last_record_offset >= folded_before
             yield (txn.producer_id, name, unreadable, is_news, *_values(txn))
 

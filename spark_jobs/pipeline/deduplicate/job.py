@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.config.dedup import IdRule
 from spark_jobs.config.settings import Settings
-from spark_jobs.lake.id_index import IdIndex, Piece
+from spark_jobs.lake.id_index import IdFile, IdIndex
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.tables.deduplicate import FIRST_SCHEMA
@@ -166,8 +166,8 @@ class BucketResult:
 class NewPieces:
     """Files of the index with the new ids of a bucket, where it has written them."""
 
-    firsts: Piece | None = None
-    hashes: Piece | None = None
+    firsts: IdFile | None = None
+    hashes: IdFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class PieceTask:
 
     number: int
     count: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[IdFile, ...]
     new: tuple[NewIds, ...]
     lake: ObjectStore
 
@@ -216,7 +216,7 @@ class RewriteTask:
     lake: ObjectStore
 
 
-Producer = tuple[int, str | None]
+ProducerKey = tuple[int, str | None]
 """Producer id and transactional id."""
 
 
@@ -228,7 +228,7 @@ class Rewritten:
     kept: OutputFile | None
     duplicates: OutputFile
     by_partition: Counter[int]
-    by_producer: Counter[tuple[Producer, str]]
+    by_producer: Counter[tuple[ProducerKey, str]]
 
     @property
     def count(self) -> int:

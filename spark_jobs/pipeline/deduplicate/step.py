@@ -5,7 +5,7 @@ and only files with duplicates are written again. It hands the index of all ids 
 that does not exist yet is built from the published files of earlier runs.
 
 Read on in: `ids` (what an id is), `job` (what tasks receive and return), `worker` (what Spark tasks do) and
-`history`; `lake.id_index` has the index.
+`earlier_runs`; `lake.id_index` has the index.
 """
 
 from collections import Counter, defaultdict
@@ -22,8 +22,8 @@ from spark_jobs.flow import Step
 from spark_jobs.kernels.ids import bucket_range
 from spark_jobs.lake.errors import Damaged
 from spark_jobs.lake.id_index import (
+    IdFile,
     IdIndex,
-    Piece,
     SortedRun,
     advanced,
     digest_of_indexes,
@@ -36,7 +36,7 @@ from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.run_folder import OutputFile
 from spark_jobs.lake.table_listing import TableEntry, entries_of, put_listing, read_listing
 from spark_jobs.pipeline.context import RunContext, StepResult
-from spark_jobs.pipeline.deduplicate.history import (
+from spark_jobs.pipeline.deduplicate.earlier_runs import (
     CHUNK_ROWS,
     Builds,
     RunFiles,
@@ -317,7 +317,7 @@ def with_new_ids(
 
 def written_pieces(
     context: RunContext, bucket: BucketContext, results: Sequence[BucketResult], count: int
-) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+) -> tuple[tuple[IdFile, ...], tuple[IdFile, ...]]:
     """Files of hashes and of first records that buckets have written; none where other tasks have to.
 
     Duplicates can make fewer files of the new ids than there are buckets; then the files of buckets are read
@@ -334,7 +334,7 @@ def written_pieces(
     return _filled(hashes, nothing.hashes, bucket.buckets), _filled(firsts, nothing.firsts, bucket.buckets)
 
 
-def _filled(written: Mapping[int, Piece], empty: Piece | None, buckets: int) -> tuple[Piece, ...]:
+def _filled(written: Mapping[int, IdFile], empty: IdFile | None, buckets: int) -> tuple[IdFile, ...]:
     """The files of all buckets, if any has written one; a bucket without new ids has written none."""
     found = (written.get(number, empty) for number in range(buckets))
     return tuple(piece for piece in found if piece is not None) if written else ()
@@ -358,7 +358,7 @@ def _merged(
     wanted: SortedRun,
     new: Mapping[int, NewIds],
     counts: Mapping[int, int],
-) -> tuple[Piece, ...]:
+) -> tuple[IdFile, ...]:
     """Files of a new sorted run, of earlier runs and new ids between its dates."""
     runs = tuple(each for each in bucket.index.hashes if wanted.first <= each.first <= wanted.last)
     days = [day for day in new if counts[day] and wanted.first <= day <= wanted.last]
@@ -367,7 +367,7 @@ def _merged(
     return tuple(context.run_tasks(write_hashes, tasks, in_driver=count <= FEW_ROWS))
 
 
-def _first_records(context: RunContext, bucket: BucketContext, new: NewIds, count: int) -> tuple[Piece, ...]:
+def _first_records(context: RunContext, bucket: BucketContext, new: NewIds, count: int) -> tuple[IdFile, ...]:
     tasks = piece_tasks(context, bucket, count, (), (new,))
     return tuple(context.run_tasks(write_firsts, tasks, in_driver=count <= FEW_ROWS))
 

@@ -28,7 +28,7 @@ from spark_jobs.lake.errors import Damaged, ObjectMissing
 from spark_jobs.lake.iceberg.topic_tables import topic_contract
 from spark_jobs.lake.id_index import (
     Days,
-    Piece,
+    IdFile,
     date_of,
     iter_hashes,
     put_firsts,
@@ -56,7 +56,7 @@ from spark_jobs.pipeline.deduplicate.job import (
     NewIds,
     NewPieces,
     PieceTask,
-    Producer,
+    ProducerKey,
     RewriteTask,
     Rewritten,
     part_of,
@@ -429,7 +429,7 @@ def _put_firsts(context: BucketContext, bucket: int, rows: pa.Table) -> dict[int
 # Files of the index.
 
 
-def write_hashes(task: PieceTask) -> Piece:
+def write_hashes(task: PieceTask) -> IdFile:
     """A file of hashes: those of earlier runs and new ones, by hash and date."""
     parts = list(iter_hashes(task.lake, task.pieces, task.number, task.count))
     parts += [_new_hashes(task, new) for new in task.new]
@@ -439,7 +439,7 @@ def write_hashes(task: PieceTask) -> Piece:
     return put_hashes(task.lake, hashes[order], days[order])
 
 
-def write_firsts(task: PieceTask) -> Piece:
+def write_firsts(task: PieceTask) -> IdFile:
     """A file of first records of one run date."""
     [new] = task.new
     return put_firsts(task.lake, _new_rows(task, new, FIRST_SCHEMA.names))
@@ -534,7 +534,7 @@ def rewrite_file(task: RewriteTask) -> Rewritten:
     """Writes the file without its duplicates, and its rows of the table `duplicates`."""
     file, table = task.file, OWN_TABLES[DUPLICATES.name].schema
     schema = as_written(topic_contract(task.settings, file.topic, folder_name(file.topic)).schema)
-    by_partition, by_producer = Counter[int](), Counter[tuple[Producer, str]]()
+    by_partition, by_producer = Counter[int](), Counter[tuple[ProducerKey, str]]()
     with (
         ParquetOutput(task.lake, schema, {"store_schema": False, **record_options(schema)}) as output,
         ParquetOutput(task.lake, table) as other,

@@ -14,7 +14,7 @@ class Piece:
 
     The run reads the object from `first` on. `boundary` is where the first batch of the piece begins: known
     for an object's first piece, None where a worker has to guess, and given by the driver once the piece
-    before is settled. `counts_keys` asks for the number of records without a key in every batch. `sha256` is
+    before is joined. `counts_keys` asks for the number of records without a key in every batch. `sha256` is
     the object's, if `stage` has written its headers down (`lake.staged_headers`), else empty.
     """
 
@@ -106,7 +106,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class BinSummary:
     """The result of a bin: `rows` in its file, of which `problems` are no batch, and some `examples`.
 
     The rows cover the first piece's object from `first` on and the last piece's up to `end`; `first` is None

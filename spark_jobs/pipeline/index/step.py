@@ -10,15 +10,15 @@ from itertools import chain, groupby, islice
 
 import pyarrow as pa
 
-from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.flow import Step
 from spark_jobs.kafka.producers.producer_state import AppendOrigin
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.manifest import ManifestEntry, StagedObjects
+from spark_jobs.lake.manifest import ManifestEntry, StagedObjects, counts_keys
 from spark_jobs.lake.parquet_file import put_table
 from spark_jobs.lake.staged_headers import clear_headers, headers_file, headers_folder, staged_headers
 from spark_jobs.pipeline.context import RunContext, StepResult, pack, spread
-from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, BinSummary, Copy, Piece
 from spark_jobs.pipeline.index.walk import WalkLimits
 from spark_jobs.pipeline.index.worker import IndexTask, index_bins
 from spark_jobs.tables.index import INDEX_FILES
@@ -35,7 +35,7 @@ ROOM_FOR_SMALL = 4
 
 TASKS_PER_SLOT = 2
 SMALLEST_TASK, LARGEST_TASK = 16 * 2**20, 2**30
-"""Cost of a task: above Spark's own for starting it, below what would hurt to do again."""
+"""Cost of a task: above Spark's own for starting it, below what is costly to repeat."""
 
 
 def plan_bins(
@@ -86,12 +86,10 @@ def _copy_of(entry: ManifestEntry) -> tuple[TopicPartition, str, str]:
 def split(entry: ManifestEntry, settings: Settings, headers: Collection[str] = ()) -> Iterator[Piece]:
     """What the run reads of the object whole, or in parts of `range_bytes`.
 
-    Only the first part's boundary is known: the object's start, or the end of what is inherited. Keys are
-    counted where a leader checks them: in captures of a compacted topic (facts §2.11).
+    Only the first part's boundary is known: the object's start, or the end of what is inherited.
     """
-    is_compacted = settings.topic(entry.topic).cleanup_policy is CleanupPolicy.COMPACT
-    counts_keys = is_compacted and entry.origin is AppendOrigin.CLIENT
-    has_headers = not counts_keys and headers_file(entry.sha256) in headers
+    reads_keys = counts_keys(settings, entry.topic, entry.role)
+    has_headers = not reads_keys and headers_file(entry.sha256) in headers
     at, length = StagedObjects(settings).locate(entry), settings.limits.range_bytes
     first = entry.inherited_bytes
     for start in range(first, max(entry.size, first + 1), length):
@@ -104,7 +102,7 @@ def split(entry: ManifestEntry, settings: Settings, headers: Collection[str] = (
             start=start,
             stop=min(start + length, entry.size),
             boundary=first if start == first else None,
-            counts_keys=counts_keys,
+            counts_keys=reads_keys,
             first=first,
             sha256=entry.sha256 if has_headers else "",
         )
@@ -128,7 +126,7 @@ class IndexedBin:
     """A bin and what a worker made of it."""
 
     bin: Bin
-    summary: Summary
+    summary: BinSummary
 
     @property
     def bytes(self) -> int:
@@ -139,7 +137,7 @@ class IndexedBin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class JoinedParts:
     """`kept` parts follow one another from an object's start on.
 
     `again` has the first part of each object that does not, with the boundary where it has to begin. `empty`
@@ -155,30 +153,30 @@ IndexRound = Callable[[Sequence[Bin]], Iterable[IndexedBin]]
 """Has workers index some bins, and gives them back in the same order."""
 
 
-def index_until_settled(bins: Sequence[Bin], index: IndexRound) -> Settlement:
+def index_until_joined(bins: Sequence[Bin], index: IndexRound) -> JoinedParts:
     """Index all `bins`, and parts again, each time with a true boundary, until nothing is left to repeat.
 
-    Every round settles at least one more part of each object, so there are at most as many rounds as parts.
+    Every round joins at least one more part of each object, so there are at most as many rounds as parts.
     """
     indexed = {each.bin.place: each for each in index(bins)}
-    settled = settle_all(indexed.values())
-    while settled.again:
-        indexed |= {each.bin.place: each for each in index(settled.again)}
-        settled = settle_all(indexed.values())
-    return settled
+    joined = join_all_parts(indexed.values())
+    while joined.again:
+        indexed |= {each.bin.place: each for each in index(joined.again)}
+        joined = join_all_parts(indexed.values())
+    return joined
 
 
-def settle_all(indexed: Iterable[IndexedBin]) -> Settlement:
+def join_all_parts(indexed: Iterable[IndexedBin]) -> JoinedParts:
     """Follow the boundaries through every object; bins are in order."""
-    settled = [settle(parts) for parts in _by_object(indexed)]
-    return Settlement(
-        kept=tuple(each for settlement in settled for each in settlement.kept),
-        empty=tuple(each for settlement in settled for each in settlement.empty),
-        again=tuple(each for settlement in settled for each in settlement.again),
+    joined = [join_parts(parts) for parts in _by_object(indexed)]
+    return JoinedParts(
+        kept=tuple(each for each_object in joined for each in each_object.kept),
+        empty=tuple(each for each_object in joined for each in each_object.empty),
+        again=tuple(each for each_object in joined for each in each_object.again),
     )
 
 
-def settle(parts: Iterable[IndexedBin]) -> Settlement:
+def join_parts(parts: Iterable[IndexedBin]) -> JoinedParts:
     """Follow the boundaries through all parts of one object; whole objects fit by themselves."""
     boundary = 0
     kept: list[IndexedBin] = []
@@ -191,8 +189,8 @@ def settle(parts: Iterable[IndexedBin]) -> Settlement:
             kept.append(part)
             boundary = part.summary.end
         else:
-            return Settlement(kept=tuple(kept), empty=tuple(empty), again=(part.bin.begin_at(boundary),))
-    return Settlement(kept=tuple(kept), empty=tuple(empty), again=())
+            return JoinedParts(kept=tuple(kept), empty=tuple(empty), again=(part.bin.begin_at(boundary),))
+    return JoinedParts(kept=tuple(kept), empty=tuple(empty), again=())
 
 
 def _by_object(indexed: Iterable[IndexedBin]) -> Iterator[list[IndexedBin]]:
@@ -231,7 +229,7 @@ def index_all(context: RunContext, bins: Sequence[Bin]) -> tuple[IndexedBin, ...
         written.update(each.file for each in some)
         return index(context, some)
 
-    kept = index_until_settled(bins, index_round).kept
+    kept = index_until_joined(bins, index_round).kept
     for name in sorted(written.difference(each.bin.file for each in kept)):
         context.lake.delete(context.folder.key(Step.INDEX, name))
     return kept

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kafka.errors import BadLength, BadMagic, CorruptData, LimitExceeded, OnceoverError, TornBatch
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -85,7 +85,7 @@ def _reported() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ReadWindow:
     """The bytes of an object from `start` on that are in memory."""
 
     staged: StagedBytes
@@ -98,19 +98,21 @@ class Window:
         return self.start + len(self.data)
 
     @contextmanager
-    def moved(self, start: int, end: int) -> Iterator["Window"]:
+    def moved(self, start: int, end: int) -> Iterator["ReadWindow"]:
         """The window from `start` to `end` without a copy where that is possible."""
         if self.staged.view_range is None or end <= start:
             yield self.move(start, end)
             return
         with self.staged.viewed(self.staged.view_range, start, end) as data:
-            yield Window(staged=self.staged, start=start, data=data)
+            yield ReadWindow(staged=self.staged, start=start, data=data)
 
-    def move(self, start: int, end: int) -> "Window":
+    def move(self, start: int, end: int) -> "ReadWindow":
         """The window from `start` to `end`; many bytes that are held already are not read again."""
         held = self.end - start if self.start <= start else 0
         kept = bytes(self.data[start - self.start :]) if held > (end - start) // FEW else b""
-        return Window(staged=self.staged, start=start, data=kept + self.staged.read(start + len(kept), end))
+        return ReadWindow(
+            staged=self.staged, start=start, data=kept + self.staged.read(start + len(kept), end)
+        )
 
     def look(self, start: int, length: int) -> bytes:
         """`length` bytes at `start`, fewer at the object's end; read for the moment if not held."""
@@ -138,14 +140,14 @@ class Damage:
     lost: bool
 
 
-def damaged_batch(window: Window, position: int, size: int, max_batch_bytes: int) -> Damage:
+def damaged_batch(window: ReadWindow, position: int, size: int, max_batch_bytes: int) -> Damage:
     """The damage of a whole batch that is too large, or whose checksum is wrong."""
     if size > max_batch_bytes:
         return _one_batch(window, position, size, _too_large(size, max_batch_bytes))
     return _one_batch(window, position, size, _scan_problem(window.look(position, size)))
 
 
-def damage_at(window: Window, position: int, max_batch_bytes: int) -> Damage | None:
+def damage_at(window: ReadWindow, position: int, max_batch_bytes: int) -> Damage | None:
     """Why no batch begins at `position`; None if the window is only too small to see the whole of it."""
     rest = window.staged.size - position
     head = window.look(position, HEADER_SIZE)
@@ -164,7 +166,7 @@ def damage_at(window: Window, position: int, max_batch_bytes: int) -> Damage | N
     return None if position + size > window.end else _one_batch(window, position, size, _too_short(length))
 
 
-def _one_batch(window: Window, position: int, size: int, reason: str) -> Damage:
+def _one_batch(window: ReadWindow, position: int, size: int, reason: str) -> Damage:
     after = position + size
     if after == window.staged.size or looks_like_batch(window.look(after, HEADER_SIZE)):
         return Damage(position=position, size=size, reason=reason, lost=False)
@@ -204,7 +206,7 @@ class WalkLimits:
 
     window_bytes: int = 2 * 2**20
     max_batch_bytes: int = 100 * 2**20
-    record_limits: Limits | None = None
+    record_limits: RecordLimits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +226,7 @@ class Stretch:
 
 def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> Iterator[Stretch]:
     """Every batch that begins in `start`..`stop`, whole, where `start` is a boundary of the walk."""
-    window, needed, room = Window(staged=staged, start=start), HEADER_SIZE, FEWEST_ROWS
+    window, needed, room = ReadWindow(staged=staged, start=start), HEADER_SIZE, FEWEST_ROWS
     while start < stop:
         end = max(min(start + limits.window_bytes, stop), start + needed)
         with window.moved(start, min(end, staged.size)) as window:
@@ -234,7 +236,7 @@ def walk(staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> I
         room = MOST_ROWS if stretch.columns.rows == room else room
 
 
-def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits, room: int) -> Stretch:
+def _next_stretch(window: ReadWindow, start: int, stop: int, limits: WalkLimits, room: int) -> Stretch:
     scan = scan_chunk(window.data, capacity=room, stop_at_bad_crc=False)
     columns = _absolute(scan, window.start, stop)
     damaged = _damaged_batches(window, columns, limits)
@@ -253,7 +255,7 @@ def _next_stretch(window: Window, start: int, stop: int, limits: WalkLimits, roo
 
 
 def _records_without_key(
-    window: Window, columns: HeaderColumns, limits: WalkLimits
+    window: ReadWindow, columns: HeaderColumns, limits: WalkLimits
 ) -> npt.NDArray[np.int32] | None:
     """For every row how many of its records have no key, 0 where there is no data batch to trust."""
     if limits.record_limits is None:
@@ -275,7 +277,7 @@ def _absolute(scan: HeaderScan, origin: int, stop: int) -> HeaderColumns:
     return scan.columns.part(0, int(np.searchsorted(scan.columns.position, stop)))
 
 
-def _damaged_batches(window: Window, columns: HeaderColumns, limits: WalkLimits) -> tuple[Damage, ...]:
+def _damaged_batches(window: ReadWindow, columns: HeaderColumns, limits: WalkLimits) -> tuple[Damage, ...]:
     """Rows with a wrong checksum or of too large a batch; the last one may be lost, and ends the walk."""
     found: list[Damage] = []
     for row in np.flatnonzero(~columns.crc_ok | (columns.size > limits.max_batch_bytes)):
@@ -308,7 +310,7 @@ def _is_stuck(scan: HeaderScan, end: int, stop: int) -> bool:
     return end < stop and scan.stop.reason not in {StopReason.END, StopReason.FULL}
 
 
-def _needed(window: Window, position: int, max_batch_bytes: int) -> int:
+def _needed(window: ReadWindow, position: int, max_batch_bytes: int) -> int:
     """Bytes of the batch at `position`, if the window shows a length that may be held; else of a header."""
     place = position - window.start
     length = window.data[place + LENGTH_OFFSET : place + LOG_OVERHEAD]

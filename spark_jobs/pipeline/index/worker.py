@@ -28,15 +28,15 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import ParquetOutput
 from spark_jobs.lake.staged_headers import read_headers
 from spark_jobs.lake.stores import open_store
-from spark_jobs.pipeline.index.job import Bin, Example, Piece, Summary
+from spark_jobs.pipeline.index.job import Bin, BinSummary, Example, Piece
 from spark_jobs.pipeline.index.walk import (
     Damage,
+    ReadWindow,
     StagedBytes,
     Stretch,
     Unreadable,
     ViewRange,
     WalkLimits,
-    Window,
     walk,
 )
 from spark_jobs.tables.index import INDEX, PARQUET_OPTIONS
@@ -190,7 +190,7 @@ class Searcher:
     """Searches for boundaries in one range, with a bounded effort."""
 
     def __init__(self, staged: StagedBytes, *, start: int, stop: int, limits: WalkLimits) -> None:
-        self._window, self._stop, self._limits = Window(staged=staged, start=start), stop, limits
+        self._window, self._stop, self._limits = ReadWindow(staged=staged, start=start), stop, limits
         self._effort = EFFORT * (stop - start)
 
     def next_boundary(self, position: int) -> int | None:
@@ -369,18 +369,18 @@ class IndexTask:
     limits: WalkLimits
 
 
-def index_bins(task: IndexTask) -> tuple[Summary, ...]:
+def index_bins(task: IndexTask) -> tuple[BinSummary, ...]:
     """Writes one file per bin; the same task again writes the same bytes."""
     return tuple(_index_bin(task, each) for each in task.bins)
 
 
-def _index_bin(task: IndexTask, each: Bin) -> Summary:
+def _index_bin(task: IndexTask, each: Bin) -> BinSummary:
     mapped = MappedBytes()
     with ParquetOutput(task.lake, INDEX.schema, PARQUET_OPTIONS) as output:
         file = IndexFile(output)
         extents = [_index_piece(task, piece, file, mapped) for piece in each.pieces]
         file.flush()
-        return Summary(
+        return BinSummary(
             first=extents[0].first,
             end=extents[-1].end,
             rows=file.rows,

@@ -197,10 +197,12 @@ class Objects:
         return self.places[order].name
 
 
-Part = tuple[Objects, Iterator[BatchRows]]
+RowsAndObjects = tuple[Objects, Iterator[BatchRows]]
 
 
-def rows_and_objects(lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: RowChunk) -> Part:
+def rows_and_objects(
+    lake: ObjectStore, settings: Settings, plan: PartitionPlan, chunk: RowChunk
+) -> RowsAndObjects:
     """The rows of a chunk, and the objects that they count in."""
     if not chunk.held:
         objects = Objects(settings, {place.order: place for place in plan.objects})

@@ -9,15 +9,14 @@ import numpy.typing as npt
 
 from spark_jobs.kafka.errors import CorruptData
 from spark_jobs.kafka.formats.legacy import read_legacy_records
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import MAGIC_V2
 from spark_jobs.kafka.formats.records import LogRecord
 from spark_jobs.kernels.codecs import PayloadProblem
 from spark_jobs.kernels.decode import decode_batches
 from spark_jobs.kernels.memory import as_bytes
 from spark_jobs.kernels.record_buffers import FoundRecords, RecordRows, Totals
-from spark_jobs.kernels.scan import find_intact
-from spark_jobs.lake.errors import ObjectChanged
+from spark_jobs.lake.index_rows import check_indexed
 from spark_jobs.pipeline.materialise.batch_rows import BatchRows, join_rows
 
 # The plan of reads: neighbouring batches of one object share a read.
@@ -136,7 +135,7 @@ class Decoder:
 
     read: ReadBytes
     name: NameObject
-    limits: Limits
+    limits: RecordLimits
 
     def decode(self, rows: BatchRows) -> Iterator[DecodedPiece]:
         """The records of `rows` in order."""
@@ -157,15 +156,8 @@ class Decoder:
     def check(self, reading: Reading) -> Reading:
         """The same, checked; raises `ObjectChanged` if a batch is not the one that was indexed."""
         buffer, moved = reading.joined()
-        if not find_intact(buffer, moved.headers).all():
-            for stretch in reading.stretches:
-                self._check_alone(stretch)
+        check_indexed(buffer, moved.headers, lambda row: self.name(int(moved.object_order[row])))
         return replace(reading, is_checked=True)
-
-    def _check_alone(self, stretch: ReadStretch) -> None:
-        if not find_intact(stretch.buffer, stretch.rows.move(-stretch.start).headers).all():
-            name = self.name(int(stretch.rows.object_order[0]))
-            raise ObjectChanged(f"{name}: its batches are not those that were indexed")
 
     def _read(self, rows: BatchRows) -> ReadStretch:
         start, end = rows.span
@@ -208,7 +200,9 @@ class Decoder:
             yield DecodedPiece(rows=rows.move(origin), found=decoded.found, problems=decoded.problems)
 
 
-def _legacy_piece(rows: BatchRows, buffer: bytes, origin: int, source: str, limits: Limits) -> DecodedPiece:
+def _legacy_piece(
+    rows: BatchRows, buffer: bytes, origin: int, source: str, limits: RecordLimits
+) -> DecodedPiece:
     """Messages of magic 0 and 1 one by one, the slow way: there are few of them left."""
     found: list[tuple[int, LogRecord]] = []
     problems: list[PayloadProblem] = []

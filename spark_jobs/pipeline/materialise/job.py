@@ -86,7 +86,7 @@ class RowChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PartitionChunks:
     """The chunks of one partition that go into one file."""
 
     plan: PartitionPlan
@@ -102,7 +102,7 @@ class FilePlan:
 
     topic: str
     number: int
-    shares: tuple[Share, ...] = ()
+    shares: tuple[PartitionChunks, ...] = ()
     replayed: bool = False
 
     @property
@@ -149,7 +149,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFiles:
     """The result of a file plan; `unreadable` lists batches with records that are not published, if any.
 
     `unreadable_batches` counts those that cannot be decoded: a batch with `unfit` values is none of them.

@@ -27,7 +27,7 @@ from spark_jobs.tables.publish import OWN_TABLES
 
 # The table `batches`: with the object's path, the transaction's outcome, and decoding errors.
 
-Unreadable = Mapping[tuple[int, int], str]
+UnreadableRecords = Mapping[tuple[int, int], str]
 """(object order, position) → why the batch's records cannot be decoded."""
 
 BATCHES_SCHEMA = OWN_TABLES["batches"].schema
@@ -39,7 +39,7 @@ class BatchTable:
 
     objects: Sequence[ObjectPlace]
     outcomes: Outcomes
-    unreadable: Unreadable
+    unreadable: UnreadableRecords
     run_date: date
 
     def rows_of(self, batches: pa.RecordBatch) -> pa.Table:
@@ -268,7 +268,7 @@ def _add(context: TaskContext, account: Account, files: dict[str, TableFiles]) -
     files["producers"].add(producer_rows(plan.partition, producers, context.run_date))
 
 
-def _unreadable(context: TaskContext, account: Account) -> Unreadable:
+def _unreadable(context: TaskContext, account: Account) -> UnreadableRecords:
     found: dict[tuple[int, int], str] = {}
     for key in account.unreadable:
         for row in read_table(context.lake, key).to_pylist():

@@ -75,7 +75,7 @@ _FITS: dict[ValueType, Callable[[Any], bool]] = {
 }
 
 
-class Unfit(ValueError):
+class UnfitValue(ValueError):
     """Why a value does not fit its topic's schema."""
 
 
@@ -102,7 +102,7 @@ class ValueSchema:
             try:
                 for name, cell in self._cells(value).items():
                     cells[name][row] = cell
-            except Unfit as problem:
+            except UnfitValue as problem:
                 unfit[row] = str(problem)
         columns = {name: pa.array(cells[name], VALUE_TYPES[kind]) for name, kind in self.fields.items()}
         return FittedValues(columns=columns, unfit=unfit)
@@ -116,10 +116,10 @@ class ValueSchema:
     def _cell(self, name: str, kind: ValueType, found: Any) -> Any:
         if found is None:
             if name in self.required:
-                raise Unfit(f"field {name}: expected {kind}, found nothing")
+                raise UnfitValue(f"field {name}: expected {kind}, found nothing")
             return None
         if not _FITS[kind](found):
-            raise Unfit(f"field {name}: expected {kind}, found {json.dumps(found)[:SHOWN]}")
+            raise UnfitValue(f"field {name}: expected {kind}, found {json.dumps(found)[:SHOWN]}")
         return _as_double(name, found) if kind is ValueType.DOUBLE else found
 
 
@@ -131,18 +131,18 @@ def _as_double(name: str, found: float) -> float:
     try:
         return float(found)
     except OverflowError:
-        raise Unfit(f"field {name}: expected double, found a number beyond its range") from None
+        raise UnfitValue(f"field {name}: expected double, found a number beyond its range") from None
 
 
 def _parse(value: bytes) -> dict[str, Any]:
     try:
         found = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError:
-        raise Unfit("expected a JSON object, found bytes that are not UTF-8") from None
+        raise UnfitValue("expected a JSON object, found bytes that are not UTF-8") from None
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"expected a JSON object, found no JSON: {error}") from None
+        raise UnfitValue(f"expected a JSON object, found no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Unfit(f"expected a JSON object, found {json.dumps(found)[:SHOWN]}")
+        raise UnfitValue(f"expected a JSON object, found {json.dumps(found)[:SHOWN]}")
     _check_text(found)
     return found
 
@@ -155,4 +155,4 @@ def _check_text(found: dict[str, Any]) -> None:
     """JSON can spell half of a character; no table can hold it."""
     for name, cell in found.items():
         if isinstance(cell, str) and any("\ud800" <= letter <= "\udfff" for letter in cell):
-            raise Unfit(f"field {name}: expected text, found half of a surrogate pair")
+            raise UnfitValue(f"field {name}: expected text, found half of a surrogate pair")

@@ -29,12 +29,12 @@ from spark_jobs.pipeline.materialise.batch_rows import place_of
 from spark_jobs.pipeline.materialise.job import (
     FilePlan,
     ObjectPlace,
+    PartitionChunks,
     PartitionPlan,
     RowChunk,
-    Share,
     TableFile,
     TaskContext,
-    Written,
+    WrittenFiles,
 )
 from spark_jobs.pipeline.materialise.outcomes import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.own_tables import TABLES as ACCOUNT_TABLES
@@ -129,11 +129,11 @@ def _cost(plan: FilePlan) -> int:
     return FILE_COST + plan.cost
 
 
-def _shares(pieces: Iterable[PlannedChunk]) -> Iterator[Share]:
+def _shares(pieces: Iterable[PlannedChunk]) -> Iterator[PartitionChunks]:
     for _, group in groupby(pieces, key=lambda piece: piece[0].partition):
         together = list(group)
         plan, chunks = together[0][0], tuple(_joined(chunk for _, chunk in together))
-        yield Share(plan=_with_needed_objects(plan, chunks), chunks=chunks)
+        yield PartitionChunks(plan=_with_needed_objects(plan, chunks), chunks=chunks)
 
 
 def _joined(chunks: Iterable[RowChunk]) -> Iterator[RowChunk]:
@@ -165,7 +165,7 @@ def read_partitions(folder: RunFolder, places: Places) -> tuple[PartitionPlan, .
 
 
 def read_accounts(
-    folder: RunFolder, plans: Sequence[PartitionPlan], written: Sequence[Written]
+    folder: RunFolder, plans: Sequence[PartitionPlan], written: Sequence[WrittenFiles]
 ) -> tuple[Account, ...]:
     """The partitions with verdicts in this run, with the results of decoding."""
     rows = read_table(folder.lake, folder.key(Step.ADMIT, ADMITTED_PARTITIONS.file)).to_pylist()
@@ -206,7 +206,7 @@ def _plan(folder: RunFolder, row: dict[str, Any], places: Places) -> PartitionPl
 
 
 def _unreadable_files(
-    folder: RunFolder, written: Sequence[Written]
+    folder: RunFolder, written: Sequence[WrittenFiles]
 ) -> Mapping[TopicPartition, Sequence[str]]:
     found: dict[TopicPartition, list[str]] = defaultdict(list)
     for each in written:
@@ -295,7 +295,7 @@ def survey(context: RunContext, plans: Sequence[PartitionPlan]) -> Surveyed:
     return list(zip(promising, found, strict=True))
 
 
-def decode(context: RunContext, for_tasks: TaskContext, surveyed: Surveyed) -> list[Written]:
+def decode(context: RunContext, for_tasks: TaskContext, surveyed: Surveyed) -> list[WrittenFiles]:
     """The records of all topics, in files; for none, Spark is not even started."""
     plans = plan_files(surveyed, file_bytes=context.settings.limits.file_bytes)
     if not plans:
@@ -305,7 +305,7 @@ def decode(context: RunContext, for_tasks: TaskContext, surveyed: Surveyed) -> l
     return list(chain.from_iterable(context.run_tasks(decode_files, tasks)))
 
 
-def decode_again(context: RunContext, for_tasks: TaskContext) -> list[Written]:
+def decode_again(context: RunContext, for_tasks: TaskContext) -> list[WrittenFiles]:
     """Replayed records of earlier runs, in files of their own."""
     by_topic = groupby(_decoded_again(context), key=lambda replay: replay.topic)
     tasks = [
@@ -329,7 +329,7 @@ def account_tasks(
     context: RunContext,
     for_tasks: TaskContext,
     plans: Sequence[PartitionPlan],
-    written: Sequence[Written] = (),
+    written: Sequence[WrittenFiles] = (),
 ) -> list[AccountTask]:
     """The tables of all batches' outcomes; they need the batches that could not be decoded."""
     packed = pack_accounts(read_accounts(context.folder, plans, written))
@@ -361,7 +361,7 @@ def replaced_files(context: RunContext, first: Sequence[OwnFiles], own: OwnFiles
     yield from (context.folder.key(Step.MATERIALISE, path) for path in written if path not in listed)
 
 
-def account_files(found: Sequence[OwnFiles], written: Sequence[Written]) -> OwnFiles:
+def account_files(found: Sequence[OwnFiles], written: Sequence[WrittenFiles]) -> OwnFiles:
     """What tasks have written, by table, and what decoding set aside."""
     files = {table: list(chain.from_iterable(each[table] for each in found)) for table in ACCOUNT_TABLES}
     files["quarantine"] += chain.from_iterable(each.quarantine for each in written)
@@ -386,7 +386,7 @@ def relayed_files(context: RunContext, table: Contract, step: Step) -> list[str]
 
 
 def topic_entries(
-    context: RunContext, plans: Sequence[PartitionPlan], written: Sequence[Written]
+    context: RunContext, plans: Sequence[PartitionPlan], written: Sequence[WrittenFiles]
 ) -> Iterator[TableEntry]:
     """The files of every topic's table; a topic without new records is listed, too."""
     files: dict[str, list[tuple[OutputFile, int]]] = defaultdict(list)
@@ -404,7 +404,7 @@ def own_entries(context: RunContext, own: OwnFiles) -> Iterator[TableEntry]:
         yield from entries_of(context.settings.catalog.namespace, table, pairs)
 
 
-def messages_of(written: Sequence[Written]) -> Iterator[str]:
+def messages_of(written: Sequence[WrittenFiles]) -> Iterator[str]:
     """A sentence for every topic with records that could not be published."""
     lost: dict[str, Counter[str]] = defaultdict(Counter)
     for each in written:
@@ -416,7 +416,7 @@ def messages_of(written: Sequence[Written]) -> Iterator[str]:
             yield f"{topic}: of the committed records {reasons}; they are in quarantine"
 
 
-def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
+def outputs_of(written: Sequence[WrittenFiles]) -> Iterator[OutputFile]:
     """Everything that workers wrote."""
     for each in written:
         yield from (file.output for file in each.files)
@@ -425,7 +425,7 @@ def outputs_of(written: Sequence[Written]) -> Iterator[OutputFile]:
             yield each.unreadable.output
 
 
-def counts_of(surveyed: Surveyed, written: Sequence[Written]) -> dict[str, int]:
+def counts_of(surveyed: Surveyed, written: Sequence[WrittenFiles]) -> dict[str, int]:
     """None is lost: these and `replayed` give the same sum on both sides.
 
     `claimed` + `legacy` + `replayed` = `records` + `hidden` + `unreadable_records` + `unfit`.

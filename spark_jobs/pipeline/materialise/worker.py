@@ -36,11 +36,11 @@ from spark_jobs.pipeline.materialise.batch_rows import (
 from spark_jobs.pipeline.materialise.decoding import DecodedPiece, Decoder, Reading
 from spark_jobs.pipeline.materialise.job import (
     FilePlan,
+    PartitionChunks,
     PartitionPlan,
-    Share,
     TableFile,
     TaskContext,
-    Written,
+    WrittenFiles,
 )
 from spark_jobs.pipeline.materialise.outcomes import COMMITTED, Outcomes, View, view_of
 from spark_jobs.pipeline.materialise.record_table import RecordTable, ValueSchema
@@ -64,7 +64,7 @@ def _batches_of(piece: DecodedPiece, offsets: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChunkOrigin:
     """The origin of pieces; `held` names their file of inherited rows, if any."""
 
     partition: TopicPartition
@@ -84,7 +84,7 @@ class Findings:
     legacy: int = 0
     unfit: int = 0
 
-    def add(self, place: Place, piece: DecodedPiece) -> None:
+    def add(self, place: ChunkOrigin, piece: DecodedPiece) -> None:
         """Batches of `piece` that cannot be decoded; those of this run go to quarantine by their verdict."""
         self.decoded += piece.found.count
         self.legacy += piece.found.count if piece.is_legacy else 0
@@ -106,7 +106,7 @@ class Findings:
 
     def add_unfit(
         self,
-        place: Place,
+        place: ChunkOrigin,
         piece: DecodedPiece,
         table: pa.Table,
         reasons: Mapping[int, str],
@@ -133,7 +133,13 @@ class Findings:
 
     @staticmethod
     def _unreadable(
-        place: Place, piece: DecodedPiece, batch: int, *, kind: QuarantineKind, records: int, reason: str
+        place: ChunkOrigin,
+        piece: DecodedPiece,
+        batch: int,
+        *,
+        kind: QuarantineKind,
+        records: int,
+        reason: str,
     ) -> Row:
         return {
             "topic": place.partition.topic,
@@ -147,7 +153,7 @@ class Findings:
             "reason": reason,
         }
 
-    def _quarantined(self, place: Place, piece: DecodedPiece, batch: int) -> Row:
+    def _quarantined(self, place: ChunkOrigin, piece: DecodedPiece, batch: int) -> Row:
         headers = piece.rows.headers
         home = place.objects.places[int(piece.rows.object_order[batch])]
         return {
@@ -161,7 +167,7 @@ class Findings:
             "run_date": self.run_date,
         }
 
-    def _held_batch(self, place: Place, piece: DecodedPiece, batch: int, reason: str) -> Row:
+    def _held_batch(self, place: ChunkOrigin, piece: DecodedPiece, batch: int, reason: str) -> Row:
         headers = piece.rows.headers
         position, size = int(headers.position[batch]), int(headers.size[batch])
         return self._quarantined(place, piece, batch) | {
@@ -176,7 +182,9 @@ class Findings:
             "bytes": place.objects.read(int(piece.rows.object_order[batch]), position, size),
         }
 
-    def _unfit_record(self, place: Place, piece: DecodedPiece, batch: int, record: Row, reason: str) -> Row:
+    def _unfit_record(
+        self, place: ChunkOrigin, piece: DecodedPiece, batch: int, record: Row, reason: str
+    ) -> Row:
         return self._quarantined(place, piece, batch) | {
             "size": len(record["value"]),
             "kind": QuarantineKind.UNFIT.value,
@@ -222,7 +230,7 @@ class SegmentFile(ScratchFile):
         self._close()
         if self._file.size != self._segment.size:
             raise BrokenRun(f"{self._key}: expected {self._segment.size} bytes, found {self._file.size}")
-        self._store.adopt(self._path, f"{folder}/{self._key}", lasting=False)
+        self._store.adopt(self._path, f"{folder}/{self._key}", durable=False)
         return OutputFile(path=self._key, size=self._file.size, digest=self._segment.digest)
 
     def _close(self) -> None:
@@ -254,7 +262,7 @@ class DecodeTask:
     context: TaskContext
 
 
-def decode_files(task: DecodeTask) -> tuple[Written, ...]:
+def decode_files(task: DecodeTask) -> tuple[WrittenFiles, ...]:
     """Writes the planned files; the same task again writes the same bytes."""
     return tuple(
         write_records(task.context, plan, partial(_planned, task.context, plan)) for plan in task.plans
@@ -263,7 +271,7 @@ def decode_files(task: DecodeTask) -> tuple[Written, ...]:
 
 def write_records(
     context: TaskContext, plan: FilePlan, parts: Callable[[Findings], Iterator[pa.Table]]
-) -> Written:
+) -> WrittenFiles:
     """Writes the files of `plan`: the records of all `parts`, and the findings."""
     schema = as_written(topic_contract(context.settings, plan.topic, plan.folder).schema)
     with (
@@ -274,7 +282,7 @@ def write_records(
         for part in parts(findings):
             output.add(part if part.schema == schema else part.select(schema.names).cast(schema))
         files, quarantined = output.finish(), quarantine.finish()
-    return Written(
+    return WrittenFiles(
         plan=plan,
         files=files,
         quarantine=quarantined,
@@ -291,11 +299,13 @@ def write_records(
 def _planned(context: TaskContext, plan: FilePlan, findings: Findings) -> Iterator[pa.Table]:
     for share in plan.shares:
         view = view_of(context.lake, share.plan)
-        yield from _Partition(context=context, plan=share.plan, view=view, findings=findings).records(share)
+        yield from _FilePartition(context=context, plan=share.plan, view=view, findings=findings).records(
+            share
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Partition:
+class _FilePartition:
     """One partition's share of a file."""
 
     context: TaskContext
@@ -303,14 +313,14 @@ class _Partition:
     view: View
     findings: Findings
 
-    def records(self, share: Share) -> Iterator[pa.Table]:
+    def records(self, share: PartitionChunks) -> Iterator[pa.Table]:
         """The rows of the table, in order of offsets."""
         context, partition = self.context, self.plan.partition
         records = RecordTable(partition=partition.partition, view=self.view, run_date=context.run_date)
         values = value_schema(context.settings.topic(partition.topic))
         for chunk in share.chunks:
             objects, parts = rows_and_objects(context.lake, context.settings, self.plan, chunk)
-            place = Place(partition=partition, held=chunk.held, objects=objects)
+            place = ChunkOrigin(partition=partition, held=chunk.held, objects=objects)
             decoder = Decoder(read=objects.read, name=objects.name, limits=context.settings.limits.protocol)
             for piece in self._pieces(decoder, chunk.segment, parts):
                 self.findings.add(place, piece)
@@ -340,7 +350,7 @@ def value_schema(topic: TopicSettings) -> ValueSchema | None:
 
 
 def fitting(
-    table: pa.Table, values: ValueSchema, place: Place, piece: DecodedPiece, findings: Findings
+    table: pa.Table, values: ValueSchema, place: ChunkOrigin, piece: DecodedPiece, findings: Findings
 ) -> pa.Table:
     """The rows whose values fit, with a column per field; the others go to quarantine."""
     fitted = values.fit(table.column("value").to_pylist())
@@ -376,7 +386,7 @@ class ReplayTask:
     context: TaskContext
 
 
-def decode_replayed(task: ReplayTask) -> Written:
+def decode_replayed(task: ReplayTask) -> WrittenFiles:
     """Writes the topic's files of replayed records; the same task again writes the same bytes."""
     plan = FilePlan(topic=task.topic, number=0, replayed=True)
     written = write_records(task.context, plan, partial(_chosen, task))
@@ -403,7 +413,7 @@ def _records(context: TaskContext, replay: Replay, findings: Findings) -> Iterat
     """The wanted records of one batch."""
     partition = TopicPartition(replay.topic, replay.partition)
     objects, rows = inherited_batches(context.lake, context.settings, partition, replay.inherited)
-    place = Place(partition=partition, held=replay.inherited, objects=objects)
+    place = ChunkOrigin(partition=partition, held=replay.inherited, objects=objects)
     records = RecordTable(partition=partition.partition, view=_view(replay, rows), run_date=context.run_date)
     values = value_schema(context.settings.topic(replay.topic))
     decoder = Decoder(read=objects.read, name=objects.name, limits=context.settings.limits.protocol)

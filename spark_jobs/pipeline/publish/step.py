@@ -27,7 +27,7 @@ from spark_jobs.tables.publish import OWN_TABLES, RUNS
 
 def run(context: RunContext) -> StepResult:
     """Bring every table to hold this run; the row in `runs` comes last, when all others are there."""
-    context.folder.settle(*LISTED_BY)
+    context.folder.make_durable(*LISTED_BY)
     done = finished_before(context.folder, Step.PUBLISH)
     stamp = stamp_of(context.folder, done)
     run_file = put_run(context.folder, stamp, done)

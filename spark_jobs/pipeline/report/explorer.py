@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.explain import Answer, object_paths, place_of
+from spark_jobs.explain import ExplainedBatch, object_paths, place_of
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_row_range, iter_rows
 from spark_jobs.pipeline.report.run_tables import PLAIN, RunTables
@@ -120,7 +120,7 @@ def _batches(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator
     paths = object_paths(tables.lake, tables.run_id) if partitions else {}
     plain: list[Shown] = []
     for row in _rows(tables, partitions):
-        shown = _shown(Answer(run_id=tables.run_id, place=place_of(row, paths), row=row))
+        shown = _shown(ExplainedBatch(run_id=tables.run_id, place=place_of(row, paths), row=row))
         if shown["verdict"] in PLAIN:
             plain.append(shown)
         else:
@@ -139,7 +139,7 @@ def _rows(tables: RunTables, partitions: Sequence[PartitionView]) -> Iterator[di
             yield from rows
 
 
-def _shown(answer: Answer) -> Shown:
+def _shown(answer: ExplainedBatch) -> Shown:
     """One batch: the explanation in the words of `onceover explain`, and what it can be found by."""
     row = answer.row
     return {

@@ -63,7 +63,7 @@ class Metric:
 RUN_INFO = Metric("onceover_run_info", "The last run; always 1.", ("run_id", "date", "status"))
 RUN_SUCCESS = Metric("onceover_run_success", "1 if the last run is final, 0 if it failed or did not end.")
 RUN_ATTEMPTS = Metric("onceover_run_attempts", "How often the last run was started.")
-RUN_END = Metric("onceover_run_end_timestamp_seconds", "When the last run ended, well or not.")
+RUN_END = Metric("onceover_run_end_timestamp_seconds", "When the last run ended, also if it failed.")
 SUCCESS_END = Metric("onceover_last_success_timestamp_seconds", "When a run last became final.")
 SUCCESS_RUN_DATE = Metric(
     "onceover_last_success_run_date_timestamp_seconds",
@@ -72,7 +72,7 @@ SUCCESS_RUN_DATE = Metric(
 STEP_DURATION = Metric("onceover_step_duration_seconds", "How long a step of the last run took.", ("step",))
 STAGED_BYTES = Metric("onceover_staged_bytes", "Bytes of the objects that the last run took.")
 STAGED_OBJECTS = Metric("onceover_staged_objects", "Objects that the last run took.")
-SET_ASIDE = Metric("onceover_set_aside_objects", "Objects that were not fit to be taken; a later run may.")
+SET_ASIDE = Metric("onceover_set_aside_objects", "Objects that were set aside; a later run may take them.")
 BATCHES = Metric("onceover_batches", "Batches of the last run by verdict.", ("topic", "verdict"))
 PUBLISHED_RECORDS = Metric("onceover_published_records", "Rows that the last run added.", ("topic",))
 PUBLISHED_BYTES = Metric("onceover_published_bytes", "Bytes of the files that hold them.", ("topic",))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS as OFFSETS_TOPIC
 from spark_jobs.config.sources import INTERNAL_TOPICS
-from spark_jobs.execution.worker import from_bytes, to_bytes
+from spark_jobs.execution.python_worker import from_bytes, to_bytes
 from spark_jobs.kafka.coordinator.group_offsets import OffsetsMarker
 from spark_jobs.kafka.log.read_committed import first_unstable_offset, last_stable_offset
 from spark_jobs.kafka.topic_partition import TopicPartition

@@ -23,7 +23,7 @@ from spark_jobs.pipeline.resolve.cuts import (
     Cut,
     Dispositions,
     JoinedTransactions,
-    Published,
+    PublishedBefore,
     dispositions_of,
     flags,
     lower_cuts,
@@ -31,8 +31,8 @@ from spark_jobs.pipeline.resolve.cuts import (
 )
 from spark_jobs.pipeline.resolve.parts import (
     PART_FIELDS,
+    Int64s,
     Numbers,
-    Offsets,
     part_columns,
     partition_transactions,
 )
@@ -61,12 +61,12 @@ of a part is for the next run: its batches are held, though below its cut.
 class CutFacts:
     """How far partitions are published at most, by number."""
 
-    cuts: Offsets
-    published: Published
+    cuts: Int64s
+    published: PublishedBefore
     lake: ObjectStore
 
 
-def move_cuts(facts: CutFacts, joined: Joined) -> Offsets:
+def move_cuts(facts: CutFacts, joined: Joined) -> Int64s:
     """The cuts as far as the transactions of a bucket lower them."""
     found = read_joined(facts.lake, joined, facts.published)
     return lower_cuts(found.to_publish(), facts.cuts, facts.published.floors)

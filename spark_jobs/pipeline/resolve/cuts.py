@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
-from spark_jobs.pipeline.resolve.parts import Flags, Numbers, Offsets, part_rows
+from spark_jobs.pipeline.resolve.parts import Flags, Int64s, Numbers, part_rows
 from spark_jobs.pipeline.resolve.transaction_rows import ABORTED, COMMITTED, Joined
 
 
@@ -24,11 +24,11 @@ class Extents:
 
     transaction: Numbers
     partition: Numbers
-    first_offset: Offsets
-    last_offset: Offsets
+    first_offset: Int64s
+    last_offset: Int64s
 
 
-def lower_cuts(extents: Extents, cuts: Offsets, floors: Offsets) -> Offsets:
+def lower_cuts(extents: Extents, cuts: Int64s, floors: Int64s) -> Int64s:
     """`cuts` moved down until no transaction is on both sides; never below `floors`: that is published."""
     lowered = cuts
     while True:
@@ -41,7 +41,7 @@ def lower_cuts(extents: Extents, cuts: Offsets, floors: Offsets) -> Offsets:
         lowered = moved
 
 
-def held_parts(extents: Extents, cuts: Offsets) -> Flags:
+def held_parts(extents: Extents, cuts: Int64s) -> Flags:
     """Which parts are of a transaction that reaches beyond a cut somewhere."""
     is_beyond = extents.last_offset >= cuts[extents.partition]
     is_held = np.zeros(extents.transaction.max(initial=-1) + 1, dtype=np.bool_)
@@ -51,10 +51,10 @@ def held_parts(extents: Extents, cuts: Offsets) -> Flags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedBefore:
     """How far each partition had been published before the run, and which ones are published at all."""
 
-    floors: Offsets
+    floors: Int64s
     is_internal: Flags
 
 
@@ -65,7 +65,7 @@ class JoinedTransactions:
     parts: Rows
     transaction: Numbers
     transactions: pa.Table
-    published: Published
+    published: PublishedBefore
 
     @property
     def outcome(self) -> Numbers:
@@ -121,7 +121,7 @@ class JoinedTransactions:
             last_offset=self.parts["last_offset"][chosen],
         )
 
-    def oldest_undecided(self, ends: Offsets) -> Offsets:
+    def oldest_undecided(self, ends: Int64s) -> Int64s:
         """For each partition where its oldest undecided transaction begins, its end without one."""
         parts, floors = self.parts, self.published.floors
         chosen = self.is_open_data & (parts["last_offset"] >= floors[parts["partition"]])
@@ -130,7 +130,7 @@ class JoinedTransactions:
         return np.maximum(oldest, floors)
 
 
-def read_joined(lake: ObjectStore, joined: Joined, published: Published) -> JoinedTransactions:
+def read_joined(lake: ObjectStore, joined: Joined, published: PublishedBefore) -> JoinedTransactions:
     """The files of a bucket: tables of `JOINED_PARTS` and `JOINED_TRANSACTIONS`."""
     parts = read_table(lake, joined.parts)
     numbers: Numbers = parts.column("transaction").to_numpy()
@@ -152,10 +152,10 @@ def flags(table: pa.Table, name: str) -> Flags:
 class Cut:
     """By partition number: up to where the run publishes, where undecided ones begin, where logs end."""
 
-    cuts: Offsets
-    decided: Offsets
-    ends: Offsets
-    published: Published
+    cuts: Int64s
+    decided: Int64s
+    ends: Int64s
+    published: PublishedBefore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class Dispositions:
     is_listed: Flags
 
 
-def dispositions_of(file: JoinedTransactions, cuts: Offsets) -> Dispositions:
+def dispositions_of(file: JoinedTransactions, cuts: Int64s) -> Dispositions:
     """The disposition of each transaction of `file`."""
     extents = file.to_publish()
     count = file.transactions.num_rows

@@ -25,7 +25,7 @@ from spark_jobs.lake.inherited_rows import (
 from spark_jobs.lake.manifest import ManifestEntry
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_groups
-from spark_jobs.pipeline.resolve.parts import Flags, Offsets
+from spark_jobs.pipeline.resolve.parts import Flags, Int64s
 
 NO_OFFSET = -1
 _FROM_HEADER = [
@@ -43,10 +43,10 @@ class Holding:
     """
 
     cut: int
-    aborted: Offsets
-    below_published: Offsets
+    aborted: Int64s
+    below_published: Int64s
 
-    def takes(self, offset: Offsets, txn_first_offset: Offsets) -> Flags:
+    def takes(self, offset: Int64s, txn_first_offset: Int64s) -> Flags:
         """Which batches are held."""
         is_aborted = _is_in(txn_first_offset, self.aborted)
         is_below_published = _is_in(txn_first_offset, self.below_published)
@@ -58,7 +58,7 @@ class Holding:
         return min(self.cut, int(self.below_published[0]) if self.below_published.size else self.cut)
 
 
-def _is_in(offsets: Offsets, sorted_offsets: Offsets) -> Flags:
+def _is_in(offsets: Int64s, sorted_offsets: Int64s) -> Flags:
     place = np.searchsorted(sorted_offsets, offsets)
     found: Flags = np.append(sorted_offsets, NO_OFFSET - 1)[place] == offsets
     return found

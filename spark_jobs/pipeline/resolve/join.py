@@ -23,11 +23,11 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.pipeline.coordinator_logs.timelines import COORDINATOR, gc_paused, transactions_in
-from spark_jobs.pipeline.resolve.cuts import JoinedTransactions, Published
+from spark_jobs.pipeline.resolve.cuts import JoinedTransactions, PublishedBefore
 from spark_jobs.pipeline.resolve.parts import (
     BUCKET,
     GroupedParts,
-    Offsets,
+    Int64s,
     bucket_of,
     part_order,
     part_rows,
@@ -58,8 +58,8 @@ class JoinFacts:
 
     partitions: tuple[TopicPartition, ...]
     has_markers: tuple[bool, ...]
-    published: Published
-    ends: Offsets
+    published: PublishedBefore
+    ends: Int64s
     context: ResolveContext
     lake: ObjectStore
     work: str

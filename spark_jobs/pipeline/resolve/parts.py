@@ -20,7 +20,7 @@ from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.folds import HELD_PART
 
-Offsets = npt.NDArray[np.int64]
+Int64s = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
@@ -181,7 +181,7 @@ class GroupedParts:
         found[self.transaction[chosen]] = True
         return found
 
-    def total(self, name: str) -> Offsets:
+    def total(self, name: str) -> Int64s:
         """Of each transaction, the sum of a column over its parts with data."""
         found = np.zeros(self.count, dtype=np.int64)
         chosen = self.has_data

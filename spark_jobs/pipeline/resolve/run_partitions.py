@@ -17,8 +17,8 @@ from spark_jobs.lake.manifest import ManifestEntry
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.pipeline.context import RunContext
 from spark_jobs.pipeline.resolve.close_partitions import ClosedPartition
-from spark_jobs.pipeline.resolve.cuts import Published
-from spark_jobs.pipeline.resolve.parts import Offsets
+from spark_jobs.pipeline.resolve.cuts import PublishedBefore
+from spark_jobs.pipeline.resolve.parts import Int64s
 from spark_jobs.tables.rebuild import STATE_ORIGINS
 from spark_jobs.tables.resolve import RESOLVED_PARTITIONS
 
@@ -130,9 +130,9 @@ def gaps_between_runs(
     return {partition: gap for partition, gap in found.items() if gap[0] <= gap[1]}
 
 
-def published_of(partitions: Sequence[ResolvePartition]) -> Published:
+def published_of(partitions: Sequence[ResolvePartition]) -> PublishedBefore:
     """How far each partition is published, by number."""
-    return Published(
+    return PublishedBefore(
         floors=np.array([each.floor for each in partitions], dtype=np.int64),
         is_internal=np.array(
             [each.partition.topic in INTERNAL_TOPICS for each in partitions], dtype=np.bool_
@@ -140,7 +140,7 @@ def published_of(partitions: Sequence[ResolvePartition]) -> Published:
     )
 
 
-def ends_of(partitions: Sequence[ResolvePartition]) -> Offsets:
+def ends_of(partitions: Sequence[ResolvePartition]) -> Int64s:
     """Where each log ends, by number."""
     return np.array([max(each.log_end_offset, each.floor) for each in partitions], dtype=np.int64)
 
@@ -148,7 +148,7 @@ def ends_of(partitions: Sequence[ResolvePartition]) -> Offsets:
 def partitions_table(
     partitions: Sequence[ResolvePartition],
     closed: Iterable[ClosedPartition],
-    decided: Offsets,
+    decided: Int64s,
     newest_markers: Mapping[TopicPartition, NewestMarker],
 ) -> pa.Table:
     """A row for every partition; `decided` is by number where its oldest undecided transaction begins."""
@@ -169,7 +169,7 @@ def _marked(newest: NewestMarker | None) -> dict[str, int | None]:
 
 
 def _rows(
-    partitions: Sequence[ResolvePartition], closed: Iterable[ClosedPartition], decided: Offsets
+    partitions: Sequence[ResolvePartition], closed: Iterable[ClosedPartition], decided: Int64s
 ) -> Iterator[dict[str, Any]]:
     worked = {each.partition: each for each in closed}
     for each in partitions:

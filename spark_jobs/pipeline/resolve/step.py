@@ -247,7 +247,7 @@ def _span(duration_ms: int) -> str:
 def _of_outcomes(counted: OutcomeCounts) -> Iterator[str]:
     if counted.timed_out:
         yield (
-            f"{counted.timed_out} transactions are taken for aborted: their timeout had passed when the "
+            f"{counted.timed_out} transactions count as aborted: their timeout had passed when the "
             "coordinator's log was copied"
         )
     for outcome, trouble in _TROUBLES.items():

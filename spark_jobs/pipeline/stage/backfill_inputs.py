@@ -18,7 +18,14 @@ from spark_jobs.flow import Step
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.layout import fetched_key, object_key, step_key
-from spark_jobs.lake.manifest import Manifest, ManifestEntry, Replay, StageProblem, read_run_manifest
+from spark_jobs.lake.manifest import (
+    Manifest,
+    ManifestEntry,
+    Replay,
+    SourcePath,
+    StageProblem,
+    read_run_manifest,
+)
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.replays import FOLDER, due_replays
@@ -36,9 +43,6 @@ from spark_jobs.sources.taken import (
     not_taken,
 )
 from spark_jobs.tables.admit import GAPS, GapStatus
-
-Where = tuple[str, str]
-"""Source and path of an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,7 @@ def day_inputs(
     """The inputs of a day; `former` is what its run had, `taken` what runs of earlier dates have now.
 
     `listing` is what its sources have, None where only the run's own objects count. `late` objects of later
-    runs fill gaps that the day's run went past.
+    runs fill gaps that the day's run published past.
     """
     own = tuple(entry for entry in own_entries(former) if not _is_taken_before(settings, entry, taken))
     if listing is None:
@@ -120,11 +124,11 @@ def _source(settings: Settings, entry: ManifestEntry) -> Source:
     )
 
 
-def _where(entry: ManifestEntry) -> Where:
+def _where(entry: ManifestEntry) -> SourcePath:
     return entry.source, entry.path
 
 
-def _is_requested(request: BackfillRequest, placed: Placed, known: set[Where]) -> bool:
+def _is_requested(request: BackfillRequest, placed: Placed, known: set[SourcePath]) -> bool:
     source = placed.source
     if is_updated_in_place(source) or not request.takes(source.name, placed.topic):
         return False

@@ -14,7 +14,7 @@ from spark_jobs.lake.errors import StorageError, StoreDenied
 from spark_jobs.lake.manifest import SetAside, StageProblem
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.context import spread
-from spark_jobs.pipeline.stage.worker import FetchTask, Found, Wanted, fetch, fetch_objects
+from spark_jobs.pipeline.stage.worker import FetchTask, Found, ObjectToFetch, fetch, fetch_objects
 from spark_jobs.progress import Advance, byte_progress
 from spark_jobs.sources.registry import reader_of
 from spark_jobs.sources.source import Placed
@@ -30,7 +30,7 @@ SMALLEST_TASK, LARGEST_TASK = 64 * 2**20, 2**30
 
 
 def fetch_all(
-    wanted: Sequence[Wanted], settings: Settings, day: date, *, lake: ObjectStore, spark: Spark | None
+    wanted: Sequence[ObjectToFetch], settings: Settings, day: date, *, lake: ObjectStore, spark: Spark | None
 ) -> list[Fetched | StageProblem]:
     """Every object with its digest and in its place, or why it was set aside; in the order of `wanted`.
 
@@ -52,7 +52,7 @@ def fetch_all(
     return [_fetched(each, result) for each, result in zip(wanted, found, strict=True)]
 
 
-def _fetched(wanted: Wanted, found: Found | StageProblem) -> Fetched | StageProblem:
+def _fetched(wanted: ObjectToFetch, found: Found | StageProblem) -> Fetched | StageProblem:
     if isinstance(found, StageProblem):
         return found
     return Fetched(

@@ -45,7 +45,7 @@ from spark_jobs.pipeline.stage.backfill_inputs import (
 from spark_jobs.pipeline.stage.backfill_request import BackfillRequest
 from spark_jobs.pipeline.stage.fetch import fetch_all
 from spark_jobs.pipeline.stage.truncations import truncations
-from spark_jobs.pipeline.stage.worker import Notes, Wanted, identity_of
+from spark_jobs.pipeline.stage.worker import Notes, ObjectToFetch, identity_of
 from spark_jobs.sources.inheritance import SegmentHistory
 from spark_jobs.sources.listing import Drift, drift_of, list_sources
 from spark_jobs.sources.log_ids import with_logs, with_topic_ids
@@ -384,7 +384,7 @@ def _fetch_into(
         if not away:
             return manifest
         others = [each for each in results if isinstance(each, StageProblem) or each.where not in away]
-        missing = [Wanted(placed=each.placed, digest=each.digest) for each in away.values()]
+        missing = [ObjectToFetch(placed=each.placed, digest=each.digest) for each in away.values()]
         results = [*others, *fetch_all(missing, settings, day, lake=lake, spark=spark)]
 
 
@@ -394,13 +394,13 @@ def _known_versions(candidates: Iterable[Placed], taken: Taken) -> dict[str, str
     return {identity_of(each): entry.content for each, entry in found if entry is not None}
 
 
-def _wanted(placed: Placed, known: Mapping[str, str], taken: Taken, history: SegmentHistory) -> Wanted:
+def _wanted(placed: Placed, known: Mapping[str, str], taken: Taken, history: SegmentHistory) -> ObjectToFetch:
     """What has to be learned of an object, so that it can be compared with what earlier runs had."""
     alike, prefix = history.alike(placed), None
     if not alike:
         prefix = history.newest_prefix(placed)
     earlier = {each.content for each in alike} | taken.contents.get(placed.where, set())
-    wanted = Wanted(
+    wanted = ObjectToFetch(
         placed=placed,
         digest=known.get(identity_of(placed), ""),
         algorithms=frozenset(map(algorithm_of, earlier)),

@@ -1,7 +1,7 @@
 """Logs of captured partitions that a run may have to cut off, because another one has given the same offsets.
 
-A pair of leader epoch and offset names one batch for ever (facts §1.11). So where a run gives offsets that a
-run before it has given too, it writes the same bytes or under a higher epoch. Which epochs are used up is
+A pair of leader epoch and offset always names the same batch (facts §1.11). So where a run gives offsets that
+a run before it has given too, it writes the same bytes or under a higher epoch. Which epochs are used up is
 decided when the run is staged, and is one of its inputs from then on.
 """
 
@@ -72,7 +72,7 @@ def _free_epochs(
 
 
 def _others(chain: Chain, day: date) -> list[str]:
-    """Runs that a run of `day` does not build upon: of this date or later, or not speaking any more."""
+    """Runs that a run of `day` does not build upon: of this date or later, or rolled back."""
     speaking = {entry.run_id for entry in chain.before(day)}
     runs = (entry.run_id for entry in chain.entries if entry.kind is EntryKind.RUN)
     return [run_id for run_id in dict.fromkeys(runs) if run_id not in speaking]

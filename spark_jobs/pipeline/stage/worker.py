@@ -19,7 +19,7 @@ from datetime import date
 from pathlib import Path
 
 from spark_jobs.config.canonical import canonical_json, digest_of
-from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.lake.checksums import SHA256, algorithm_of, labelled, new_hasher
 from spark_jobs.lake.errors import (
     ObjectChanged,
@@ -32,7 +32,7 @@ from spark_jobs.lake.errors import (
 )
 from spark_jobs.lake.file_store import FileStore, translated
 from spark_jobs.lake.layout import object_key, staging_key
-from spark_jobs.lake.manifest import BATCH_ROLES, ObjectRole, SetAside, StageProblem
+from spark_jobs.lake.manifest import BATCH_ROLES, ObjectRole, SetAside, StageProblem, counts_keys
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
 from spark_jobs.lake.staged_headers import HeaderFile, headers_folder
 from spark_jobs.progress import Advance
@@ -98,7 +98,7 @@ OBJECT_COST = 256 * 2**10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ObjectToFetch:
     """An object to fetch, and what is known of it.
 
     `digest` and `prefix` are known if an earlier run or attempt has read this version. `prefix_size` leading
@@ -138,7 +138,7 @@ class Found:
 class FetchTask:
     """Some objects for one worker; `keeps_headers` if it shall scan large ones for `index`."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[ObjectToFetch, ...]
     lake: ObjectStore
     settings: Settings
     day: date
@@ -199,7 +199,7 @@ class Fetcher:
     settings: Settings
     headers: str
 
-    def fetch(self, wanted: Wanted, origin: Content) -> Found | StageProblem:
+    def fetch(self, wanted: ObjectToFetch, origin: Content) -> Found | StageProblem:
         """The object's digest, once it is in its place; or why it was set aside."""
         placed, is_referenced = wanted.placed, wanted.placed.source.immutable
         if wanted.is_known:
@@ -219,7 +219,7 @@ class Fetcher:
             self.notes.add(identity_of(placed), found.digest, placed.stat.size)
         return found
 
-    def _read(self, wanted: Wanted, origin: Content) -> Found:
+    def _read(self, wanted: ObjectToFetch, origin: Content) -> Found:
         placed = wanted.placed
         if not (placed.source.immutable or wanted.is_read_only):
             return self._copy(wanted, origin)
@@ -234,7 +234,7 @@ class Fetcher:
         head = _digest(wanted, _first_bytes(_pieces(origin, placed.stat), wanted.prefix_size))
         return Found(digest=kept, prefix=head.prefix)
 
-    def _copy(self, wanted: Wanted, origin: Content) -> Found:
+    def _copy(self, wanted: ObjectToFetch, origin: Content) -> Found:
         pieces = _pieces(origin, wanted.placed.stat)
         with self._scratch_file() as path:
             with translated(str(path)), path.open("wb") as file:
@@ -243,7 +243,7 @@ class Fetcher:
                 self.lake.adopt(path, object_key(found.digest))
         return found
 
-    def _digest_all(self, wanted: Wanted, pieces: Iterator[bytes]) -> Found:
+    def _digest_all(self, wanted: ObjectToFetch, pieces: Iterator[bytes]) -> Found:
         """The digests of a whole object; the headers of its batches are kept if `index` can use them."""
         if not self._keeps_headers(wanted):
             return _digest(wanted, pieces)
@@ -255,15 +255,15 @@ class Fetcher:
                 file.finish(self.headers, sha256=found.digest, size=size)
         return found
 
-    def _keeps_headers(self, wanted: Wanted) -> bool:
+    def _keeps_headers(self, wanted: ObjectToFetch) -> bool:
         """Not if the object may be inherited, or if `index` has to read its records to count keys."""
         placed = wanted.placed
         if not self.headers or placed.role not in BATCH_ROLES or wanted.is_read_only:
             return False
         is_file = self.lake.local_path(self.headers) is not None
-        is_compacted = self.settings.topic(placed.topic).cleanup_policy is CleanupPolicy.COMPACT
-        counts_keys = is_compacted and placed.role is ObjectRole.CAPTURE
-        return not counts_keys and placed.stat.size >= (SMALLEST_FILE if is_file else SMALLEST_S3_OBJECT)
+        if counts_keys(self.settings, placed.topic, placed.role):
+            return False
+        return placed.stat.size >= (SMALLEST_FILE if is_file else SMALLEST_S3_OBJECT)
 
     def _is_here(self, sha256: str, size: int) -> bool:
         """Whether the lake holds these bytes; they come in whole or not at all, so the size is proof."""
@@ -329,7 +329,7 @@ def _tee(pieces: Iterator[bytes], write: Callable[[bytes], object]) -> Iterator[
         yield piece
 
 
-def _digest(wanted: Wanted, pieces: Iterator[bytes]) -> Found:
+def _digest(wanted: ObjectToFetch, pieces: Iterator[bytes]) -> Found:
     """SHA-256 of all bytes, a second digest if earlier runs know the object by another, and the prefix's."""
     other = "" if SHA256 in wanted.algorithms else min(wanted.algorithms, default="")
     named = {SHA256, wanted.prefix_algorithm if wanted.prefix_size else SHA256, other or SHA256}

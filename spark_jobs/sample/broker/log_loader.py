@@ -19,7 +19,7 @@ from spark_jobs.kafka.formats.indexes import (
 )
 from spark_jobs.kafka.formats.legacy import LegacyHeader
 from spark_jobs.kafka.formats.log_files import LEADER_EPOCH_CHECKPOINT
-from spark_jobs.kafka.log.log_directory import SegmentFiles, segments_in, settle, snapshots_in
+from spark_jobs.kafka.log.log_directory import SegmentFiles, recovered_files, segments_in, snapshots_in
 from spark_jobs.kafka.log.segment import ScannedBatch, scan_result
 from spark_jobs.sample.broker.log_segment import InvalidOffset, LogSegment
 from spark_jobs.sample.broker.partition_log import PartitionLog
@@ -43,7 +43,9 @@ def load(
     leader_epoch: int = 0,
 ) -> PartitionLog:
     """The log in `files`; recovery point, log start and high watermark as checkpointed, or 0."""
-    loader = _Loader(PartitionConfig() if config is None else config, settle(files), log_start_offset, now)
+    loader = _Loader(
+        PartitionConfig() if config is None else config, recovered_files(files), log_start_offset, now
+    )
     loader.open_segments()
     if not clean:
         loader.recover_from(recovery_point)

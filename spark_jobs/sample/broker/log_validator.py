@@ -42,7 +42,7 @@ class RecordError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RejectedBatch:
     """Why a batch was rejected before the check of its producer state.
 
     `knows_log_start` is false where a broker replies before it has read the log; such a reply has -1.
@@ -62,13 +62,13 @@ class ValidatedBatch:
     header: RecordBatchHeader
 
 
-def check_produce_request(records: bytes) -> Failure | None:
+def check_produce_request(records: bytes) -> RejectedBatch | None:
     """A produce request holds exactly one v2 batch per partition; a torn one after it is ignored.
 
     From 12 bytes on there is a size, which must be valid (facts §2.3).
     """
     first = _next_batch_size(records, 0)
-    if isinstance(first, Failure):
+    if isinstance(first, RejectedBatch):
         return first
     if first is None:
         return _refused("a request without a whole batch")
@@ -76,12 +76,12 @@ def check_produce_request(records: bytes) -> Failure | None:
     if magic != MAGIC_V2:
         return _refused(f"a batch of magic {magic}, not {MAGIC_V2}")
     second = _next_batch_size(records, first)
-    if isinstance(second, Failure):
+    if isinstance(second, RejectedBatch):
         return second
     return None if second is None else _refused("more than one batch in a request")
 
 
-def _next_batch_size(records: bytes, position: int) -> int | Failure | None:
+def _next_batch_size(records: bytes, position: int) -> int | RejectedBatch | None:
     """Bytes of the batch at `position`, None if it is not whole; size and magic must be valid."""
     if len(records) - position < _SIZE.size:
         return None
@@ -96,26 +96,26 @@ def _next_batch_size(records: bytes, position: int) -> int | Failure | None:
     return LOG_OVERHEAD + size if len(records) - position >= LOG_OVERHEAD + size else None
 
 
-def _refused(message: str) -> Failure:
-    return Failure(kafka_error=KafkaError.INVALID_RECORD, message=message, knows_log_start=False)
+def _refused(message: str) -> RejectedBatch:
+    return RejectedBatch(kafka_error=KafkaError.INVALID_RECORD, message=message, knows_log_start=False)
 
 
-def _corrupt(message: str) -> Failure:
-    return Failure(kafka_error=KafkaError.CORRUPT_MESSAGE, message=message, knows_log_start=False)
+def _corrupt(message: str) -> RejectedBatch:
+    return RejectedBatch(kafka_error=KafkaError.CORRUPT_MESSAGE, message=message, knows_log_start=False)
 
 
 def check_whole_batch(
     records: bytes, config: PartitionConfig, origin: AppendOrigin
-) -> RecordBatchHeader | Failure:
+) -> RecordBatchHeader | RejectedBatch:
     """The first checks of an append, in a leader's order: base offset, size limit, CRC (facts §2.3)."""
     if len(records) < HEADER_SIZE:
         return _corrupt(f"{len(records)} bytes for a batch")
     header = read_header(records)
     if origin is AppendOrigin.CLIENT and header.base_offset != 0:
-        return Failure(kafka_error=KafkaError.INVALID_RECORD, message=check_client_header(header))
+        return RejectedBatch(kafka_error=KafkaError.INVALID_RECORD, message=check_client_header(header))
     if header.size > config.max_message_bytes:
         message = f"{header.size} bytes, more than {config.max_message_bytes}"
-        return Failure(kafka_error=KafkaError.MESSAGE_TOO_LARGE, message=message, knows_log_start=False)
+        return RejectedBatch(kafka_error=KafkaError.MESSAGE_TOO_LARGE, message=message, knows_log_start=False)
     try:
         return check_batch(records)
     except CorruptData as error:
@@ -131,20 +131,20 @@ def validate(
     partition_leader_epoch: int,
     now: int,
     to_magic: int = MAGIC_V2,
-) -> ValidatedBatch | Failure:
+) -> ValidatedBatch | RejectedBatch:
     """A whole v2 batch as a leader would write it at `offset`, or the reason for its rejection."""
     header = read_header(batch)
     problem = check_client_header(header) if origin is AppendOrigin.CLIENT else None
     if problem is not None:
-        return Failure(kafka_error=KafkaError.INVALID_RECORD, message=problem)
+        return RejectedBatch(kafka_error=KafkaError.INVALID_RECORD, message=problem)
     if to_magic < MAGIC_V2 and (header.is_transactional or header.has_producer_id):
-        return Failure(kafka_error=KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        return RejectedBatch(kafka_error=KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     try:
         records = tuple(read_records(batch))
     except InvalidRecord as error:
-        return Failure(kafka_error=KafkaError.INVALID_RECORD, message=str(error))
+        return RejectedBatch(kafka_error=KafkaError.INVALID_RECORD, message=str(error))
     except CorruptData as error:  # a failing codec: a broker has no error code for it
-        return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=str(error))
+        return RejectedBatch(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=str(error))
     failure = _check_order(records, header, config) or _check_records(records, header, config, now)
     if failure is not None:
         return failure
@@ -155,7 +155,7 @@ def validate(
 
 def _check_order(
     records: tuple[LogRecord, ...], header: RecordBatchHeader, config: PartitionConfig
-) -> Failure | None:
+) -> RejectedBatch | None:
     """Inside a compressed batch offsets must count up from 0; in an uncompressed one they are not checked.
 
     A leader that keeps the producer's codec fails while it writes its error message (facts §2.11).
@@ -164,7 +164,7 @@ def _check_order(
     if not header.codec_id or found == list(range(len(found))):
         return None
     keeps_codec = config.compression_codec is None or config.compression_codec == header.codec_id
-    return Failure(
+    return RejectedBatch(
         kafka_error=KafkaError.UNKNOWN_SERVER_ERROR if keeps_codec else KafkaError.INVALID_RECORD,
         message=f"offsets inside the batch must count up from 0, found {found[:10]}",
     )
@@ -172,13 +172,13 @@ def _check_order(
 
 def _check_records(
     records: tuple[LogRecord, ...], header: RecordBatchHeader, config: PartitionConfig, now: int
-) -> Failure | None:
+) -> RejectedBatch | None:
     found = [(index, _check_record(record, header, config, now)) for index, record in enumerate(records)]
     errors = [(index, *error) for index, error in found if error is not None]
     if not errors:
         return None
     timestamps = any(error is KafkaError.INVALID_TIMESTAMP for _, error, _ in errors)
-    return Failure(
+    return RejectedBatch(
         kafka_error=KafkaError.INVALID_TIMESTAMP if timestamps else KafkaError.INVALID_RECORD,
         message=f"{len(errors)} of {len(records)} records refused",
         record_errors=tuple(RecordError(batch_index=index, message=text) for index, _, text in errors),

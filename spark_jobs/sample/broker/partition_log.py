@@ -20,8 +20,8 @@ from spark_jobs.sample.broker.log_segment import (
     base_offset_of,
 )
 from spark_jobs.sample.broker.log_validator import (
-    Failure,
     RecordError,
+    RejectedBatch,
     check_produce_request,
     check_whole_batch,
     validate,
@@ -63,7 +63,7 @@ class AppendResult:
         return self.decision.message
 
 
-def failed(failure: Failure, log_start_offset: int) -> AppendResult:
+def failed(failure: RejectedBatch, log_start_offset: int) -> AppendResult:
     """The reply to a batch that was rejected before the check of its producer state."""
     is_corrupt = failure.kafka_error in CORRUPT_ERRORS
     return AppendResult(
@@ -119,7 +119,7 @@ class PartitionLog(ReplicaLog):
         if failure is not None:
             return failed(failure, self.log_start_offset)
         checked = check_whole_batch(records, self.config, origin)
-        if isinstance(checked, Failure):
+        if isinstance(checked, RejectedBatch):
             return failed(checked, self.log_start_offset)
         validated = validate(
             records[: checked.size],
@@ -129,7 +129,7 @@ class PartitionLog(ReplicaLog):
             partition_leader_epoch=self.leader_epoch,
             now=now,
         )
-        if isinstance(validated, Failure):
+        if isinstance(validated, RejectedBatch):
             return failed(validated, self.log_start_offset)
         if checked.is_control and transaction_version is None:
             raise ValueError("a leader appends a marker only with its transaction version")
@@ -144,7 +144,7 @@ class PartitionLog(ReplicaLog):
                 records, leader_epoch=self.leader_epoch, log_end_offset=self.log_end_offset
             )
         except CorruptData as error:
-            failure = Failure(
+            failure = RejectedBatch(
                 kafka_error=KafkaError.CORRUPT_MESSAGE, message=str(error), knows_log_start=False
             )
             return failed(failure, self.log_start_offset)
@@ -166,7 +166,7 @@ class PartitionLog(ReplicaLog):
         self._assign_leader_epochs(batches)
         if len(records) > self.config.segment_bytes:
             message = f"{len(records)} bytes, more than a segment of {self.config.segment_bytes}"
-            failure = Failure(
+            failure = RejectedBatch(
                 kafka_error=KafkaError.RECORD_LIST_TOO_LARGE, message=message, knows_log_start=False
             )
             return failed(failure, self.log_start_offset)
@@ -248,9 +248,9 @@ class PartitionLog(ReplicaLog):
         )
 
 
-def _unexpected(message: str) -> Failure:
+def _unexpected(message: str) -> RejectedBatch:
     """Reply to an error that a broker has no error code for."""
-    return Failure(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=message, knows_log_start=False)
+    return RejectedBatch(kafka_error=KafkaError.UNKNOWN_SERVER_ERROR, message=message, knows_log_start=False)
 
 
 NO_LIMIT = 2**31 - 1

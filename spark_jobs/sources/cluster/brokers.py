@@ -50,7 +50,7 @@ UNKNOWN_TOPIC, AUTHORIZATION_FAILED = 3, 29
 NO_LEADER = -1
 LONG_VALUE = 4096
 MS = 1000
-Address = tuple[str, int]
+HostPort = tuple[str, int]
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what happened is in our own messages
 
@@ -171,10 +171,10 @@ class Brokers:
 
     source: Source
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
-    _addresses: dict[int, Address] = field(default_factory=dict)
-    _connections: dict[Address, AIOKafkaConnection] = field(default_factory=dict)
-    _opening: dict[Address, asyncio.Lock] = field(default_factory=dict)
-    _throttled_until: dict[Address, float] = field(default_factory=dict)
+    _addresses: dict[int, HostPort] = field(default_factory=dict)
+    _connections: dict[HostPort, AIOKafkaConnection] = field(default_factory=dict)
+    _opening: dict[HostPort, asyncio.Lock] = field(default_factory=dict)
+    _throttled_until: dict[HostPort, float] = field(default_factory=dict)
     _one_fetch: dict[int, asyncio.Lock] = field(default_factory=dict)
     _last_fetched: dict[int, float] = field(default_factory=dict)
 
@@ -250,7 +250,7 @@ class Brokers:
         if connection is not None:
             connection.close()
 
-    async def _ask(self, address: Address, request: Any) -> dict[str, Any]:
+    async def _ask(self, address: HostPort, request: Any) -> dict[str, Any]:
         connection = await self._ready(address)
         try:
             reply = await connection.send(request)
@@ -268,7 +268,7 @@ class Brokers:
             self._throttled_until[address] = max(until, self._throttled_until.get(address, 0.0))
         return found
 
-    async def _ready(self, address: Address) -> AIOKafkaConnection:
+    async def _ready(self, address: HostPort) -> AIOKafkaConnection:
         """A connection to a broker, outside of the pause that a quota asks for."""
         while True:
             await self._pause(address)
@@ -276,12 +276,12 @@ class Brokers:
             if self._throttled_until.get(address, 0.0) <= time.monotonic():
                 return connection
 
-    async def _pause(self, address: Address) -> None:
+    async def _pause(self, address: HostPort) -> None:
         """Waits for the end of the pause, which another reply may extend meanwhile."""
         while (left := self._throttled_until.get(address, 0.0) - time.monotonic()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(left)
 
-    async def _connection(self, address: Address) -> AIOKafkaConnection:
+    async def _connection(self, address: HostPort) -> AIOKafkaConnection:
         async with self._opening.setdefault(address, asyncio.Lock()):
             known = self._connections.get(address)
             if known is not None and known.connected():
@@ -290,7 +290,7 @@ class Brokers:
             self._connections[address] = await self._open(address)
             return self._connections[address]
 
-    async def _open(self, address: Address) -> AIOKafkaConnection:
+    async def _open(self, address: HostPort) -> AIOKafkaConnection:
         security, credentials = self.source.security, credentials_of(self.source)
         connection = _Connection(
             *address,
@@ -316,7 +316,7 @@ class Brokers:
         return connection
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> HostPort:
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -350,7 +350,7 @@ def _ssl_context(source: Source) -> ssl.SSLContext | None:
     return context
 
 
-def _distrusted(source: Source, address: Address, error: ssl.SSLCertVerificationError) -> str:
+def _distrusted(source: Source, address: HostPort, error: ssl.SSLCertVerificationError) -> str:
     """Why a broker's certificate is refused, and what to do."""
     problem = f"source {source.name}: the certificate of {address[0]}:{address[1]} is refused"
     if error.verify_code in OTHER_NAME:

@@ -21,7 +21,7 @@ from spark_jobs.config.canonical import canonical_json
 from spark_jobs.config.sources import INTERNAL_TOPICS, Source
 from spark_jobs.kafka.formats.checkpoints import EpochEntry, LeaderEpochs
 from spark_jobs.kafka.topic_partition import TopicPartition
-from spark_jobs.lake.errors import StorageError, StoreDenied, understood
+from spark_jobs.lake.errors import OtherCluster, StorageError, StoreDenied, understood
 from spark_jobs.lake.layout import source_key
 from spark_jobs.lake.object_store import ObjectStore
 
@@ -59,10 +59,6 @@ class ClusterDenied(StoreDenied):
 
 class LogDiverged(StorageError):
     """The cluster lost or replaced offsets that were fetched before: a person has to act."""
-
-
-class OtherCluster(StorageError):
-    """`bootstrap` leads to another cluster than the one that was fetched before: a person has to act."""
 
 
 def check_cluster(source: Source, before: str, found: str) -> None:
@@ -130,7 +126,7 @@ class PartitionFetched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownPartition:
     """What all cuts so far have of a partition."""
 
     topic_id: str
@@ -138,7 +134,7 @@ class Known:
     epochs: Epochs
 
 
-KnownPartitions = Mapping[TopicPartition, Known]
+KnownPartitions = Mapping[TopicPartition, KnownPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +154,17 @@ class Plan:
     known: KnownPartitions = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def known_after(self, fetched: Mapping[TopicPartition, PartitionFetched]) -> dict[TopicPartition, Known]:
+    def known_after(
+        self, fetched: Mapping[TopicPartition, PartitionFetched]
+    ) -> dict[TopicPartition, KnownPartition]:
         """What all cuts have of each partition once this one is fetched."""
         after = dict(self.known)
         for cut in self.partitions:
             partition = TopicPartition(cut.topic, cut.partition)
             done = fetched[partition]
-            after[partition] = Known(topic_id=cut.topic_id, next_offset=done.next_offset, epochs=done.epochs)
+            after[partition] = KnownPartition(
+                topic_id=cut.topic_id, next_offset=done.next_offset, epochs=done.epochs
+            )
         return after
 
 
@@ -196,9 +196,9 @@ def read_plan(lake: ObjectStore, source: str, day: date) -> Plan | None:
         )
 
 
-def _known(lines: list[Any]) -> Iterator[tuple[TopicPartition, Known]]:
+def _known(lines: list[Any]) -> Iterator[tuple[TopicPartition, KnownPartition]]:
     for topic, partition, each in lines:
-        yield TopicPartition(topic, partition), Known(**{**each, "epochs": _pairs(each["epochs"])})
+        yield TopicPartition(topic, partition), KnownPartition(**{**each, "epochs": _pairs(each["epochs"])})
 
 
 def _pairs(lines: list[list[int]]) -> Epochs:
@@ -249,7 +249,7 @@ def read_cut(data: bytes, *, source: str) -> dict[str, Any]:
         return found
 
 
-def known_partitions(lake: ObjectStore, source: str, day: date) -> dict[TopicPartition, Known]:
+def known_partitions(lake: ObjectStore, source: str, day: date) -> dict[TopicPartition, KnownPartition]:
     """What all cuts up to that of `day` have fetched."""
     key = source_key(source, day, CUT)
     facts = read_cut(lake.read(key), source=lake.url_of(key))

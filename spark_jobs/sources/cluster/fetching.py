@@ -44,8 +44,8 @@ from spark_jobs.sources.cluster.planning import (
 )
 from spark_jobs.sources.cluster.replies import (
     NO_RISE,
+    ReplyBatches,
     SegmentWriter,
-    Taken,
     UntrustedReply,
     open_writer,
     take_batches,
@@ -57,7 +57,7 @@ OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION = 1, 76
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTask:
+class ClusterFetchTask:
     """Partitions of a cut for one worker, and its share of the allowed bytes per second, 0 if unlimited."""
 
     source: Source
@@ -68,7 +68,7 @@ class FetchTask:
     bytes_per_second: int = 0
 
 
-def fetch_partitions(task: FetchTask) -> tuple[PartitionFetched, ...]:
+def fetch_partitions(task: ClusterFetchTask) -> tuple[PartitionFetched, ...]:
     """Fetches the partitions of a task; what an earlier attempt has completed is not fetched again."""
     try:
         return run_async(_fetch_all(task))
@@ -81,7 +81,7 @@ def _worst(several: ExceptionGroup[Exception]) -> Exception:
     return min(several.exceptions, key=lambda error: getattr(error, "transient", False))
 
 
-async def _fetch_all(task: FetchTask) -> tuple[PartitionFetched, ...]:
+async def _fetch_all(task: ClusterFetchTask) -> tuple[PartitionFetched, ...]:
     slots, bucket = asyncio.Semaphore(CONCURRENT), Bucket(task.bytes_per_second)
     async with Brokers(task.source) as brokers:
         cluster = await retried(brokers, "metadata", lambda: brokers.metadata([]))
@@ -90,7 +90,7 @@ async def _fetch_all(task: FetchTask) -> tuple[PartitionFetched, ...]:
         async def one(cut: PartitionCut) -> PartitionFetched:
             async with slots:
                 with open_writer(task.lake, task.source.name, task.day, cut) as writer:
-                    return await _Partition(brokers, cut, writer, bucket).fetch()
+                    return await _PartitionFetch(brokers, cut, writer, bucket).fetch()
 
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one(cut)) for cut in task.cuts]
@@ -136,7 +136,7 @@ class _Recreated(Exception):
     """Another topic has the name now: what was fetched last may be of either."""
 
 
-class _Partition:
+class _PartitionFetch:
     """One partition while it is fetched."""
 
     def __init__(self, brokers: Brokers, cut: PartitionCut, writer: SegmentWriter, bucket: Bucket) -> None:
@@ -224,7 +224,7 @@ class _Partition:
             hole = "" if self._suspect == UNKNOWN else f": offset {self._suspect} is missing"
             raise _Retry(f"nothing at offset {self._writer.position}{hole}")
 
-    def _begin(self, position: int) -> "asyncio.Task[Taken]":
+    def _begin(self, position: int) -> "asyncio.Task[ReplyBatches]":
         """Asks for the batches at `position`; an error is dropped if the reply is not awaited any more."""
         asked = asyncio.create_task(self._ask(position))
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -244,7 +244,7 @@ class _Partition:
         self._leader, self._leader_epoch = leader.node, leader.epoch
         self._checked_epoch = leader.epoch
 
-    async def _ask(self, position: int) -> Taken:
+    async def _ask(self, position: int) -> ReplyBatches:
         """The batches at `position`, checked."""
         size = self._brokers.source.max_partition_fetch_bytes
         request = wire.fetch(self._cut.topic, self._cut.partition, position, max_bytes=size, wait_ms=WAIT_MS)

@@ -34,7 +34,7 @@ from spark_jobs.sources.cluster.cut import (
     ClusterDenied,
     ClusterUnavailable,
     Epochs,
-    Known,
+    KnownPartition,
     KnownPartitions,
     LogDiverged,
     PartitionCut,
@@ -85,7 +85,7 @@ async def retried(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
+class ListedOffsets:
     """What the leader of a partition reports; `local` only of partitions that begin there."""
 
     log_start_offset: int
@@ -162,7 +162,7 @@ def _now() -> str:
 def _cut(
     topic: TopicMetadata,
     partition: TopicPartition,
-    found: Offsets,
+    found: ListedOffsets,
     known: KnownPartitions,
     *,
     is_compacted: bool,
@@ -187,7 +187,7 @@ def _cut(
     )
 
 
-def _same_log(known: Known | None, topic: TopicMetadata) -> Known | None:
+def _same_log(known: KnownPartition | None, topic: TopicMetadata) -> KnownPartition | None:
     """What is known, unless the topic was deleted and recreated since: then it has another id."""
     if known is None or (known.topic_id and topic.topic_id and known.topic_id != topic.topic_id):
         return None
@@ -328,19 +328,19 @@ def _may_not(brokers: Brokers, topic: str) -> str:
 
 async def _offsets(
     brokers: Brokers, topics: list[str], known: KnownPartitions, in_tier: Callable[[str], bool]
-) -> tuple[Topics, dict[TopicPartition, Offsets]]:
+) -> tuple[Topics, dict[TopicPartition, ListedOffsets]]:
     """Of all partitions, asked of their leaders, high watermarks last; and the topics as they are then."""
     if not topics:
         return {}, {}
 
-    async def ask(leaders: Leaders) -> dict[TopicPartition, Offsets]:
+    async def ask(leaders: Leaders) -> dict[TopicPartition, ListedOffsets]:
         new = {at: each for at, each in leaders.items() if at not in known and in_tier(at.topic)}
         local = await _local_starts(brokers, new)
         starts = await _listed(brokers, leaders, wire.EARLIEST)
         stable = await _listed(brokers, leaders, wire.LATEST, isolation=wire.READ_COMMITTED)
         ends = await _listed(brokers, leaders, wire.LATEST)
         return {
-            partition: Offsets(
+            partition: ListedOffsets(
                 log_start_offset=starts[partition],
                 last_stable_offset=stable[partition],
                 high_watermark=ends[partition],
@@ -349,7 +349,7 @@ async def _offsets(
             for partition in leaders
         }
 
-    async def not_behind() -> tuple[Topics, dict[TopicPartition, Offsets]]:
+    async def not_behind() -> tuple[Topics, dict[TopicPartition, ListedOffsets]]:
         before = (await brokers.metadata(topics)).topics
         found = await ask(_leaders_in(brokers, topics, before))
         after = (await brokers.metadata(topics)).topics
@@ -373,7 +373,9 @@ class _Behind(TryAgain):
 
     final = LogDiverged
 
-    def __init__(self, brokers: Brokers, partition: TopicPartition, known: Known, found: Offsets) -> None:
+    def __init__(
+        self, brokers: Brokers, partition: TopicPartition, known: KnownPartition, found: ListedOffsets
+    ) -> None:
         super().__init__(
             f"{partition}: its high watermark is {found.high_watermark}, but earlier runs fetched it up to "
             f"{known.next_offset}: the log was truncated by an unclean leader election, or the topic was "

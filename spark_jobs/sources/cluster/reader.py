@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from spark_jobs.config.settings import CleanupPolicy, Settings
+from spark_jobs.config.settings import Settings
 from spark_jobs.config.sources import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.extras import Extra, require
 from spark_jobs.kafka.formats.checkpoints import (
@@ -68,7 +68,7 @@ WITHOUT = {
     SCHEMAS: "its table gets no new rows",
 }
 """What follows for each of `LATER_TOPICS` that is not readable."""
-Fetched = Mapping[TopicPartition, PartitionFetched]
+FetchedByPartition = Mapping[TopicPartition, PartitionFetched]
 
 
 class Cluster(BrokerLog):
@@ -151,9 +151,9 @@ class Cluster(BrokerLog):
             lake.put(source_key(self.source.name, day, name), data)
         lake.put(source_key(self.source.name, day, CUT), cut_bytes(plan, done))
 
-    def _fetch(self, plan: Plan, lake: ObjectStore, runner: TaskRunner | None) -> Fetched:
+    def _fetch(self, plan: Plan, lake: ObjectStore, runner: TaskRunner | None) -> FetchedByPartition:
         require(Extra.CLUSTER, f"source {self.source.name}, kind cluster,")
-        from spark_jobs.sources.cluster.fetching import FetchTask, fetch_partitions  # noqa: PLC0415
+        from spark_jobs.sources.cluster.fetching import ClusterFetchTask, fetch_partitions  # noqa: PLC0415
 
         # A topic may be left out after its cut was made, because it cannot be fetched.
         takes = self.source.topics.takes
@@ -162,7 +162,7 @@ class Cluster(BrokerLog):
         parallel = self._parallelism(offsets, runner)
         shares = _shares(cuts, 1 if parallel == 1 else TASKS_PER_SLOT * parallel)
         rate = share_of(self.source.max_bytes_per_second, min(parallel, len(shares)))
-        task = FetchTask(
+        task = ClusterFetchTask(
             source=self.source,
             lake=lake,
             day=plan.day,
@@ -200,7 +200,7 @@ class Cluster(BrokerLog):
                 yield from remarks_of(self.source.name, facts)
 
 
-def unlisted_segments(lake: ObjectStore, source: str, plan: Plan, done: Fetched) -> list[str]:
+def unlisted_segments(lake: ObjectStore, source: str, plan: Plan, done: FetchedByPartition) -> list[str]:
     """Keys of segments that an attempt wrote, and that the result of the fetch does not have."""
     listed = {
         source_key(source, plan.day, f"{each.topic}-{each.partition}", name)
@@ -236,7 +236,7 @@ def _later_cut(source: str, day: date, later: date) -> str:
 
 
 def _is_compacted(topic: str, settings: Settings | None) -> bool:
-    return settings is not None and settings.topic(topic).cleanup_policy is CleanupPolicy.COMPACT
+    return settings is not None and settings.topic(topic).is_compacted
 
 
 def _is_in_tier(topic: str, settings: Settings | None) -> bool:
@@ -272,7 +272,7 @@ def _nothing_new(cut: PartitionCut) -> PartitionFetched:
     )
 
 
-def files_of(plan: Plan, done: Fetched) -> Iterator[tuple[str, bytes]]:
+def files_of(plan: Plan, done: FetchedByPartition) -> Iterator[tuple[str, bytes]]:
     """The files that a broker keeps beside its logs, and the times of the cut."""
     pairs = [(cut, done[TopicPartition(cut.topic, cut.partition)]) for cut in plan.partitions]
     for cut, fetched in pairs:

@@ -47,7 +47,7 @@ class UntrustedReply(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class ReplyBatches:
     """Whole batches of a reply, in order: their headers and bytes, and the offset behind them.
 
     `hole` is the first offset that is missing, before, between or behind them, -1 without one; batches behind
@@ -76,7 +76,7 @@ class Taken:
         )
         return self.rows.rows if fits.all() else int(np.argmin(fits))
 
-    def split(self, count: int) -> tuple["Taken", "Taken"]:
+    def split(self, count: int) -> tuple["ReplyBatches", "ReplyBatches"]:
         """The first `count` batches, and the others."""
         at = int(self.rows.size[:count].sum())
         behind = int(_last_offsets(self.rows)[count - 1]) + 1 if count < self.rows.rows else self.next_offset
@@ -98,7 +98,7 @@ def take_batches(
     confirmed_rise: tuple[int, int] = NO_RISE,
     dense: bool = True,
     epochs: tuple[int, int] = (UNKNOWN, UNKNOWN),
-) -> Taken:
+) -> ReplyBatches:
     """The batches of a reply to a fetch at `position`, up to the offset `end`.
 
     The last batch may be cut off by the broker, and is left out then. `begins_inside`: the log may start
@@ -127,7 +127,7 @@ def take_batches(
         is_beyond = bool(rows.rows) and int(rows.base_offset.max()) >= end and is_known
         if is_beyond and dense and confirmed_hole != position:
             is_beyond, hole = False, position
-        return Taken(
+        return ReplyBatches(
             data=memoryview(b""),
             rows=rows.part(0, 0),
             next_offset=end if is_beyond else position,
@@ -137,7 +137,7 @@ def take_batches(
     first, stop = int(wanted[0]), int(wanted[-1]) + 1
     start = int(rows.position[first])
     finish = int(rows.position[stop - 1] + rows.size[stop - 1])
-    return Taken(
+    return ReplyBatches(
         data=memoryview(data)[start:finish],
         rows=rows.part(first, stop),
         next_offset=int(last[stop - 1]) + 1,
@@ -222,7 +222,7 @@ class SegmentWriter:
         self._path = Path()
         self._base = self._size = 0
         self._unlisted: list[PartitionFetched] = []
-        self._settled = len(self.fetched.segments)
+        self._durable = len(self.fetched.segments)
         self.position = self.fetched.next_offset
         """The offset behind everything written, also to the segment that is open."""
 
@@ -267,7 +267,7 @@ class SegmentWriter:
             return self._nothing()
         return read_fetched(self._lake.read(key), source=self._lake.url_of(key))
 
-    def write(self, taken: Taken) -> None:
+    def write(self, taken: ReplyBatches) -> None:
         """Appends whole batches; a full segment is closed first.
 
         Where a segment ends depends on its batches, not on replies: attempts that write at the same time, or
@@ -284,7 +284,7 @@ class SegmentWriter:
             self._append(first)
         self.position = taken.next_offset
 
-    def _append(self, taken: Taken) -> None:
+    def _append(self, taken: ReplyBatches) -> None:
         file = self._open(taken.first_offset)
         with translated(str(self._path)):
             file.write(taken.data)
@@ -306,7 +306,7 @@ class SegmentWriter:
             self._file.close()
         self._file = None
         name = f"{self._base:020d}.log"
-        self._lake.adopt(self._path, self._key(name), lasting=False)
+        self._lake.adopt(self._path, self._key(name), durable=False)
         first = self._base if self.fetched.first_offset == UNKNOWN else self.fetched.first_offset
         segments, size = (*self.fetched.segments, name), self.fetched.size + self._size
         self._advance(first_offset=first, segments=segments, size=size)
@@ -344,8 +344,8 @@ class SegmentWriter:
 
     def _list(self, fetched: PartitionFetched) -> None:
         """Once its segments are on the disk: the system has been writing them since they were closed."""
-        self._lake.settle([self._key(name) for name in fetched.segments[self._settled :]])
-        self._settled = len(fetched.segments)
+        self._lake.make_durable([self._key(name) for name in fetched.segments[self._durable :]])
+        self._durable = len(fetched.segments)
         self._lake.put(self._key(FETCHED), fetched_bytes(fetched))
 
     def _open(self, base: int) -> BufferedWriter:

@@ -10,7 +10,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
 
 from spark_jobs.lake.iceberg.catalog import open_catalog
-from spark_jobs.lake.iceberg.relocation import MAGIC, Record, read_records, rewrite_records
+from spark_jobs.lake.iceberg.relocation import MAGIC, AvroRecord, read_records, rewrite_records
 from tests.operations.lakes.small_lake import published_shop, settings_of
 
 SYNC = b"0123456789abcdef"
@@ -77,7 +77,7 @@ def test_an_unknown_codec_is_refused() -> None:
         read_records(_file(b"zstandard", RECORD))
 
 
-def _changed(record: Record) -> Record:
+def _changed(record: AvroRecord) -> AvroRecord:
     if "manifest_path" in record:
         return {**record, "manifest_path": record["manifest_path"] + "x"}
     file = record["data_file"]

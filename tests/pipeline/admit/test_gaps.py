@@ -423,7 +423,7 @@ def test_offsets_that_come_after_they_were_passed_are_taken_by_a_backfill(tmp_pa
     assert _statuses(late) == [(4, 7, "late")]
     [message] = _messages(late)
     assert message.startswith(
-        f"orders-0: gateway/{_path(1)} has offsets 4 to 7, which an earlier run went past"
+        f"orders-0: gateway/{_path(1)} has offsets 4 to 7, which an earlier run published past"
     )
     assert message.endswith("onceover backfill --from 2024-05-01 --to 2024-05-01")
     assert whys(plan(place, 1)) == {1: ["late"], 2: ["if state"]}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.pipeline.audit.columns import READ, BatchColumns, accepted_of
+from spark_jobs.pipeline.audit.columns import READ, AcceptedBatches, accepted_of
 from spark_jobs.tables.admit import BATCHES
 
 ROW: dict[str, Any] = {
@@ -31,7 +31,7 @@ def part(*rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([ROW | row for row in rows], schema=schema)
 
 
-def accepted(*rows: dict[str, Any]) -> BatchColumns:
+def accepted(*rows: dict[str, Any]) -> AcceptedBatches:
     return accepted_of(part(*rows))
 
 

@@ -6,11 +6,11 @@ import pytest
 from spark_jobs.kernels.memory import read_only
 from spark_jobs.kernels.record_rows import RecordColumns
 from spark_jobs.pipeline.audit.columns import TransactionOffsets
-from spark_jobs.pipeline.audit.job import Bounds
+from spark_jobs.pipeline.audit.job import RecordChecks
 from spark_jobs.pipeline.audit.worker import RecordFacts
 from spark_jobs.tables.materialise import RECORDS
 
-BOUNDS = Bounds(earliest_ms=1000, latest_ms=2000, key_sample=0)
+BOUNDS = RecordChecks(earliest_ms=1000, latest_ms=2000, key_sample=0)
 OUTCOMES = TransactionOffsets(
     first_offset=np.array([10, 12, 30, 50]),
     last_offset=np.array([20, 18, 39, 59]),

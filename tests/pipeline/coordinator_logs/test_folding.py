@@ -142,7 +142,7 @@ def test_completed_transactions_are_pruned_but_for_the_last_of_each_id(lake: Run
     fold = fold_of(lake, resolve(lake, cluster))
 
     (txn,) = fold.timelines["a"].transactions
-    assert fold.settled == {("a", txn.first_record_offset)}
+    assert fold.completed == {("a", txn.first_record_offset)}
     assert all(own["unsettled"] == 0 for own in lake.run(0).partitions.values())
 
 

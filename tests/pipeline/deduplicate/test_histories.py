@@ -21,7 +21,7 @@ from spark_jobs.operations.replay import Selection, decide
 from spark_jobs.operations.rollback import roll_back
 from spark_jobs.pipeline.context import RunContext
 from spark_jobs.pipeline.deduplicate import step, worker
-from spark_jobs.pipeline.deduplicate.history import Builds, RunFiles
+from spark_jobs.pipeline.deduplicate.earlier_runs import Builds, RunFiles
 from spark_jobs.progress import RunProgress
 from spark_jobs.run import RunOutcome
 from tests.pipeline.deduplicate.lakes import (

@@ -13,7 +13,7 @@ from spark_jobs.config.dedup import IdRule
 from spark_jobs.kernels.ids import bucket_of
 from spark_jobs.lake import id_index
 from spark_jobs.lake.file_store import FileStore
-from spark_jobs.lake.id_index import IdIndex, Piece, SortedRun, put_firsts, read_firsts
+from spark_jobs.lake.id_index import IdFile, IdIndex, SortedRun, put_firsts, read_firsts
 from spark_jobs.lake.layout import state_key
 from spark_jobs.lake.parquet_file import iter_groups_of, iter_sized_rows, put_table, read_groups
 from spark_jobs.pipeline.deduplicate.job import BucketContext, NewIds, PieceTask
@@ -48,7 +48,7 @@ def _firsts(count: int, id_bytes: int = 8) -> pa.Table:
     return pa.table(arrays, schema=FIRST_SCHEMA)
 
 
-def _written(lake: FileStore, rows: pa.Table, buckets: int) -> Piece:
+def _written(lake: FileStore, rows: pa.Table, buckets: int) -> IdFile:
     places = bucket_of(np.asarray(rows.column("hash").combine_chunks()), buckets)
     files = []
     for bucket in range(buckets):
@@ -97,7 +97,7 @@ def test_large_values_are_read_in_smaller_parts(lake: FileStore) -> None:
 
 
 def test_a_task_of_the_index_names_only_files_of_its_range(lake: FileStore) -> None:
-    pieces = tuple(Piece(digest=str(number), ids=1, bytes=1) for number in range(8))
+    pieces = tuple(IdFile(digest=str(number), ids=1, bytes=1) for number in range(8))
     new = NewIds(day=3, files=tuple((bucket, str(bucket)) for bucket in (0, 5, 6, 9, 15)))
     context: Any = SimpleNamespace(settings=SimpleNamespace(limits=SimpleNamespace(file_bytes=1)))
     bucket = BucketContext(

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.index.job import Bin, Copy, Piece, Summary
-from spark_jobs.pipeline.index.step import IndexedBin, Settlement, index_until_settled
+from spark_jobs.pipeline.index.job import Bin, BinSummary, Copy, Piece
+from spark_jobs.pipeline.index.step import IndexedBin, JoinedParts, index_until_joined
 from spark_jobs.pipeline.index.walk import ReadRange, StagedBytes, ViewRange, WalkLimits
 from spark_jobs.pipeline.index.worker import IndexedObject, IndexFile, KnownHeaders, no_headers, scan_piece
 from spark_jobs.tables.index import INDEX
@@ -50,10 +50,10 @@ def _part(size: int, start: int, stop: int) -> Bin:
     return Bin(copy=COPY, pieces=(piece,))
 
 
-def summary(first: int | None, end: int) -> Summary:
+def summary(first: int | None, end: int) -> BinSummary:
     """The summary of a worker that wrote no file."""
     nothing = OutputFile(path="", size=0, digest="")
-    return Summary(first=first, end=end, rows=0, problems=0, examples=(), output=nothing)
+    return BinSummary(first=first, end=end, rows=0, problems=0, examples=(), output=nothing)
 
 
 def index_object(
@@ -64,8 +64,8 @@ def index_object(
     *,
     view_range: ViewRange | None = None,
     headers: KnownHeaders = no_headers,
-) -> tuple[Settlement, pa.Table]:
-    """How the parts of an object settled, and all its rows."""
+) -> tuple[JoinedParts, pa.Table]:
+    """How the parts of an object joined, and all its rows."""
     staged = StagedBytes(size=size, read_range=read_range, view_range=view_range)
     indexed_object = IndexedObject(staged=staged, limits=limits, headers=headers)
     written: dict[str, list[pa.Table]] = {}
@@ -73,7 +73,7 @@ def index_object(
     def index(bins: Sequence[Bin]) -> list[IndexedBin]:
         return [IndexedBin(bin=each, summary=_index(each)) for each in bins]
 
-    def _index(each: Bin) -> Summary:
+    def _index(each: Bin) -> BinSummary:
         output = MemoryOutput()
         file = IndexFile(output)
         extent = scan_piece(indexed_object, each.pieces[0], file)
@@ -81,14 +81,14 @@ def index_object(
         written[each.file] = output.tables
         return summary(extent.first, extent.end)
 
-    settled = index_until_settled(parts(size, cuts), index)
-    tables = [table for each in settled.kept for table in written[each.bin.file]]
-    return settled, pa.concat_tables([INDEX.empty(), *tables]).combine_chunks()
+    joined = index_until_joined(parts(size, cuts), index)
+    tables = [table for each in joined.kept for table in written[each.bin.file]]
+    return joined, pa.concat_tables([INDEX.empty(), *tables]).combine_chunks()
 
 
 def index_bytes(
     data: bytes, cuts: Sequence[int] = (), limits: WalkLimits = LIMITS
-) -> tuple[Settlement, pa.Table]:
+) -> tuple[JoinedParts, pa.Table]:
     """The same for an object that holds `data`."""
     return index_object(lambda start, length: data[start : start + length], len(data), cuts, limits)
 

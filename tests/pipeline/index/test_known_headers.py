@@ -16,7 +16,7 @@ from spark_jobs.lake import staged_headers
 from spark_jobs.lake.errors import ObjectChanged, StoreUnavailable
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.staged_headers import HeaderFile, headers_file, read_headers
-from spark_jobs.pipeline.index.step import Settlement
+from spark_jobs.pipeline.index.step import JoinedParts
 from spark_jobs.pipeline.index.walk import WalkLimits
 from spark_jobs.pipeline.index.worker import KnownHeaders, no_headers
 from tests.pipeline.index.objects import batch, marker, nested_object, plain_object
@@ -54,8 +54,8 @@ def _headers(
 
 def _index(
     data: bytes, cuts: Sequence[int], limits: WalkLimits, headers: KnownHeaders = no_headers
-) -> tuple[Settlement, pa.Table, int]:
-    """How the parts settled, their rows, and how many bytes were read."""
+) -> tuple[JoinedParts, pa.Table, int]:
+    """How the parts joined, their rows, and how many bytes were read."""
     read = 0
 
     def read_range(start: int, length: int) -> bytes:
@@ -63,8 +63,8 @@ def _index(
         read += length
         return data[start : start + length]
 
-    settled, rows = index_object(read_range, len(data), cuts, limits, headers=headers)
-    return settled, rows, read
+    joined, rows = index_object(read_range, len(data), cuts, limits, headers=headers)
+    return joined, rows, read
 
 
 def _spoiled(sequence: int, place: int) -> bytes:

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from spark_jobs.config.load import parse_settings
 from spark_jobs.config.settings import Settings
-from spark_jobs.inspect.partition import read_partition
+from spark_jobs.inspect.stored_partition import read_partition
 from spark_jobs.kafka.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from spark_jobs.kafka.topic_partition import TopicPartition
 from spark_jobs.lake.file_store import FileStore
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
-from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, TaskContext, Written
+from spark_jobs.pipeline.materialise.job import ObjectPlace, PartitionPlan, TaskContext, WrittenFiles
 from spark_jobs.pipeline.materialise.outcomes import SurveyTask, survey_partitions
 from spark_jobs.pipeline.materialise.step import plan_files
 from spark_jobs.pipeline.materialise.worker import DecodeTask, decode_files
@@ -41,7 +41,7 @@ class RunData:
     settings: Settings
     plans: tuple[PartitionPlan, ...]
 
-    def materialise(self) -> tuple[Written, ...]:
+    def materialise(self) -> tuple[WrittenFiles, ...]:
         """Both rounds of workers, without Spark."""
         chunks = survey_partitions(SurveyTask(plans=self.plans, lake=self.lake))
         surveyed = zip(self.plans, chunks, strict=True)
@@ -49,7 +49,7 @@ class RunData:
         context = TaskContext(lake=self.lake, folder=FOLDER, settings=self.settings, run_date=DAY)
         return decode_files(DecodeTask(plans=tuple(plans), context=context))
 
-    def rows(self, written: tuple[Written, ...]) -> list[dict[str, Any]]:
+    def rows(self, written: tuple[WrittenFiles, ...]) -> list[dict[str, Any]]:
         """The records of all files in order."""
         files = chain.from_iterable(each.files for each in written)
         tables = (read_table(self.lake, f"{FOLDER}/{file.output.path}") for file in files)

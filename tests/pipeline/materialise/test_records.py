@@ -17,7 +17,7 @@ from spark_jobs.lake.errors import ObjectChanged
 from spark_jobs.lake.inherited_rows import INHERITED, InheritedObject, InheritedRows, put_inherited
 from spark_jobs.lake.parquet_file import read_table
 from spark_jobs.lake.run_folder import OutputFile
-from spark_jobs.pipeline.materialise.job import Written
+from spark_jobs.pipeline.materialise.job import WrittenFiles
 from spark_jobs.tables.contract import FIRST_TIMESTAMP_MS, LAST_TIMESTAMP_MS
 from tests.kafka.wrappers import write_wrapper
 from tests.pipeline.materialise.logs import FOLDER, RunData, run_of, with_partition
@@ -177,7 +177,7 @@ def test_a_batch_that_cannot_be_decoded_is_set_aside_and_the_others_stay(
     assert row["reason"].startswith(f"s/{0:020d}.log at byte ")
 
 
-def _unreadable(run_data: RunData, written: Written) -> list[dict[str, Any]]:
+def _unreadable(run_data: RunData, written: WrittenFiles) -> list[dict[str, Any]]:
     assert written.unreadable is not None
     return read_table(run_data.lake, f"{FOLDER}/{written.unreadable.output.path}").to_pylist()
 
@@ -189,7 +189,7 @@ def test_bytes_that_changed_since_they_were_indexed_end_the_run(tmp_path: Path) 
         run_data.materialise()
 
 
-def _outputs(written: tuple[Written, ...]) -> list[OutputFile]:
+def _outputs(written: tuple[WrittenFiles, ...]) -> list[OutputFile]:
     return [file.output for each in written for file in each.files]
 
 

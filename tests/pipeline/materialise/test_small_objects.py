@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.kafka.formats.batch_builder import build_batch, seal
-from spark_jobs.kafka.formats.limits import Limits
+from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import HEADER_SIZE, Codec, read_header
 from spark_jobs.kafka.formats.records import Record
 from spark_jobs.kernels.scan import scan_headers
@@ -42,7 +42,7 @@ def decode(held: dict[int, bytes], rows: BatchRows) -> list[DecodedPiece]:
     decoder = Decoder(
         read=lambda order, start, length: held[order][start : start + length],
         name=lambda order: f"object {order}",
-        limits=Limits(),
+        limits=RecordLimits(),
     )
     return list(decoder.decode(rows))
 

@@ -29,9 +29,9 @@ class WatchedStore(FileStore):
         super().__init__(root)
         self.written: list[str] = []
 
-    def put(self, key: str, data: bytes, *, lasting: bool = True) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         self.written.append(key)
-        super().put(key, data, lasting=lasting)
+        super().put(key, data, durable=durable)
 
     def shown(self, name: str) -> Any:
         return from_script(self.read(f"dashboard/data/{name}.js"))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.pipeline.context import share_out
 from spark_jobs.pipeline.resolve.cuts import Extents, lower_cuts
-from spark_jobs.pipeline.resolve.parts import Offsets, bucket_count, bucket_of
+from spark_jobs.pipeline.resolve.parts import Int64s, bucket_count, bucket_of
 
 Part = tuple[int, int, int, int]
 """Transaction, partition, first and last offset."""
@@ -22,7 +22,7 @@ def extents(parts: list[Part]) -> Extents:
     )
 
 
-def offsets(*values: int) -> Offsets:
+def offsets(*values: int) -> Int64s:
     return np.array(values, dtype=np.int64)
 
 

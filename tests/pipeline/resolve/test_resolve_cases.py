@@ -497,7 +497,7 @@ def test_what_has_timed_out_before_the_runs_day_is_taken_for_aborted_and_this_is
         "its timeout of 60000 ms had passed when the coordinator's log was copied"
     )
     (message,) = found.messages
-    assert message.startswith("1 transactions are taken for aborted: their timeout had passed when ")
+    assert message.startswith("1 transactions count as aborted: their timeout had passed when ")
 
 
 def test_a_timeout_counts_only_as_far_as_the_copy_of_the_coordinators_log_reaches(lake: RunLake) -> None:

@@ -153,5 +153,5 @@ def test_what_is_open_is_held_until_a_copy_of_a_later_day_shows_that_it_has_time
     timed_out = [row for row in found.transactions if "timeout" in row["evidence"]]
     assert [row["outcome"] for row in timed_out] == ["aborted"] * 3
     (message,) = found.messages
-    assert message.startswith("3 transactions are taken for aborted: their timeout had passed when ")
+    assert message.startswith("3 transactions count as aborted: their timeout had passed when ")
     assert all(own["end_offset"] == own["log_end_offset"] for own in found.partitions.values())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.execution.python_worker import Summary, Task
 from spark_jobs.execution.shuffle import Rows, Shuffled
-from spark_jobs.execution.worker import Summary, Task
 from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
 from spark_jobs.pipeline.resolve import phases
 from spark_jobs.sample.broker.coordinator import TransactionCoordinator

@@ -7,7 +7,7 @@ import struct
 import zlib
 from struct import Struct
 
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 
 _GZIP_WINDOW = 31
 _RAW_WINDOW = -15
@@ -21,7 +21,7 @@ _FIRST_PIECE, _LARGEST_PIECE = 1 << 12, 1 << 20
 """zlib copies the input that it does not use: small first pieces keep many tiny members cheap."""
 
 
-def decompress(data: memoryview, bounds: Bounds) -> bytes:
+def decompress(data: memoryview, bounds: OutputLimit) -> bytes:
     """All members as one stream; trailing bytes that begin no member are ignored, as Java ignores them."""
     out, total, position = [], 0, 0
     while not position or _begins_member(data[position:]):
@@ -35,7 +35,7 @@ def _begins_member(rest: memoryview) -> bool:
     return len(rest) >= _SMALLEST_MEMBER and rest[: len(_MEMBER_START)] == _MEMBER_START
 
 
-def _read_member(data: memoryview, position: int, bounds: Bounds, total: int) -> tuple[bytes, int]:
+def _read_member(data: memoryview, position: int, bounds: OutputLimit, total: int) -> tuple[bytes, int]:
     """One member's content and the position after it."""
     start, piece_size, out = position, _FIRST_PIECE, bytearray()
     inflate = zlib.decompressobj(_GZIP_WINDOW)
@@ -56,7 +56,7 @@ def _read_member(data: memoryview, position: int, bounds: Bounds, total: int) ->
     return bytes(out), position - len(inflate.unused_data)
 
 
-def _after_header(data: memoryview, start: int, bounds: Bounds) -> int:
+def _after_header(data: memoryview, start: int, bounds: OutputLimit) -> int:
     """Position after the header of a member with reserved flags, which zlib refuses and Java ignores."""
     flags, position = data[start + 3], start + len(_JAVA_HEADER)
     try:

@@ -9,7 +9,7 @@ from struct import Struct
 
 import cramjam
 
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 
 # xxHash32 with seed 0: the checksum inside lz4 frames.
 _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
@@ -76,7 +76,7 @@ class _Frame:
     has_content_checksum: bool
 
 
-def decompress(data: memoryview, bounds: Bounds, *, checks_descriptor: bool = True) -> bytes:
+def decompress(data: memoryview, bounds: OutputLimit, *, checks_descriptor: bool = True) -> bytes:
     """The blocks of one frame."""
     frame = _read_frame(data, bounds, checks_descriptor=checks_descriptor)
     out, position = bytearray(), frame.blocks_start
@@ -97,7 +97,7 @@ def decompress(data: memoryview, bounds: Bounds, *, checks_descriptor: bool = Tr
     return bytes(out)
 
 
-def _read_frame(data: memoryview, bounds: Bounds, *, checks_descriptor: bool) -> _Frame:
+def _read_frame(data: memoryview, bounds: OutputLimit, *, checks_descriptor: bool) -> _Frame:
     if len(data) < len(_FRAME_START) + 1 or data[:_DESCRIPTOR_START] != _MAGIC:
         raise bounds.corrupt(f"lz4 magic {_MAGIC.hex()}", data[:_DESCRIPTOR_START].hex())
     flags, block_descriptor = data[4], data[5]
@@ -125,19 +125,19 @@ def _descriptor_check(descriptor: bytes | memoryview) -> int:
     return xxhash32(descriptor) >> 8 & 0xFF
 
 
-def _read_word(data: memoryview, position: int, bounds: Bounds) -> int:
+def _read_word(data: memoryview, position: int, bounds: OutputLimit) -> int:
     if len(data) - position < _WORD.size:
         raise bounds.corrupt("an lz4 block or the end mark", "the end of the data", position)
     return int(_WORD.unpack_from(data, position)[0])
 
 
-def _check_hash(block: memoryview, expected: int, position: int, bounds: Bounds) -> None:
+def _check_hash(block: memoryview, expected: int, position: int, bounds: OutputLimit) -> None:
     found = xxhash32(block)
     if found != expected:
         raise bounds.corrupt(f"block checksum {expected:#010x}", f"{found:#010x}", position)
 
 
-def _read_block(block: memoryview, max_block_size: int, position: int, bounds: Bounds) -> memoryview:
+def _read_block(block: memoryview, max_block_size: int, position: int, bounds: OutputLimit) -> memoryview:
     out = bytearray(min(max_block_size, len(block) * _MOST_PER_BYTE))
     try:
         size = cramjam.lz4.decompress_block_into(block, out, output_len=len(out))

@@ -4,7 +4,7 @@ from struct import Struct
 
 import cramjam
 
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 
 _MAGIC = bytes.fromhex("82534e4150505900")
 _HEADER = Struct(">8sii")  # magic, version, oldest compatible version
@@ -16,7 +16,7 @@ _MOST_PER_BYTE = 22
 """Three bytes encode at most 64, so a block that claims more is refused before memory is allocated."""
 
 
-def decompress(data: memoryview, bounds: Bounds) -> bytes:
+def decompress(data: memoryview, bounds: OutputLimit) -> bytes:
     """Framed blocks if the framing's header is in front, else one block."""
     if len(data) < _HEADER.size or data[: len(_MAGIC)] != _MAGIC:
         return _read_block(data, 0, bounds, 0)
@@ -38,7 +38,7 @@ def decompress(data: memoryview, bounds: Bounds) -> bytes:
     return b"".join(out)
 
 
-def _after_header(data: memoryview, position: int, bounds: Bounds) -> int:
+def _after_header(data: memoryview, position: int, bounds: OutputLimit) -> int:
     if len(data) - position < _HEADER.size:
         raise bounds.corrupt("a snappy header", f"{len(data) - position} bytes", position)
     magic, version, _ = _HEADER.unpack_from(data, position)
@@ -47,7 +47,7 @@ def _after_header(data: memoryview, position: int, bounds: Bounds) -> int:
     return position + _HEADER.size
 
 
-def _read_block(block: memoryview, position: int, bounds: Bounds, total: int) -> bytes:
+def _read_block(block: memoryview, position: int, bounds: OutputLimit, total: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _MOST_PER_BYTE:

@@ -4,7 +4,7 @@ from struct import Struct
 
 import cramjam
 
-from spark_jobs.kafka.formats.limits import Bounds
+from spark_jobs.kafka.formats.limits import OutputLimit
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
@@ -18,7 +18,7 @@ _FULL = "failed to write whole buffer"
 """The library's error message for an output buffer that is too small."""
 
 
-def decompress(data: memoryview, bounds: Bounds) -> bytes:
+def decompress(data: memoryview, bounds: OutputLimit) -> bytes:
     """All frames as one stream.
 
     The output goes into a buffer that cannot grow: what the blocks can hold at most, or the limit.

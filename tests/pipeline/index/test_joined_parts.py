@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.kafka.formats.legacy import write_message
-from spark_jobs.pipeline.index.step import IndexedBin, settle_all
+from spark_jobs.pipeline.index.step import IndexedBin, join_all_parts
 from spark_jobs.pipeline.index.walk import WalkLimits
 from tests.kafka.strategies import BATCHES, MARKERS, MESSAGES, damaged
 from tests.pipeline.index.objects import batch, nested_object, plain_object
@@ -41,9 +41,9 @@ def test_a_cut_at_any_position_changes_no_row(data: bytes) -> None:
     assert pc.sum(whole["size"]).as_py() == len(data)
 
     for cut in range(1, len(data)):
-        settled, rows = index_bytes(data, [cut])
+        joined, rows = index_bytes(data, [cut])
         assert rows.equals(whole), cut
-        assert sum(each.bytes for each in settled.kept) == len(data)
+        assert sum(each.bytes for each in joined.kept) == len(data)
 
 
 @pytest.mark.parametrize("data", OBJECTS.values(), ids=OBJECTS.keys())
@@ -97,21 +97,21 @@ def test_parts_that_fit_are_read_once() -> None:
 def test_a_part_that_begins_elsewhere_is_read_again_from_where_the_one_before_ends() -> None:
     first, second = parts(100, [50])
 
-    settled = settle_all(
+    joined = join_all_parts(
         [
             IndexedBin(bin=first, summary=summary(0, 57)),
             IndexedBin(bin=second, summary=summary(60, 100)),
         ]
     )
 
-    assert [each.bin for each in settled.kept] == [first]
-    assert settled.again == (second.begin_at(57),)
+    assert [each.bin for each in joined.kept] == [first]
+    assert joined.again == (second.begin_at(57),)
 
 
 def test_a_part_inside_a_batch_has_no_rows() -> None:
     first, second, third = parts(100, [40, 60])
 
-    settled = settle_all(
+    joined = join_all_parts(
         [
             IndexedBin(bin=first, summary=summary(0, 80)),
             IndexedBin(bin=second, summary=summary(45, 62)),
@@ -119,6 +119,6 @@ def test_a_part_inside_a_batch_has_no_rows() -> None:
         ]
     )
 
-    assert [each.bin for each in settled.kept] == [first, third]
-    assert [each.bin for each in settled.empty] == [second]
-    assert settled.again == ()
+    assert [each.bin for each in joined.kept] == [first, third]
+    assert [each.bin for each in joined.empty] == [second]
+    assert joined.again == ()

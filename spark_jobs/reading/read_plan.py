@@ -57,7 +57,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ReadOptions:
     """What a reader asks for: the isolation level, columns, and ranges of offsets and timestamps in ms."""
 
     isolation: Isolation = Isolation.READ_COMMITTED
@@ -123,7 +123,7 @@ def _number(bound: Bound) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PlannedRead:
     """Batches of one file that are read together: those in `start` to `end` that `chosen` has a bit for.
 
     `rows` and `checksum` identify the batches that were planned, so that a file that was replaced in between
@@ -162,7 +162,7 @@ def checksum_of(headers: HeaderColumns) -> int:
     return crc32(np.ascontiguousarray(headers.crc).data)
 
 
-def plan_partition(scanned: ScannedPartition, wanted: Wanted) -> Iterator[Piece]:
+def plan_partition(scanned: ScannedPartition, wanted: ReadOptions) -> Iterator[PlannedRead]:
     """The pieces of a partition in offset order; raises where its records could not be trusted."""
     batches = scanned.batches
     concerned = _in_range(batches, wanted)
@@ -178,8 +178,8 @@ def plan_partition(scanned: ScannedPartition, wanted: Wanted) -> Iterator[Piece]
         first += rows
 
 
-def _in_range(batches: HeaderColumns, wanted: Wanted) -> Flags:
-    """Batches that may have records in the ranges; a wrapper of magic 0 or 1 tells only its last offset."""
+def _in_range(batches: HeaderColumns, wanted: ReadOptions) -> Flags:
+    """Batches that may have records in the ranges; a wrapper of magic 0 or 1 gives only its last offset."""
     is_legacy = batches.magic < MAGIC_V2
     found: Flags = np.full(batches.rows, True)
     if wanted.offsets.first is not None:
@@ -194,12 +194,12 @@ def _in_range(batches: HeaderColumns, wanted: Wanted) -> Flags:
 
 def _pieces(
     scanned: ScannedPartition, segment: ScannedSegment, shown: Flags, first_offset: int
-) -> Iterator[Piece]:
+) -> Iterator[PlannedRead]:
     batches, rows = segment.batches, np.flatnonzero(shown)
     for part in _parts(batches, rows):
         first, last = int(part[0]), int(part[-1]) + 1
         span, mask = batches.part(first, last), shown[first:last]
-        yield Piece(
+        yield PlannedRead(
             topic=scanned.files.topic,
             partition=scanned.files.partition,
             file=segment.file,
@@ -215,7 +215,7 @@ def _pieces(
 
 
 def _first_of(span: HeaderColumns) -> int | None:
-    """The first offset of the batches; unknown in magic 0 and 1, where a wrapper tells only its last."""
+    """The first offset of the batches; unknown in magic 0 and 1, where a wrapper gives only its last."""
     return int(span.base_offset.min()) if (span.magic >= MAGIC_V2).all() else None
 
 

@@ -20,7 +20,7 @@ from spark_jobs.kafka.formats.log_files import (
     parse_file_name,
     parse_partition_dir,
 )
-from spark_jobs.kafka.log.log_directory import settle_names
+from spark_jobs.kafka.log.log_directory import recovered_names
 from spark_jobs.kernels.columns import HeaderColumns, allocate, concatenate
 from spark_jobs.reading.isolation import Isolation
 from spark_jobs.reading.visibility import Visibility, decide, last_offsets, served_parts
@@ -30,7 +30,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLog:
+class StoredPartition:
     """All batches of a partition; `topic` and `partition` are None if the directory's name is not a
     partition's.
     """
@@ -81,8 +81,8 @@ def log_files(directory: Path) -> list[tuple[LogFile, Path]]:
     §6.1).
     """
     names = [path.name for path in directory.iterdir() if path.is_file()]
-    settled = settle_names(names, lambda name, offset: _next_offset(directory / name, offset))
-    named = ((parse_file_name(name), directory / before) for name, before in settled.items())
+    recovered = recovered_names(names, lambda name, offset: _next_offset(directory / name, offset))
+    named = ((parse_file_name(name), directory / before) for name, before in recovered.items())
     found = [(file, path) for file, path in named if file is not None]
     return sorted(found, key=lambda pair: (pair[0].offset, pair[0].kind))
 
@@ -107,7 +107,7 @@ def serve(segments: Sequence[tuple[int, Segment]]) -> tuple[Segment, ...]:
 
 def read_partition(
     directory: Path, advance: Advance = lambda _: None, *, fast: bool | None = None
-) -> PartitionLog:
+) -> StoredPartition:
     """Scan all segments of `directory`."""
     named = parse_partition_dir(directory.name)
     files = [(file, path) for file, path in log_files(directory) if file.kind is LogFileKind.LOG]
@@ -117,7 +117,7 @@ def read_partition(
     start = max(
         _checkpointed(directory, LOG_START_OFFSET_CHECKPOINT) or 0, files[0][0].offset if files else 0
     )
-    return PartitionLog(
+    return StoredPartition(
         path=directory,
         topic=named.topic if named else None,
         partition=named.partition if named else None,
