@@ -1,6 +1,7 @@
 """The home of one embedded Airflow: its directory, its secrets, the environment that its processes get."""
 
 import base64
+import hashlib
 import json
 import os
 import secrets
@@ -42,6 +43,12 @@ class Home:
     def services(self) -> Path:
         """Which processes are running."""
         return self.directory / "services.json"
+
+    @property
+    def database_file(self) -> Path:
+        """Airflow's own; each configuration has another one, so that no lake shows runs of another."""
+        digest = hashlib.sha256(str(self.config).encode()).hexdigest()
+        return self.directory / f"airflow-{digest[:8]}.db"
 
     @property
     def passwords(self) -> Path:
@@ -89,7 +96,7 @@ class Home:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.database_file}",
             "AIRFLOW__API__HOST": LOOPBACK,
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": self.url,

@@ -29,7 +29,7 @@ def prepare(home: Home) -> None:
     """The directory and its database, once per version of Airflow."""
     home.directory.mkdir(parents=True, exist_ok=True)
     home.directory.chmod(OWNER_ONLY)  # its database and logs are private, too
-    stamp = home.directory / f"database-{version('apache-airflow')}"
+    stamp = home.database_file.with_suffix(f".{version('apache-airflow')}")
     if stamp.exists():
         return
     done = subprocess.run(  # noqa: S603 — our own program

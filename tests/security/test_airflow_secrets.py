@@ -194,7 +194,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
             reported = _failed(api)
         given = CONNECTIONS if live else {}
         stop_driver(SourcesRequest(config=str(config), master=MASTER, conf=CONF, connections=given))
-        home = api.home.directory
+        home = api.home
         lake = open_store(f"s3://{bucket}/lake", server.settings)
         segments = [each.key for each in lake.list("sources/live") if each.key.endswith(".log")]
         fetched = b"".join(map(lake.read, segments))
@@ -202,7 +202,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
     return Searched(
         secrets=secrets,
         directory=directory,
-        database=home / "airflow.db",
+        database=home.database_file,
         reported=reported,
         seen=seen,
         fetched=fetched,
@@ -255,7 +255,8 @@ def test_no_table_of_airflows_database_holds_one(searched: Searched) -> None:
 def test_no_file_that_airflow_the_runs_or_spark_have_left_holds_one(searched: Searched) -> None:
     """Task logs, service logs, the database as bytes, lineage, the lake with its pages, scratch files."""
     files = [path for path in searched.directory.rglob("*") if path.is_file()]
-    assert {path.name for path in files} >= {"lineage.jsonl", "airflow.db", "index.html", "scheduler.log"}
+    expected = {"lineage.jsonl", searched.database.name, "index.html", "scheduler.log"}
+    assert {path.name for path in files} >= expected
     found = {str(path): names_in(path.read_bytes(), searched.secrets) for path in files}
     assert {path: names for path, names in found.items() if names} == {}
 

@@ -88,7 +88,7 @@ def test_a_catalog_that_does_not_answer_is_named_without_its_password(
 def test_the_home_of_the_embedded_airflow_is_its_owners_alone(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", 8080, tmp_path / CONFIG)
     home.directory.mkdir()
-    (home.directory / f"database-{version('apache-airflow')}").touch()  # as if the database were there
+    home.database_file.with_suffix(f".{version('apache-airflow')}").touch()  # as if the database were there
     prepare(home)
     assert home.password
     assert stat.S_IMODE(home.directory.stat().st_mode) == 0o700
