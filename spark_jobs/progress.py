@@ -11,8 +11,13 @@ from rich.text import Text
 from spark_jobs.flow import Step
 from spark_jobs.lake.object_store import legible, printable
 
-LABELS = {(Step.ADMIT, "critical"): "plain batches in transactions"}
-"""Labels for counts whose names are unclear: gaps are critical, too, but not in this count."""
+LABELS = {
+    (Step.ADMIT, "critical"): "plain batches in transactions",
+    (Step.MATERIALISE, "claimed"): "records by headers",
+    (Step.MATERIALISE, "legacy"): "records of old formats",
+    (Step.MATERIALISE, "hidden"): "records before the start",
+}
+"""Labels for counts whose names are unclear by themselves."""
 Finished = Callable[[Mapping[str, int]], None]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_jobs.pipeline.report.transactions_page import ListedTransaction
 
 MOST = 100
-TITLES = ("transactional id", "producer", "outcome", "age", "held back", "partitions", "copies", "why")
+TITLES = ("transactional id", "producer", "outcome", "age", "holds back", "partitions", "copies", "why")
 
 
 def transactions(
