@@ -20,6 +20,7 @@ from spark_jobs.config.fields import (
     check_endpoint,
     check_location,
     check_memory,
+    parse_duration,
     parse_size,
 )
 from spark_jobs.config.settings import Address, Settings, check_address, check_file
@@ -47,6 +48,7 @@ KEY = re.compile(
 """A line of the example that has a key, also where it is commented out."""
 KIND_OF: dict[Callable[..., object] | None, str] = {
     parse_size: "bytes, such as `64MiB`",
+    parse_duration: "duration, such as `26h`",
     check_location: "path or `s3://bucket/prefix`",
     check_endpoint: "URL",
     check_memory: "memory, such as `2g`",

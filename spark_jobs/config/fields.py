@@ -10,6 +10,8 @@ from pydantic_core import PydanticCustomError
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SIZE = re.compile(r"(\d+)\s*([KMG]I?B|B)?", re.IGNORECASE)
+SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+DURATION = re.compile(r"([1-9]\d{0,5})\s*([mhd])")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s?#]*)?")
 URL = re.compile(r"https?://[^/\s@]+/?")
@@ -36,6 +38,14 @@ def parse_size(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise refuse("a number of bytes, such as 1048576, 64MiB or 1GB")
+
+
+def parse_duration(value: Any) -> Any:
+    """`26h` → 93600 seconds."""
+    match = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        return int(match[1]) * SECONDS[match[2]]
+    raise refuse("a duration, such as 90m, 26h or 2d")
 
 
 def check_name(value: str) -> str:
@@ -82,6 +92,7 @@ def check_memory(value: str) -> str:
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
+Duration = Annotated[int, BeforeValidator(parse_duration)]
 Count = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, AfterValidator(check_name)]

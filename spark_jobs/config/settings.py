@@ -17,7 +17,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from spark_jobs.config.audit import AuditSettings
 from spark_jobs.config.canonical import digest_of
 from spark_jobs.config.dedup import KEY, DedupSettings, IdRule, rules_of
-from spark_jobs.config.fields import Count, Endpoint, Frozen, Location, Memory, Name, NotEmpty, Size, refuse
+from spark_jobs.config.fields import (
+    Count,
+    Duration,
+    Endpoint,
+    Frozen,
+    Location,
+    Memory,
+    Name,
+    NotEmpty,
+    Size,
+    refuse,
+)
 from spark_jobs.config.sources import Source
 from spark_jobs.kafka.formats.limits import RecordLimits
 from spark_jobs.kafka.formats.record_batch import TimestampType
@@ -195,7 +206,8 @@ class TopicSettings(Frozen):
     """Topic configuration that a broker would have; the keys of `topics` are names or shell patterns.
 
     `on_recreate` is what a run does when copies have another topic id than those of earlier runs. `dedup`
-    declares the business id of the records; without it, no record is a duplicate by its id.
+    declares the business id of the records; without it, no record is a duplicate by its id. `freshness` is
+    how old, in seconds, the newest record may be: the dashboard and an alert show topics that are older.
     """
 
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -206,6 +218,7 @@ class TopicSettings(Frozen):
     required: tuple[str, ...] = ()
     on_recreate: OnRecreate = OnRecreate.STOP
     dedup: DedupSettings | None = None
+    freshness: Duration | None = None
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
@@ -368,8 +381,8 @@ class Settings(Frozen):
         """Covers all settings that decide the result of a run, and none about where and how fast it runs.
 
         So the same run has the same run id on a laptop and on a cluster. What to stage, and `on_recreate`,
-        are not part of it: the manifest has their effect. `audit` is not part of it, because it decides
-        whether a run is published, not what it holds.
+        are not part of it: the manifest has their effect. `audit` and `freshness` are not part of it, because
+        they judge a run and do not change what it holds.
         """
         return digest_of(self._decisive())
 
@@ -397,8 +410,9 @@ class Settings(Frozen):
 
 
 def _undecisive(topic: TopicSettings) -> set[str]:
-    """Keys of a topic that the digest leaves out: newer ones that are not set, so that it stays the same."""
-    return {"on_recreate"} if topic.dedup is not None else {"on_recreate", "dedup"}
+    """Keys of a topic that the digest leaves out; `dedup` where it is not set, so that it stays the same."""
+    never = {"on_recreate", "freshness"}
+    return never if topic.dedup is not None else {*never, "dedup"}
 
 
 def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:

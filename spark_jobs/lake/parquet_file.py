@@ -205,6 +205,16 @@ def _rows_of_size(group: pq.RowGroupMetaData, size: int) -> int:
     return min(max(size * group.num_rows // max(total, 1), 1), ROWS_AT_A_TIME)
 
 
+def greatest(store: ObjectStore, key: str, column: str) -> Any | None:
+    """The greatest value of `column` by the file's statistics; None if it has no value."""
+    with _opened(store, key) as file:
+        place = file.schema_arrow.get_field_index(column)
+        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+        found = [group.column(place).statistics for group in groups]
+        values: list[Any] = [each.max for each in found if each is not None and each.has_min_max]
+        return max(values, default=None)
+
+
 def iter_row_range(
     store: ObjectStore, key: str, first: int, stop: int, *, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:

@@ -3,10 +3,12 @@
 import shutil
 import sys
 import tempfile
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+from spark_jobs.sample.story import RUN_DATES
 from tests.browser.sample_lake import published_lake
 from tests.browser.visit import visit
 from tests.chromium import NAMES
@@ -14,6 +16,8 @@ from tests.chromium import NAMES
 PICTURES = Path("docs", "img")
 WIDTH = 1180
 MARGIN = 16
+NEXT_MORNING = datetime.combine(RUN_DATES[-1] + timedelta(days=1), time(7), UTC)
+"""When someone looks at the pages."""
 STEPS_HEADING = "h2:has-text('Steps')"
 
 
@@ -28,9 +32,9 @@ def main(to: Path) -> None:
 
 
 def _take(browser: Browser, site: Path, to: Path) -> None:
-    with visit(browser, (site / "index.html").as_uri(), width=WIDTH) as overview:
+    with visit(browser, (site / "index.html").as_uri(), width=WIDTH, now=NEXT_MORNING) as overview:
         overview.page.screenshot(path=to / "overview.png")
-    with visit(browser, (site / "run.html").as_uri(), width=WIDTH) as run:
+    with visit(browser, (site / "run.html").as_uri(), width=WIDTH, now=NEXT_MORNING) as run:
         top = run.page.locator(STEPS_HEADING).bounding_box()
         assert top is not None
         run.page.screenshot(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.browser.sample_lake import Shown, copied_lake, hostile_lake, sample_lake
+from tests.browser.sample_lake import Shown, copied_lake, held_lake, hostile_lake, sample_lake
 from tests.browser.strict_server import StrictServer, strict_server
 
 
@@ -21,6 +21,11 @@ def hostile(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
 @pytest.fixture(scope="session")
 def copied(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return copied_lake(tmp_path_factory.mktemp("copied"))
+
+
+@pytest.fixture(scope="session")
+def held(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    return held_lake(tmp_path_factory.mktemp("held"))
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,12 @@ sources: [{name: broker, kind: broker-log, root: broker}]
 audit: {severities: {volume_is_as_usual: "off"}}
 """
 BUSY_TOPIC, IDLE_TOPIC = "busy", "idle"
+TIMELY_TOPIC, OBJECTIVE = "visits", timedelta(hours=26)
+HELD = """
+lake: lake
+sources: [{name: broker, kind: broker-log, root: broker}]
+"""
+HELD_TOPIC, MISSING = "holed", range(1, 5)
 PLAIN_TOPIC = "orders"
 HOSTILE_TOPIC = "\"'><script>hacked=1</script>\u202e注文&lt;../.."
 HOSTILE_KEY = "</script><img src=x onerror=hacked=1>\u2028'\""
@@ -69,6 +75,8 @@ class Shown:
 def published_lake(place: Path) -> Shown:
     """The sample's two runs, both published."""
     write_sample(place)
+    objective = f"topics:\n  {TIMELY_TOPIC}: {{freshness: {OBJECTIVE // timedelta(hours=1)}h}}\n"
+    (place / CONFIG).write_text((place / CONFIG).read_text().replace("topics:\n", objective))
     settings = load_settings(place / CONFIG)
     return Shown(settings=settings, run_ids=tuple(_run(settings, run_date) for run_date in RUN_DATES))
 
@@ -99,10 +107,19 @@ def copied_lake(place: Path) -> Shown:
     return Shown(settings=settings, run_ids=tuple(run_ids))
 
 
-def _append(directory: Path, offset: int) -> None:
+def held_lake(place: Path) -> Shown:
+    """A copy that lacks offsets between its two segments: a partition is held behind them."""
+    settings = parse_settings(HELD, name=CONFIG, base=place)
+    partition = place / "broker" / "one" / f"{HELD_TOPIC}-0"
+    for offset in (MISSING.start - 1, MISSING.stop):
+        _append(partition, offset, segment=offset)
+    return Shown(settings=settings, run_ids=(_run(settings, FIRST_DAY),))
+
+
+def _append(directory: Path, offset: int, *, segment: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     records = [Record(key=b"k", value=b"v")]
-    with (directory / f"{0:020d}.log").open("ab") as log:
+    with (directory / f"{segment:020d}.log").open("ab") as log:
         log.write(
             build_batch(
                 records=records,

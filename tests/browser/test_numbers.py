@@ -1,7 +1,11 @@
 """What the pages say is what the published tables hold."""
 
+import re
+import subprocess
+import sys
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pytest
@@ -11,9 +15,22 @@ from spark_jobs.config.audit import ExpectationName
 from spark_jobs.kafka.producers.verdict import Verdict
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.iceberg.holdings import topic_tables
+from spark_jobs.lake.ledger import list_runs
+from spark_jobs.lake.manifest import read_run_manifest
+from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.report.topics import queries
 from spark_jobs.sample.story import RUN_DATES
-from tests.browser.sample_lake import BUSY_TOPIC, FAILED_RUN_DATE, FORGOTTEN_PRODUCER, IDLE_TOPIC, Shown
+from tests.browser.sample_lake import (
+    BUSY_TOPIC,
+    FAILED_RUN_DATE,
+    FORGOTTEN_PRODUCER,
+    HELD_TOPIC,
+    IDLE_TOPIC,
+    MISSING,
+    OBJECTIVE,
+    TIMELY_TOPIC,
+    Shown,
+)
 from tests.browser.visit import Visit, visit
 from tests.e2e.tables import Records, own_rows
 from tests.pipeline.resolve.run_lake import FIRST_DAY
@@ -127,7 +144,8 @@ def test_open_transactions_are_listed_with_what_they_hold_back(browser: Browser,
     with visit(browser, f"file://{sample.directory}/transactions.html#run={sample.run_ids[-1]}") as seen:
         [shown] = seen.table("Open transactions")
         longest = seen.table("Decided transactions")
-    assert shown["Transactional id"] == row["transactional_id"]
+    producer = f"{row['producer_id']} epoch {row['producer_epoch']}"
+    assert shown["Transactional id, producer"] == f"{row['transactional_id']}\n{producer}"
     assert number(shown["Holds back"]) == row["held_back"]
     assert row["sentence"] in shown["Why, and how to end it"]
     assert len(longest) > 1
@@ -138,7 +156,7 @@ def test_a_hanging_transaction_comes_with_the_command_that_ends_it(browser: Brow
     [command] = [command for row in rows for command in row["abort_commands"]]
     with visit(browser, f"file://{hostile.directory}/transactions.html#run={hostile.run_ids[0]}") as seen:
         [shown] = seen.table("Hanging transactions")
-    assert shown["Producer"] == f"{FORGOTTEN_PRODUCER} epoch 3"
+    assert shown["Transactional id, producer"] == f"unknown\n{FORGOTTEN_PRODUCER} epoch 3"
     assert command in shown["Why, and how to end it"]
 
 
@@ -238,3 +256,124 @@ def test_a_topic_s_page_shows_its_table_and_how_to_query_it(browser: Browser, sa
     said = queries(sample.settings, tables["orders"])
     assert said["python"] in shown
     assert said["spark"] in shown
+
+
+def rows_of(sample: Shown, topic: str, *columns: str) -> list[Any]:
+    """Rows of a topic's table, as DuckDB reads its files."""
+    with open_catalog(sample.settings) as catalog:
+        files = [each.file.file_path for each in catalog.load_table(f"topics.{topic}").scan().plan_files()]
+    named = ", ".join(f'"{column}"' for column in columns)
+    return duckdb.read_parquet(files).project(named).fetchall()
+
+
+def newest_of(sample: Shown, topic: str) -> datetime:
+    newest: datetime = max(time for (time,) in rows_of(sample, topic, "timestamp"))
+    return newest
+
+
+def shown_time(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (OBJECTIVE - timedelta(hours=1), "1 d 1 h ago\n✓ within 1 d 2 h"),
+        (OBJECTIVE + timedelta(hours=1), "1 d 3 h ago\n✕ older than 1 d 2 h"),
+        (timedelta(hours=-1), "in the future\n✓ within 1 d 2 h"),
+    ],
+)
+def test_a_topic_shows_its_newest_record_and_whether_it_is_recent_enough(
+    age: timedelta, said: str, browser: Browser, sample: Shown
+) -> None:
+    newest = newest_of(sample, TIMELY_TOPIC)
+    with visit(browser, f"file://{sample.directory}/index.html", now=newest + age) as seen:
+        overview = {row["Topic"]: row["Newest record"] for row in seen.table("Topics with their last")}
+        late = seen.page.locator("#late").all_inner_texts()
+        seen.go(f"file://{sample.directory}/topic.html")
+        topics = {row["Topic"]: row["Newest record"] for row in seen.table("Topics of the last")}
+        seen.page.click(f"text={TIMELY_TOPIC}")
+        seen.page.wait_for_selector("#newest")
+        assert seen.text("#newest") == f"{shown_time(newest)}\n{said}"
+    assert overview[TIMELY_TOPIC] == topics[TIMELY_TOPIC] == f"{shown_time(newest)}\n{said}"
+    assert [TIMELY_TOPIC in text for text in late] == [True] * (age > OBJECTIVE)
+    assert overview["orders"].startswith(shown_time(newest_of(sample, "orders")))
+    assert "than" not in overview["orders"]
+
+
+def test_sources_are_listed_with_what_was_new_in_them(browser: Browser, sample: Shown) -> None:
+    run_id = sample.run_ids[-1]
+    entries = read_run_manifest(open_lake(sample.settings), run_id).entries
+    with visit(browser, f"file://{sample.directory}/run.html#run={run_id}") as seen:
+        rows = {row["Source"]: row for row in seen.table("Sources, and when they were copied")}
+    assert {name: row["New objects"] for name, row in rows.items()} == {
+        f"{source.name}\n{source.kind}": f"{sum(not each.seen for each in found)}\nof {len(found)}"
+        for source in sample.settings.sources
+        for found in [[each for each in entries if each.source == source.name]]
+    }
+    assert {row["Copied"] for row in rows.values()} == {"not recorded"}
+    assert all(row["Newest object"].endswith("ago") for row in rows.values())
+
+
+def test_a_source_is_shown_with_the_times_of_its_copy(browser: Browser, hostile: Shown) -> None:
+    with visit(browser, f"file://{hostile.directory}/run.html#run={hostile.run_ids[0]}") as seen:
+        [row] = seen.table("Sources, and when they were copied")
+    assert row["Copied"].startswith(f"{FIRST_DAY} 23:59 UTC to\n{FIRST_DAY} 23:59 UTC\n")
+
+
+def test_the_overview_lists_the_sources_of_the_last_run(browser: Browser, held: Shown) -> None:
+    with visit(browser, f"file://{held.directory}/index.html") as seen:
+        [row] = seen.table("Sources, and when they were copied")
+    assert row["Source"] == "broker\nbroker-log"
+    assert row["Where"] == held.settings.sources[0].root
+
+
+def test_a_gap_is_shown_with_its_offsets_and_what_it_holds(browser: Browser, held: Shown) -> None:
+    with visit(browser, f"file://{held.directory}/run.html") as seen:
+        [gap] = seen.table("Offsets that were in no copy: 1 range")
+    assert gap["Partition"] == f"{HELD_TOPIC}-0"
+    assert gap["Status"].endswith("open")
+    assert re.findall(r"\d+", gap["Missing offsets"]) == [str(MISSING[0]), str(MISSING[-1])]
+    assert (gap["Count"], gap["Held batches"], gap["Found on"]) == (str(len(MISSING)), "1", str(FIRST_DAY))
+
+
+def test_any_two_runs_can_be_compared(browser: Browser, sample: Shown) -> None:
+    [failed] = [each.run_id for each in list_runs(open_lake(sample.settings)) if each.message]
+    first, last = sample.run_ids
+    with visit(browser, f"file://{sample.directory}/run.html#run={last}") as seen:
+        assert seen.table(f"Against the run of {RUN_DATES[0]}")
+        seen.page.select_option("#compared-run", failed)
+        rows = {row["Number"]: row for row in seen.table(f"Against the run of {FAILED_RUN_DATE}")}
+        assert f"run={last}" in seen.page.url
+        assert f"with={failed}" in seen.page.url
+        seen.go(f"file://{sample.directory}/run.html#run={first}")
+        assert "There is no run of an earlier date." in seen.text("main")
+        seen.page.select_option("#compared-run", last)
+        reverse = {row["Number"]: row for row in seen.table(f"Against the run of {LAST}")}
+    published = published_records(sample).total()
+    assert number(rows["Records published"][str(LAST)]) == published
+    assert number(reverse["Records published"][str(LAST)]) == published
+    assert number(reverse["Records published"][str(RUN_DATES[0])]) > 0
+
+
+def test_a_key_gives_queries_that_find_its_records(browser: Browser, sample: Shown) -> None:
+    rows = rows_of(sample, "orders", "key", "partition", "offset")
+    key = Counter(key for key, *_ in rows).most_common(1)[0][0]
+    expected = sorted((partition, offset) for found, partition, offset in rows if found == key)
+    with visit(browser, f"file://{sample.directory}/topic.html") as seen:
+        seen.page.get_by_role("link", name="orders", exact=True).first.click()
+        seen.page.fill("#find-key", key.decode())
+        python, spark = seen.page.locator("#key-queries pre").all_inner_texts()
+        seen.page.fill("#find-key", f"0x{key.hex()}")
+        assert seen.page.locator("#key-queries pre").all_inner_texts() == [python, spark]
+        seen.page.fill("#find-key", "")
+        assert seen.page.locator("#key-queries pre").count() == 0
+    printed = subprocess.run(
+        [sys.executable, "-c", python], capture_output=True, text=True, check=True
+    ).stdout
+    pairs = re.findall(r"'partition': (\d+), 'offset': (\d+)", printed)
+    assert sorted((int(partition), int(offset)) for partition, offset in pairs) == expected
+    condition = spark.partition(" WHERE ")[2]
+    with open_catalog(sample.settings) as catalog:
+        files = [each.file.file_path for each in catalog.load_table("topics.orders").scan().plan_files()]
+    assert len(duckdb.read_parquet(files).filter(condition).fetchall()) == len(expected)

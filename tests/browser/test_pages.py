@@ -9,6 +9,10 @@ from tests.browser.strict_server import StrictServer
 from tests.browser.visit import PAGES, Scheme, visit
 
 SERIOUS = {"serious", "critical"}
+CUT_OFF = """[...document.querySelectorAll(".scroll")]
+  .filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`)"""
+"""What scrolls sideways, and how much of it is visible."""
 CONTROLS = ("chosen-run", "topic", "partition", "offset", "producer", "verdict", "find")
 
 
@@ -50,6 +54,16 @@ def test_a_phone_shows_a_page_without_scrolling_sideways(name: str, browser: Bro
     with visit(browser, f"file://{sample.directory}/{name}", width=390) as seen:
         width = seen.page.evaluate("document.documentElement.scrollWidth")
     assert width <= 390
+
+
+@pytest.mark.parametrize("width", [1280, 1400])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_desktop_shows_the_whole_width_of_every_table(
+    name: str, width: int, browser: Browser, sample: Shown, hostile: Shown
+) -> None:
+    for shown in (sample, hostile):
+        with visit(browser, f"file://{shown.directory}/{name}", width=width) as seen:
+            assert seen.page.evaluate(CUT_OFF) == []
 
 
 def test_a_keyboard_reaches_content_pages_and_colours(browser: Browser, sample: Shown) -> None:

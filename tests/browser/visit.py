@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -58,10 +59,19 @@ READ_TABLE = """caption => {
 
 
 @contextmanager
-def visit(browser: Browser, url: str, *, width: int = 1280, scheme: Scheme = "light") -> Iterator[Visit]:
-    """Open `url`, and leave it at the end."""
+def visit(
+    browser: Browser,
+    url: str,
+    *,
+    width: int = 1280,
+    scheme: Scheme = "light",
+    now: datetime | None = None,
+) -> Iterator[Visit]:
+    """Open `url`, and leave it at the end; with `now` the page's clock shows that time."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(TIMEOUT_MS)
+    if now is not None:
+        context.clock.set_fixed_time(now)
     try:
         seen = Visit(context.new_page())
         page = seen.page

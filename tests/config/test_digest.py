@@ -32,6 +32,14 @@ def test_the_digest_does_not_depend_on_where_and_how_fast(text: str) -> None:
     assert parse(text).digest == parse(SMALLEST).digest
 
 
+def test_the_digest_does_not_depend_on_an_objective_for_freshness() -> None:
+    without, with_objective = (
+        parse(f"{SMALLEST}topics: {{a: {{gaps: hold{more}}}}}") for more in ("", ", freshness: 26h")
+    )
+    assert with_objective.topic("a").freshness
+    assert with_objective.digest == without.digest
+
+
 def test_how_many_partitions_the_coordinators_log_has_is_decisive() -> None:
     assert parse(f"{SMALLEST}kafka: {{transaction_state_partitions: 1}}").digest != parse(SMALLEST).digest
 

@@ -1,6 +1,7 @@
 """Tables in any store: written in parts, visible at once, read in parts."""
 
 import hashlib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import (
     ObjectFile,
     ParquetOutput,
+    greatest,
     iter_row_range,
     iter_rows,
     put_table,
@@ -108,3 +110,24 @@ def test_a_stored_file_reads_from_any_position(store: ObjectStore) -> None:
     assert (file.seek(2), file.seek(3, 1), file.read(100), file.read(1)) == (2, 5, b"56789", b"")
     assert file.seek(20) == 20
     assert file.read() == b""
+
+
+def test_the_greatest_value_of_a_column_is_that_of_all_row_groups(store: ObjectStore) -> None:
+    schema = pa.schema([("number", pa.int64()), ("time", pa.timestamp("us", "UTC"))])
+    with ParquetOutput(store, schema) as output:
+        for numbers in ([3, None], [None, None], [7, 5], []):
+            output.write(pa.table({"number": numbers, "time": numbers}, schema))
+        output.finish("folder", "table.parquet")
+
+    assert greatest(store, "folder/table.parquet", "number") == 7
+    time = greatest(store, "folder/table.parquet", "time")
+    assert time == datetime(1970, 1, 1, microsecond=7, tzinfo=UTC)
+
+
+def test_a_column_without_any_value_has_no_greatest(store: ObjectStore) -> None:
+    nothing = pa.table({"number": pa.array([None, None], pa.int64())})
+    put_table(store, "folder", "nulls.parquet", nothing)
+    put_table(store, "folder", "empty.parquet", nothing.slice(0, 0))
+
+    assert greatest(store, "folder/nulls.parquet", "number") is None
+    assert greatest(store, "folder/empty.parquet", "number") is None

@@ -28,8 +28,10 @@ from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.lake.run_folder import RunFolder, read_inputs
 from spark_jobs.lake.table_listing import final_listing
+from spark_jobs.pipeline.report.freshness import FRESHNESS
 from spark_jobs.pipeline.report.run_page import quarantine, seconds_of
 from spark_jobs.pipeline.report.run_tables import RunTables
+from spark_jobs.pipeline.report.site_files import SiteFiles
 from spark_jobs.tables.admit import ADMITTED_PARTITIONS, GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS, DuplicateKind
@@ -83,6 +85,14 @@ DUPLICATES = Metric(
     ("topic", "kind"),
 )
 TRANSACTIONS = Metric("onceover_transactions", "Transactions of the last run by outcome.", ("outcome",))
+NEWEST_RECORD = Metric(
+    "onceover_newest_record_timestamp_seconds", "Timestamp of the newest published record.", ("topic",)
+)
+FRESHNESS_OBJECTIVE = Metric(
+    "onceover_freshness_objective_seconds",
+    "How old the newest record may be; for topics with `freshness`.",
+    ("topic",),
+)
 LAG = Metric(
     "onceover_last_stable_offset_lag",
     "Offsets between the last stable offset and the log's end: the largest of a topic's partitions.",
@@ -114,6 +124,8 @@ METRICS: tuple[Metric, ...] = (
     QUARANTINED,
     DUPLICATES,
     TRANSACTIONS,
+    NEWEST_RECORD,
+    FRESHNESS_OBJECTIVE,
     LAG,
     HELD_BATCHES,
     GAP_OFFSETS,
@@ -278,6 +290,14 @@ def _success(lines: tuple[LedgerLine, ...]) -> Iterator[Sample]:
         yield Sample(SUCCESS_RUN_DATE, _midnight(max(line.day for line in final)))
 
 
+def _freshness(site: SiteFiles) -> Iterator[Sample]:
+    """Of each topic in the lake, whether or not the last run brought something of it."""
+    for row in (site.read_data(FRESHNESS) or {}).values():
+        yield Sample(NEWEST_RECORD, row["newest"] / 1000, (row["name"],))
+        if row["objective"] is not None:
+            yield Sample(FRESHNESS_OBJECTIVE, row["objective"], (row["name"],))
+
+
 def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
@@ -343,7 +363,8 @@ def publish(settings: Settings, lake: ObjectStore, *, run_id: str | None) -> str
     """Writes the metrics of `run_id`, else of the run started last; returns their address in the lake."""
     lines = list_runs(lake)
     chosen = run_id or last_run(lines)
-    samples = samples_of(lines, chosen, RunTables(lake, chosen) if chosen else None)
+    of_run = samples_of(lines, chosen, RunTables(lake, chosen) if chosen else None)
+    samples = [*of_run, *_freshness(SiteFiles(lake))]
     text = exposition(samples).encode(errors="replace")  # a topic's name may be no text
     lake.put(METRICS_KEY, text)
     if settings.metrics.textfile is not None:

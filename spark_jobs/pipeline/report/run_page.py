@@ -5,18 +5,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from spark_jobs.config.settings import Settings
+from spark_jobs.config.sources import Source
 from spark_jobs.flow import OPTIONAL, STEPS, Step
 from spark_jobs.kafka.producers.verdict import Verdict
 from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.ledger import LedgerLine, RunStatus, StepLine
-from spark_jobs.lake.manifest import ManifestEntry, read_run_manifest
+from spark_jobs.lake.manifest import Manifest, ManifestEntry, StagedObjects, read_run_manifest
 from spark_jobs.lake.parquet_file import iter_rows
 from spark_jobs.lake.run_folder import MANIFEST, MESSAGES
 from spark_jobs.pipeline.report.explorer import explorer_files
+from spark_jobs.pipeline.report.freshness import newest_records
 from spark_jobs.pipeline.report.run_tables import Producers, Row, RunTables
 from spark_jobs.pipeline.report.site_files import NamedData, SiteFiles
 from spark_jobs.pipeline.report.topics import key_skews, partition_files, partition_views, topic_files
 from spark_jobs.pipeline.report.transactions_page import producer_view, transaction_view
+from spark_jobs.sources.broker_files import copied_partitions
 from spark_jobs.tables.admit import GAPS, GapStatus
 from spark_jobs.tables.audit import EXPECTATION_RESULTS
 from spark_jobs.tables.deduplicate import DUPLICATE_COUNTS, DUPLICATE_FACTS
@@ -122,6 +126,11 @@ def expectations(tables: RunTables) -> Row:
 MOST_ORIGINS = 300
 MOST_SET_ASIDE = 50
 MOST_PRODUCERS = 200
+MOST_GAPS = 200
+SHOWN_OF_GAP = (
+    "topic", "partition", "first_offset", "last_offset", "status", "found_on", "held_batches", "before",
+    "after",
+)  # fmt: skip
 ID_COUNTS = ("records", "duplicates", "null_ids", "unusable_ids")
 LONGEST_TEXT = 500
 DOCS = "docs"
@@ -140,6 +149,7 @@ def run_view(line: LedgerLine, tables: RunTables) -> Row:
             "state_in": line.state_in,
             **_staged(tables),
         },
+        "gaps": _gaps(tables),
         "origins": _origins(tables),
         "expectations": [_expectation(row) for row in tables.rows(Step.AUDIT, EXPECTATION_RESULTS.file)],
         **duplicates_of(tables),
@@ -210,9 +220,34 @@ def _staged(tables: RunTables) -> Row:
     }
 
 
+def source_view(settings: Settings, source: Source, manifest: Manifest) -> Row:
+    """What a run has read of a source; copy times in ms since 1970, None without `onceover-copy.json`."""
+    entries = [entry for entry in manifest.entries if entry.source == source.name]
+    copied = copied_partitions(entries, StagedObjects(settings))
+    return {
+        "name": source.name,
+        "kind": source.kind.value,
+        "place": ", ".join(source.bootstrap) or source.root,
+        "objects": len(entries),
+        "new": sum(not entry.seen for entry in entries),
+        "bytes": sum(entry.size for entry in entries),
+        "newest": max((entry.copied_at for entry in entries), default=0),
+        "copy_started": min(copied.started.values(), default=None),
+        "copy_finished": max(copied.finished.values(), default=None),
+    }
+
+
 def _role(entry: ManifestEntry) -> str:
     """What the object is for; one that an earlier run took is only listed."""
     return f"{entry.role.value}, inherited" if entry.inherited else entry.role.value
+
+
+def _gaps(tables: RunTables) -> Row:
+    """Ranges of offsets that are missing, or were before the run: open ones first, then the widest."""
+    rows = tables.rows(Step.ADMIT, GAPS.file)
+    rows.sort(key=lambda row: (row["status"] != GapStatus.OPEN, row["first_offset"] - row["last_offset"]))
+    shown = [{name: row[name] for name in SHOWN_OF_GAP} for row in rows[:MOST_GAPS]]
+    return {"rows": [row | {"found_on": str(row["found_on"])} for row in shown], "count": len(rows)}
 
 
 def _origins(tables: RunTables) -> Row:
@@ -252,6 +287,13 @@ def write_run(site: SiteFiles, line: LedgerLine) -> None:
     for path, page in docs.items():
         site.put(path, page)
     site.put_data(run_data(line, tables, has_docs=bool(docs)))
+    if site.read_data(sources_file(line.run_id)) is None:  # pages load it for every run
+        site.put_data([(sources_file(line.run_id), [])])
+
+
+def sources_file(run_id: str) -> str:
+    """Name of the data file with the sources of a run: `report` writes it, because it knows the settings."""
+    return f"run/{run_id}/sources"
 
 
 def run_data(line: LedgerLine, tables: RunTables, *, has_docs: bool) -> Iterator[NamedData]:
@@ -261,8 +303,9 @@ def run_data(line: LedgerLine, tables: RunTables, *, has_docs: bool) -> Iterator
     partitions = partition_views(tables, producers)
     transactions = transaction_view(tables, set(producers))
     yield f"{base}/run", {**run_view(line, tables), "docs": has_docs}
-    yield f"{base}/producers", producer_view(tables, producers, transactions.owners)
+    yield f"{base}/producers", producer_view(producers, transactions.owners)
     yield f"{base}/transactions", transactions.shown()
+    yield f"{base}/newest", newest_records(tables)
     yield from partition_files(line.run_id, partitions)
     yield from topic_files(line.run_id, partitions, key_skews(tables))
     yield from explorer_files(tables, partitions)

@@ -25,19 +25,23 @@ from spark_jobs.lake.errors import StorageError
 from spark_jobs.lake.iceberg.holdings import topic_tables
 from spark_jobs.lake.identity import open_at_home
 from spark_jobs.lake.ledger import LedgerLine, list_runs, utc_now
+from spark_jobs.lake.manifest import read_run_manifest
 from spark_jobs.lake.object_store import ObjectStore
+from spark_jobs.lake.run_folder import MANIFEST
 from spark_jobs.pipeline.context import StepResult
-from spark_jobs.pipeline.report.metrics import publish
-from spark_jobs.pipeline.report.run_page import headline, write_run
+from spark_jobs.pipeline.report.freshness import greatest_times, month_file, show_freshness
+from spark_jobs.pipeline.report.metrics import last_run, publish
+from spark_jobs.pipeline.report.run_page import headline, source_view, sources_file, write_run
 from spark_jobs.pipeline.report.run_tables import PLAIN, Row, RunTables
 from spark_jobs.pipeline.report.site_files import FIRST_PAGE, SiteFiles, shard_of, to_constant, topic_code
 from spark_jobs.pipeline.report.topics import table_view
+from spark_jobs.progress import LABELS
 from spark_jobs.tables.audit import TOPIC_VOLUMES
 
 HERE = Path(__file__).parent
 CHARTS = ("uPlot.iife.js", "uPlot.min.css")
 """From the package uplot-python, whose wheel contains the library; its Python code is not used."""
-FORMAT = 4
+FORMAT = 5
 """If it differs from the stored one, every file is written again."""
 STATE_FILE = "data/memory.json"
 SERIES_COLUMNS = ("day", "run", "records", "batches", "verdicts", "lag")
@@ -53,20 +57,34 @@ def report(
 ) -> StepResult:
     """Updates the metrics and the site of the lake; the run `run_id` is read again in any case."""
     lake = open_at_home(settings)
-    publish(settings, lake, run_id=run_id)
-    runs = build_site(lake, on_progress, anew=run_id)
+    site = SiteFiles(lake)
+    try:
+        runs = build_site(lake, on_progress, anew=run_id)
+        show_freshness(settings, site, read_state(site).months)
+    finally:  # the metrics of a run do not depend on its dashboard
+        publish(settings, lake, run_id=run_id)
     with suppress(StorageError):  # a catalog that does not answer: the site shows what it showed before
-        show_tables(settings, SiteFiles(lake))
-    page = lake.url_of(SiteFiles(lake).key(FIRST_PAGE))
+        show_tables(settings, site)
+    with suppress(StorageError):  # a source that does not answer: when it was copied is not known
+        show_sources(settings, site, run_id or last_run(list_runs(lake)))
+    page = lake.url_of(site.key(FIRST_PAGE))
     return StepResult(outputs=(), counts={"runs": runs}, messages=(f"the dashboard is at {page}",))
 
 
 def show_tables(settings: Settings, site: SiteFiles) -> None:
     """Which table each topic has; those that the site shows already are not loaded again."""
     shown: dict[str, Any] = site.read_data(TABLES) or {}
-    names = {each["name"] for each in shown.values()}
+    names = {each["name"] for each in shown.values() if "find_in_python" in each}
     found = dict(table_view(settings, table) for table in topic_tables(settings, known=names))
     site.put_data([(TABLES, {**shown, **found})])
+
+
+def show_sources(settings: Settings, site: SiteFiles, run_id: str | None) -> None:
+    """What the run has read of each source, and when that was copied."""
+    if run_id is not None and RunTables(site.lake, run_id).has(Step.STAGE, MANIFEST):
+        manifest = read_run_manifest(site.lake, run_id)
+        rows = [source_view(settings, source, manifest) for source in settings.sources]
+        site.put_data([(sources_file(run_id), rows)])
 
 
 # The site: its pages, a line per run, series of topics by month. Only what has changed is written.
@@ -115,6 +133,7 @@ def labels() -> dict[str, Any]:
         "outcomes": {each.value: (each.symbol, each.tone.value, each.meaning) for each in Outcome},
         "refused": [each.value for each in Verdict if each.is_refused],
         "plain": sorted(PLAIN),
+        "counts": {f"{step}.{name}": label for (step, name), label in LABELS.items()},
     }
 
 
@@ -260,7 +279,9 @@ def write_months(
     for month, entries in found.items():
         if before.months.get(month) != months[month] or any(each.run_id in news for each in entries):
             series = month_shards(site, entries)
+            newest = greatest_times(site.read_data(f"run/{each.run_id}/newest") or {} for each in entries)
             site.put_data([(f"topics/{shard}/{month}", topics) for shard, topics in series.items()])
+            site.put_data([(month_file(month), newest)])
             shards[month] = "".join(sorted(series))
     return SiteState(runs=before.runs, months=months, shards=shards)
 

@@ -213,12 +213,9 @@ SHOWN = ("type", "uri", "warehouse")
 
 def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
     """The queries by engine."""
-    properties = catalog_properties(settings)
-    arguments = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
     return {
         "python": (
-            "from pyiceberg.catalog import load_catalog\n"
-            f"catalog = load_catalog({NAME!r}, {arguments})\n"
+            f"{_open_catalog(settings)}"
             f"records = catalog.load_table({table.name!r}).scan().to_duckdb('records')\n"
             f"records.sql('{PER_PARTITION} records GROUP BY partition').show()"
         ),
@@ -230,11 +227,37 @@ def queries(settings: Settings, table: TopicTable) -> dict[str, str]:
     }
 
 
+SELECT = "SELECT"
+FOUND = ("partition", "offset", "timestamp", "value")
+
+
+def find_key(settings: Settings, table: TopicTable) -> dict[str, tuple[str, str]]:
+    """Queries for the records of one key: each is the text before and after the key in hexadecimal."""
+    python = (
+        f"{_open_catalog(settings)}from pyiceberg.expressions import EqualTo\n"
+        f"table = catalog.load_table({table.name!r})\nkey = bytes.fromhex('"
+    )
+    scan = f"table.scan(EqualTo('key', key), selected_fields={FOUND!r})"
+    columns = ", ".join(f"`{name}`" for name in FOUND)
+    return {
+        "find_in_python": (python, f"')\nprint({scan}.to_arrow().to_pylist())"),
+        "find_in_spark": (f"{SELECT} {columns} FROM {NAME}.{table.name} WHERE key = unhex('", "')"),
+    }
+
+
+def _open_catalog(settings: Settings) -> str:
+    """The lines of Python that open the catalog."""
+    properties = catalog_properties(settings)
+    arguments = ", ".join(f"{name}={properties[name]!r}" for name in SHOWN if name in properties)
+    return f"from pyiceberg.catalog import load_catalog\ncatalog = load_catalog({NAME!r}, {arguments})\n"
+
+
 def table_view(settings: Settings, table: TopicTable) -> tuple[str, dict[str, Any]]:
     """What a topic's page shows of its table, by the topic's code: only what the next run does not change."""
     texts = queries(settings, table)
     shown = {"name": table.name, "location": table.location}
-    return topic_code(table.topic), {**shown, "python": texts["python"], "spark": texts["spark"]}
+    found = {"python": texts["python"], "spark": texts["spark"], **find_key(settings, table)}
+    return topic_code(table.topic), {**shown, **found}
 
 
 def _quoted(text: str) -> str:

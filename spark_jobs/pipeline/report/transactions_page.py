@@ -15,7 +15,6 @@ from spark_jobs.kafka.transactions.outcome import Outcome
 from spark_jobs.lake.chain import Chain
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.pipeline.report.run_tables import ProducerCounts, Producers, Row, RunTables
-from spark_jobs.tables.admit import GAPS
 from spark_jobs.tables.resolve import TRANSACTIONS
 
 UNDECIDED = frozenset(outcome.value for outcome in Outcome if not outcome.is_decided)
@@ -29,8 +28,6 @@ SHOWN = (
 )  # fmt: skip
 MOST_PRODUCERS = 500
 MOST_PARTITIONS = 8
-MOST_GAPS = 200
-GAP_COLUMNS = ["topic", "partition", "first_offset", "last_offset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +137,7 @@ def _shown(row: Row) -> Row:
     return {name: row[name] for name in SHOWN}
 
 
-def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, str]) -> dict[str, Any]:
+def producer_view(producers: Producers, owners: Mapping[int, str]) -> dict[str, Any]:
     """The page's data; `owners` are transactional ids by producer id, where known."""
     totals: Counter[str] = Counter()
     for each in producers.values():
@@ -152,7 +149,6 @@ def producer_view(tables: RunTables, producers: Producers, owners: Mapping[int, 
         "producers": [_row(each, owners) for each in worst],
         "count": len(producers),
         "totals": dict(totals),
-        **_gaps(tables),
     }
 
 
@@ -168,17 +164,3 @@ def _row(producer: ProducerCounts, owners: Mapping[int, str]) -> dict[str, Any]:
         "partitions": producer.partitions.most_common(MOST_PARTITIONS),
         "partition_count": len(producer.partitions),
     }
-
-
-def _gaps(tables: RunTables) -> dict[str, Any]:
-    """Offsets that no copy of a broker's log holds, the widest first."""
-    widest: list[dict[str, Any]] = []
-    count = 0
-    for rows in tables.parts(Step.ADMIT, GAPS, GAP_COLUMNS):
-        count += rows.num_rows
-        widest = nlargest(MOST_GAPS, [*widest, *rows.to_pylist()], key=_width)
-    return {"gaps": widest, "gap_count": count}
-
-
-def _width(gap: dict[str, Any]) -> int:
-    return int(gap["last_offset"] - gap["first_offset"])

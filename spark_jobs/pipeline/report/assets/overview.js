@@ -24,14 +24,22 @@
     return said.join(" ");
   }
 
-  function last(run) {
+  // Topics whose newest record is older than their objective.
+  function late(freshness) {
+    const found = Object.entries(freshness).filter(([, row]) => parts.isLate(row)).sort((a, b) => a[1].newest - b[1].newest);
+    if (!found.length) return null;
+    const names = found.slice(0, 5).flatMap(([code, row], i) => [i ? ", " : "", topicLink(code, row.name)]);
+    return el("p", { id: "late" }, parts.badge({ symbol: "✕", tone: "bad", text: `${words.count(found.length, "topic")} without new records for too long` }), " ", names, found.length > 5 ? ` and ${found.length - 5} more` : "");
+  }
+
+  function last(run, freshness) {
     const status = words.statusOf(run);
     const failed = run.message ? el("pre", { class: "message", tabindex: "0" }, onceover.visibleLines(run.message)) : null;
     return el(
       "div",
       { class: `hero ${status.tone}` },
       el("p", { class: "hero-symbol", "aria-hidden": "true" }, status.symbol),
-      el("div", {}, el("p", { class: "soft" }, "Last run, ", el("time", { datetime: run.day }, run.day)), el("p", { class: "hero-title" }, runLink(run.id, `${status.text[0].toUpperCase()}${status.text.slice(1)}${run.status === "failed" ? ` in ${run.step}` : ""}`)), el("p", {}, sentences(run)), failed, el("p", { class: "soft" }, run.finished ? ["ended ", time(run.finished)] : ["started ", time(run.started)], `, worked ${words.seconds(run.seconds)}`)),
+      el("div", {}, el("p", { class: "soft" }, "Last run, ", el("time", { datetime: run.day }, run.day)), el("p", { class: "hero-title" }, runLink(run.id, `${status.text[0].toUpperCase()}${status.text.slice(1)}${run.status === "failed" ? ` in ${run.step}` : ""}`)), el("p", {}, sentences(run)), late(freshness), failed, el("p", { class: "soft" }, run.finished ? ["ended ", time(run.finished)] : ["started ", time(run.started)], `, worked ${words.seconds(run.seconds)}`)),
     );
   }
 
@@ -110,25 +118,26 @@
     ];
   }
 
-  function topics(recent) {
+  function topics(recent, freshness) {
     if (!recent || !recent.topics.length) return [el("p", { class: "soft" }, "No topic has been audited yet.")];
     const holder = el("div");
     const show = (wanted) => {
       const found = recent.topics.filter((topic) => topic.name.toLowerCase().includes(wanted.toLowerCase()));
-      holder.replaceChildren(parts.table(`Topics with their last ${recent.days.length} runs`, topicColumns(recent), found, { empty: "No topic has this in its name." }));
+      holder.replaceChildren(parts.table(`Topics with their last ${recent.days.length} runs`, topicColumns(recent, freshness), found, { empty: "No topic has this in its name." }));
     };
     const search = el("input", { type: "search", id: "find-topic", on: { input: () => show(search.value) } });
     show("");
     return [el("p", { class: "picker" }, el("label", { for: "find-topic" }, "Find a topic "), search), holder];
   }
 
-  function topicColumns(recent) {
+  function topicColumns(recent, freshness) {
     const spark = (field, unit, tone) => (topic) => {
       const values = topic[field];
       return el("div", { class: "spark-cell" }, charts.sparkline(values, `${unit} of ${onceover.visible(topic.name)}, last ${recent.days.length} runs`, tone), el("span", {}, words.compact(values.at(-1))));
     };
     return [
       { title: "Topic", cell: (topic) => topicLink(topic.code, topic.name) },
+      { title: "Newest record", cell: (topic) => parts.newest(freshness[topic.code]) },
       { title: "Records", number: true, cell: spark("records", "records", "accent") },
       { title: "Duplicates", number: true, cell: spark("duplicate", "duplicate batches", "calm") },
       { title: "Out of order", number: true, cell: spark("out_of_order", "out-of-order batches", "warn") },
@@ -140,12 +149,14 @@
     const runs = await onceover.loadRuns(index, DAYS);
     const finalRuns = runs.filter((run) => run.status === "final").slice(-TREND);
     const newest = runs.findLast((run) => !GONE.includes(run.status)) || runs.at(-1);
+    const freshness = (await onceover.load("freshness")) || {};
     fill("strip", ...strip(runs, newest.day));
-    fill("last", last(newest));
+    fill("last", last(newest, freshness));
+    fill("sources", parts.sources(await onceover.load(`run/${newest.id}/sources`)));
     if (finalRuns.length) {
       fill("numbers", ...numbers(finalRuns));
       fill("trends", ...trends(finalRuns));
-      fill("topics", ...topics(await onceover.load("recent")));
+      fill("topics", ...topics(await onceover.load("recent"), freshness));
     }
     return null;
   });

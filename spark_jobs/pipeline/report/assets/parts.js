@@ -2,7 +2,7 @@
 "use strict";
 
 onceover.parts = (() => {
-  const { el, words, link } = onceover;
+  const { el, words, link, visible } = onceover;
   const PAGE = 25;
 
   const badge = (known, extra = "") => el("span", { class: `badge ${known.tone}`, title: known.meaning || null }, el("span", { "aria-hidden": "true" }, `${known.symbol} `), known.text + extra);
@@ -49,11 +49,38 @@ onceover.parts = (() => {
     return `${difference > 0 ? "▲ +" : "▼ −"}${words.number(Math.abs(difference))} against the run before`;
   }
 
+  const at = (ms) => (ms ? onceover.time(new Date(ms).toISOString()) : words.NONE);
+  const age = (ms) => (ms > Date.now() ? "in the future" : `${words.seconds((Date.now() - ms) / 1000)} ago`);
+  const atWithAge = (ms) => (ms ? [at(ms), el("br"), el("span", { class: "soft" }, age(ms))] : words.NONE);
+
+  // The newest record of a topic, its age now, and whether that is within the topic's objective.
+  const isLate = (row) => row.objective !== null && Date.now() - row.newest > row.objective * 1000;
+  function newest(row) {
+    if (!row) return words.NONE;
+    if (row.objective === null) return atWithAge(row.newest);
+    const known = isLate(row) ? { symbol: "✕", tone: "bad", text: "older than " } : { symbol: "✓", tone: "good", text: "within " };
+    return [...atWithAge(row.newest), el("br"), badge(known, words.seconds(row.objective))];
+  }
+
+  // What a run has read of its sources, and when that was copied; nothing for runs that did not record it.
+  function sources(rows) {
+    const copied = (row) => (row.copy_finished === null ? el("span", { class: "soft" }, "not recorded") : [at(row.copy_started), " to", el("br"), ...atWithAge(row.copy_finished)]);
+    return table("Sources, and when they were copied", [
+      { title: "Source", cell: (row) => [el("strong", {}, row.name), el("br"), el("span", { class: "soft" }, row.kind)] },
+      { title: "Where", wide: true, cell: (row) => el("code", {}, visible(row.place)) },
+      { title: "New objects", number: true, cell: (row) => [words.number(row.new), el("br"), el("span", { class: "soft" }, `of ${words.number(row.objects)}`)] },
+      { title: "Size", number: true, cell: (row) => words.bytes(row.bytes) },
+      { title: "Newest object", cell: (row) => atWithAge(row.newest) },
+      { title: "Copied", cell: copied },
+    ], rows || [], { empty: "The run has not recorded its sources." });
+  }
+
   // Chooses a run of all that the site has; the page's fragment names it, so that it can be linked.
-  function runPicker(runs, chosen, page, rest = {}) {
+  function runPicker(runs, chosen, page, rest = {}, { name = "run", id = "chosen-run", label = "Run " } = {}) {
     const options = [...runs].reverse().map((run) => el("option", { value: run.id, selected: run.id === chosen }, `${run.day} · ${words.statusOf(run).text} · ${run.id.slice(11)}`));
-    const select = el("select", { id: "chosen-run", on: { change: () => location.assign(link(page, { ...rest, run: select.value })) } }, options);
-    return el("p", { class: "picker" }, el("label", { for: "chosen-run" }, "Run "), select);
+    const none = chosen ? null : el("option", { value: "" }, "choose a run");
+    const select = el("select", { id, on: { change: () => location.assign(link(page, { ...rest, [name]: select.value })) } }, none, options);
+    return el("p", { class: "picker" }, el("label", { for: id }, label), select);
   }
 
   // The run that the URL names, else the newest current run, else the newest of all.
@@ -82,5 +109,5 @@ onceover.parts = (() => {
     await again();
   }
 
-  return { badge, status, verdict, outcome, table, scroll, card, change, runPicker, chosenRun, start };
+  return { badge, status, verdict, outcome, table, scroll, card, change, at, newest, isLate, sources, runPicker, chosenRun, start };
 })();

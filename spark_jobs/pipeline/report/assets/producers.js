@@ -29,20 +29,10 @@
       bounded,
       section("duplicates", "Duplicates", "Retries of batches that had arrived, because the answer was lost. They change no table, but cost traffic.", parts.table("Producers by duplicates", [first, count("duplicate"), accepted, epoch, place], having(rows, "duplicate"), { empty: "No producer sent a duplicate." })),
       section("in-flight", "More than five in flight", "Retries that came after five newer batches of the same producer. A broker keeps five, so it answers OUT_OF_ORDER_SEQUENCE_NUMBER: check max.in.flight.requests.per.connection.", parts.table("Producers by late retries", [first, count("stale_duplicate"), accepted, place], having(rows, "stale_duplicate"), { empty: "No retry came that late." })),
-      section("gaps", "Gaps", "Batches whose sequence does not follow the producer's last one: earlier batches are missing.", parts.table("Producers by gaps", [first, count("out_of_order"), count("parked"), { title: "Widest, sequences", number: true, cell: (row) => words.number(row.farthest) }, epoch, place], having(rows, "out_of_order", "parked"), { empty: "No producer left a gap." }), missing(data)),
+      section("gaps", "Gaps in sequences", "Batches whose sequence does not follow the producer's last one: earlier batches are missing.", parts.table("Producers by gaps", [first, count("out_of_order"), count("parked"), { title: "Widest, sequences", number: true, cell: (row) => words.number(row.farthest) }, epoch, place], having(rows, "out_of_order", "parked"), { empty: "No producer left a gap." })),
       section("fencing", "Epochs and fencing", "Batches of an epoch that a newer one has ended: zombies, or two instances under one transactional id.", parts.table("Fenced producers", [first, count("fenced"), count("coordinator_fenced"), { title: "Sent with epochs", cell: epochs }, { title: "Fenced by epochs", cell: (row) => row.fenced_by.join(", ") || words.NONE }, place], having(rows, "fenced", "coordinator_fenced"), { empty: "No producer was fenced." })),
       section("others", "Other refusals", "What else was wrong, by producer.", parts.table("Producers by other refusals", [first, count("invalid_transaction_state"), count("invalid_record"), count("corrupt"), count("divergent"), place], having(rows, "invalid_transaction_state", "invalid_record", "corrupt", "divergent"), { empty: "Nothing else was refused." })),
     ];
-  }
-
-  function missing(data) {
-    if (!data.gap_count) return null;
-    return parts.table(`Offsets that no copy of a broker's log holds: ${words.count(data.gap_count, "range")}`, [
-      { title: "Partition", cell: (gap) => visible(`${gap.topic}-${gap.partition}`) },
-      { title: "First offset", number: true, cell: (gap) => words.number(gap.first_offset) },
-      { title: "Last offset", number: true, cell: (gap) => words.number(gap.last_offset) },
-      { title: "Missing", number: true, cell: (gap) => words.count(gap.last_offset - gap.first_offset + 1, "offset") },
-    ], data.gaps);
   }
 
   parts.start(async (index) => {

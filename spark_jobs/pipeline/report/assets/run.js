@@ -35,7 +35,7 @@
   function steps(data) {
     const longest = Math.max(...data.steps.map((step) => step.seconds || 0), 0.001);
     const bar = (step) => (step.seconds === null ? words.NONE : [words.seconds(step.seconds), el("meter", { class: "bar", min: 0, max: longest, value: step.seconds, "aria-hidden": "true" })]);
-    const counted = (step) => [Object.entries(step.counts).filter(([, n]) => n).map(([name, n]) => `${words.number(n)} ${name.replaceAll("_", " ")}`).join(", "), step.messages.length ? el("ul", { class: "remarks" }, step.messages.map((text) => el("li", {}, visible(text)))) : null];
+    const counted = (step) => [Object.entries(step.counts).filter(([, n]) => n).map(([name, n]) => `${words.number(n)} ${words.counted(step.step, name)}`).join(", "), step.messages.length ? el("ul", { class: "remarks" }, step.messages.map((text) => el("li", {}, visible(text)))) : null];
     const columns = [
       { title: "Step", cell: (step) => el("strong", {}, step.step) },
       { title: "Status", cell: (step) => parts.badge(STEP_STATUS[step.status]) },
@@ -45,18 +45,18 @@
     return section("steps", "Steps", parts.table("Steps of the run", columns, data.steps, { unseen: true }));
   }
 
-  function inputs(data) {
+  function inputs(data, copies) {
     const { inputs: given, origins } = data;
-    const sources = parts.table("Staged objects by source", [
+    const sources = parts.table("Staged objects by source and role", [
       { title: "Source", cell: (row) => row[0] },
       { title: "Role", cell: (row) => row[1].replaceAll("_", " ") },
       { title: "Objects", number: true, cell: (row) => words.number(row[2]) },
       { title: "Size", number: true, cell: (row) => words.bytes(row[3]) },
       { title: "Newest, by the store's clock", cell: (row) => (row[4] ? time(new Date(row[4]).toISOString()) : words.NONE) },
     ], given.sources, { empty: "Nothing was staged." });
-    const aside = given.set_aside_count ? parts.table(`Set aside: ${words.number(given.set_aside_count)} objects`, [{ title: "Object", cell: (row) => visible(row[0]) }, { title: "Why", cell: (row) => visible(row[1]) }], given.set_aside) : null;
+    const aside = given.set_aside_count ? parts.table(`Set aside, which means not taken by this run: ${words.count(given.set_aside_count, "object")}`, [{ title: "Object", cell: (row) => visible(row[0]) }, { title: "Why", cell: (row) => visible(row[1]) }], given.set_aside) : null;
     const digests = el("dl", { class: "facts" }, ["manifest", "config", "state_in"].flatMap((name) => fact(name.replace("_", "-"), el("code", {}, given[name]))));
-    return section("inputs", "Inputs", el("p", { class: "soft" }, "A run is a pure function of these three; the same again give the same tables."), digests, sources, aside, provenance(origins));
+    return section("inputs", "Inputs", parts.sources(copies), el("p", { class: "soft" }, "A run is a pure function of these three digests; the same inputs give the same tables."), digests, sources, aside, provenance(origins));
   }
 
   function provenance(origins) {
@@ -96,10 +96,28 @@
     return el("a", { class: `cell ${words.verdict(name).tone} level-${level}`, title, href: link("batches", { run: run.id, topic, partition, verdict: name }) }, words.number(n));
   }
 
-  function expectations(data, before) {
+  // Missing offsets, those first that hold a partition.
+  function gaps(found) {
+    if (!found || !found.count) return null;
+    const held = found.rows.filter((gap) => gap.status === "open").length;
+    const status = (gap) => parts.badge(gap.status === "open" ? { symbol: "⧗", tone: "bad", text: "open" } : { symbol: "·", tone: "calm", text: gap.status.replaceAll("_", " ") });
+    const columns = [
+      { title: "Partition", cell: (gap) => el("span", { class: "name" }, visible(`${gap.topic}-${gap.partition}`)) },
+      { title: "Status", cell: status },
+      { title: "Missing offsets", number: true, cell: (gap) => `${words.number(gap.first_offset)} – ${words.number(gap.last_offset)}` },
+      { title: "Count", number: true, cell: (gap) => words.number(gap.last_offset - gap.first_offset + 1) },
+      { title: "Found on", cell: (gap) => el("span", { class: "tight" }, gap.found_on) },
+      { title: "Held batches", number: true, cell: (gap) => words.number(gap.held_batches) },
+      { title: "Between", wide: true, cell: (gap) => visible(`${gap.before || "the log's start"} and ${gap.after || "the log's end"}`) },
+    ];
+    const why = held ? "A partition is published up to its first open gap. Batches behind it are held until a copy has the missing offsets." : "No partition is held behind missing offsets.";
+    return section("gaps", "Gaps", el("p", { class: "soft" }, why), parts.table(`Offsets that were in no copy: ${words.count(found.count, "range")}`, columns, found.rows));
+  }
+
+  function expectations(data, before, dayBefore) {
     const was = new Map(((before && before.expectations) || []).map((each) => [`${each.suite}/${each.expectation}`, each.success]));
     const judged = (each) => (each.success === null ? { symbol: "○", tone: "calm", text: "off" } : each.success ? { symbol: "✓", tone: "good", text: "met" } : each.severity === "critical" ? { symbol: "✕", tone: "bad", text: "failed, critical" } : { symbol: "!", tone: "warn", text: "failed, warning" });
-    const news = (each) => (each.success !== null && typeof was.get(`${each.suite}/${each.expectation}`) === "boolean" && was.get(`${each.suite}/${each.expectation}`) !== each.success ? el("span", { class: "soft" }, each.success ? " failed in the run before" : " was met in the run before") : null);
+    const news = (each) => (each.success !== null && typeof was.get(`${each.suite}/${each.expectation}`) === "boolean" && was.get(`${each.suite}/${each.expectation}`) !== each.success ? el("span", { class: "soft" }, each.success ? ` failed on ${dayBefore}` : ` was met on ${dayBefore}`) : null);
     const examples = (each) => [el("code", {}, visible(each.observed)), each.examples.length ? el("ul", { class: "remarks" }, each.examples.map((text) => el("li", {}, visible(text)))) : null];
     const docs = data.docs ? el("p", {}, el("a", { href: `docs/${data.id}/index.html` }, "Data Docs of this audit")) : null;
     const columns = [
@@ -139,18 +157,22 @@
     return section("duplicates", "Duplicates by business id", el("p", { class: "soft" }, "Records that are not published, because an earlier one has the same id. The table ", el("code", {}, "duplicates"), " has each of them with the address of the first."), topics, producers);
   }
 
-  function changes(run, before, topics, topicsBefore) {
-    if (!before) return section("changes", "What changed", el("p", { class: "soft" }, "There is no run before this one."));
+  function changes(run, before, topics, topicsBefore, runs) {
+    const others = runs.filter((each) => each.id !== run.id);
+    if (!others.length) return section("changes", "What changed", el("p", { class: "soft" }, "There is no other run to compare with."));
+    const picker = parts.runPicker(others, before && before.id, "run", { run: run.id }, { name: "with", id: "compared-run", label: "Compare with " });
+    if (!before) return section("changes", "What changed", picker, el("p", { class: "soft" }, "There is no run of an earlier date."));
     const pick = [["Records published", (each) => each.records], ["Bytes staged", (each) => each.bytes, words.bytes], ["Batches", (each) => each.batches], ...words.VERDICTS.map((name) => [`Batches ${words.verdict(name).text}`, (each) => each.verdicts[name] || 0]), ...words.OUTCOMES.map((name) => [`Transactions ${name}`, (each) => each.outcomes[name] || 0]), ["LSO lag", (each) => each.lag], ["Time worked", (each) => each.seconds, words.seconds]];
+    const nameOf = (each) => (run.day === before.day ? each.id : each.day);
     const rows = pick.map(([name, of, format = words.number]) => ({ name, format, now: of(run), before: of(before) })).filter((row) => (row.now || row.before) && row.now !== row.before);
     const shift = (row) => (row.before ? `${row.now >= row.before ? "▲ +" : "▼ −"}${Math.abs((100 * ((row.now || 0) - row.before)) / row.before).toLocaleString("en", { maximumFractionDigits: 1 })} %` : "▲ new");
     const table = parts.table(`Against the run of ${before.day}`, [
       { title: "Number", cell: (row) => row.name },
-      { title: before.day, number: true, cell: (row) => row.format(row.before) },
-      { title: run.day, number: true, cell: (row) => row.format(row.now) },
+      { title: nameOf(before), number: true, cell: (row) => row.format(row.before) },
+      { title: nameOf(run), number: true, cell: (row) => row.format(row.now) },
       { title: "Change", number: true, cell: shift },
     ], rows, { empty: "All numbers are the same." });
-    return section("changes", "What changed", el("p", {}, "Compared with ", runLink(before.id, `the run of ${before.day}`), "."), topicChanges(topics || [], topicsBefore || []), table);
+    return section("changes", "What changed", picker, el("p", {}, "Compared with ", runLink(before.id, `the run of ${before.day}`), "."), topicChanges(topics || [], topicsBefore || []), table);
   }
 
   function topicChanges(now, before) {
@@ -168,9 +190,11 @@
     const runs = await onceover.loadRuns(index, ENOUGH);
     const run = parts.chosenRun(runs);
     document.title = `Run of ${run.day} · Onceover`;
-    const before = [...runs].reverse().find((each) => each.status === "final" && each.day < run.day);
+    const newestFirst = [...runs].reverse();
+    const chosen = newestFirst.find((each) => each.id === onceover.fragment().get("with") && each.id !== run.id);
+    const before = chosen || newestFirst.find((each) => each.status === "final" && each.day < run.day);
     const of = (each, name) => (each ? onceover.load(`run/${each.id}/${name}`) : null);
-    const [data, partitions, topics, dataBefore, topicsBefore] = await Promise.all([of(run, "run"), of(run, "partitions"), of(run, "topics"), of(before, "run"), of(before, "topics")]);
-    return [...head(run, runs), steps(data), expectations(data, dataBefore), heat(partitions, run), duplicates(data.duplicates), quarantine(run), changes(run, before, topics, topicsBefore), inputs(data)].filter(Boolean);
+    const [data, partitions, topics, copies, dataBefore, topicsBefore] = await Promise.all([of(run, "run"), of(run, "partitions"), of(run, "topics"), of(run, "sources"), of(before, "run"), of(before, "topics")]);
+    return [...head(run, runs), steps(data), expectations(data, dataBefore, before && before.day), gaps(data.gaps), heat(partitions, run), duplicates(data.duplicates), quarantine(run), changes(run, before, topics, topicsBefore, runs), inputs(data, copies)].filter(Boolean);
   });
 })();

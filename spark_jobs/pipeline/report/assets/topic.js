@@ -9,9 +9,11 @@
   async function list() {
     const recent = await onceover.load("recent");
     const topics = recent ? recent.topics : [];
+    const freshness = (await onceover.load("freshness")) || {};
     const holder = el("div");
     const columns = [
       { title: "Topic", cell: (topic) => topicLink(topic.code, topic.name) },
+      { title: "Newest record", cell: (topic) => parts.newest(freshness[topic.code]) },
       { title: "Records, last run", number: true, cell: (topic) => words.number(topic.records.at(-1)) },
       { title: "New batches", number: true, cell: (topic) => words.number(topic.batches.at(-1) - topic.overlap.at(-1)) },
       { title: "Duplicates", number: true, cell: (topic) => words.number(topic.duplicate.at(-1)) },
@@ -34,9 +36,11 @@
     const news = rows.filter(hasNews);
     const shard = await onceover.load(`run/${last.run}/topic/${code[0]}`);
     const detail = shard[code];
+    const freshness = (await onceover.load("freshness"))?.[code];
+    const published = (await onceover.load("tables"))?.[code];
     const name = visible(detail.name);
     document.title = `${name} · Onceover`;
-    return [el("p", {}, el("a", { href: "topic.html" }, "All topics")), el("h1", { class: "name" }, name), el("p", { class: "soft" }, `Seen in ${words.count(rows.length, "run")}; `, news.length ? [`new batches or records in ${words.number(news.length)}, the last on `, onceover.runLink(news.at(-1).run, news.at(-1).day), "."] : "no new batches or records."), volumes(rows), partitions(detail, last), keys(detail.keys), table((await onceover.load("tables"))?.[code])];
+    return [el("p", {}, el("a", { href: "topic.html" }, "All topics")), el("h1", { class: "name" }, name), el("p", { class: "soft" }, `Seen in ${words.count(rows.length, "run")}; `, news.length ? [`new batches or records in ${words.number(news.length)}, the last on `, onceover.runLink(news.at(-1).run, news.at(-1).day), "."] : "no new batches or records."), el("dl", { class: "facts" }, el("dt", {}, "Newest record"), el("dd", { id: "newest" }, parts.newest(freshness))), volumes(rows), partitions(detail, last), keys(detail.keys), table(published), findKey(published, detail.name)].filter(Boolean);
   }
 
   function volumes(rows) {
@@ -77,11 +81,25 @@
     ], rows));
   }
 
+  const query = (engine, text) => [el("h3", {}, engine), el("pre", { tabindex: "0", role: "region", "aria-label": `Query for ${engine}` }, visibleLines(text))];
+
   function table(found) {
     if (!found) return section("table", "Table", el("p", { class: "soft" }, "No run has published this topic yet."));
-    const query = (engine, text) => [el("h3", {}, engine), el("pre", { tabindex: "0", role: "region", "aria-label": `Query for ${engine}` }, visibleLines(text))];
     const facts = [["Name", found.name], ["Location", found.location]].map(([title, text]) => [el("dt", {}, title), el("dd", {}, el("code", { class: "name" }, visible(text)))]);
     return section("table", "Table", el("dl", { class: "facts" }, facts.flat()), query("Python with DuckDB", found.python), query("Spark SQL", found.spark));
+  }
+
+  // A key as hexadecimal digits: text as UTF-8, or bytes as 0x and digits.
+  const hex = (key) => (/^0x([0-9a-f]{2})*$/i.test(key) ? key.slice(2) : [...new TextEncoder().encode(key)].map((byte) => byte.toString(16).padStart(2, "0")).join(""));
+
+  // Pages hold no records: they give the query that finds those of a key.
+  function findKey(found, topic) {
+    if (!found || !found.find_in_python) return null;
+    const holder = el("div", { id: "key-queries" });
+    const show = (key) => holder.replaceChildren(...(key ? [...query("Python: records of the key", found.find_in_python.join(hex(key))), ...query("Spark SQL: records of the key", found.find_in_spark.join(hex(key)))] : []));
+    const input = el("input", { type: "search", id: "find-key", autocomplete: "off", on: { input: () => show(input.value) } });
+    const explorer = el("a", { href: link("batches", { topic }) }, "batch explorer");
+    return section("find", "Find a key", el("p", { class: "soft" }, "Type a key as text, or as 0x and hexadecimal digits, to get a query for its records. The ", explorer, " shows the batch of an offset that the query returns."), el("p", { class: "picker" }, el("label", { for: "find-key" }, "Key "), input), holder);
   }
 
   function keys(skew) {

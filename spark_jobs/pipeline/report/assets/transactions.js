@@ -7,8 +7,8 @@
   const at = (ms) => (ms === null || ms < 0 ? words.NONE : onceover.time(new Date(ms).toISOString()));
   const span = (ms) => (ms === null ? words.NONE : words.seconds(ms / 1000));
 
-  const owner = { title: "Transactional id", cell: (row) => (row.transactional_id === null ? el("span", { class: "soft" }, "unknown") : el("span", { class: "name" }, visible(row.transactional_id))) };
-  const producer = { title: "Producer", cell: (row) => el("span", { class: "tight" }, `${row.producer_id} epoch ${row.producer_epoch}`) };
+  const owner = (row) => (row.transactional_id === null ? el("span", { class: "soft" }, "unknown") : el("span", { class: "name" }, visible(row.transactional_id)));
+  const who = { title: "Transactional id, producer", cell: (row) => [owner(row), el("br"), el("span", { class: "soft tight" }, `${row.producer_id} epoch ${row.producer_epoch}`)] };
   const where = { title: "Partitions, from offset", wide: true, cell: (row) => row.partitions_found.slice(0, 12).map((name, i) => `${visible(name)} from ${words.number(row.first_offsets[i])}`).join(", ") + (row.partitions_found.length > 12 ? ` and ${row.partitions_found.length - 12} more` : "") };
   const size = { title: "Size", number: true, cell: (row) => [words.count(row.records, "record"), el("br"), words.count(row.batches, "batch", "batches")] };
 
@@ -25,8 +25,7 @@
 
   function undecided(rows, outcome) {
     return parts.table(`${outcome} transactions`, [
-      owner,
-      producer,
+      who,
       { title: "Age", number: true, cell: (row) => span(row.age_ms) },
       { title: "Holds back", number: true, cell: (row) => words.count(row.held_back, "offset") },
       where,
@@ -37,13 +36,11 @@
 
   function longest(rows) {
     return parts.table("Decided transactions by the time from begin to end", [
-      owner,
-      producer,
+      who,
       { title: "Outcome", cell: (row) => parts.outcome(row.outcome) },
       { title: "Lasted", number: true, cell: (row) => span(row.end_timestamp - row.start_timestamp) },
       { title: "Timeout", number: true, cell: (row) => span(row.transaction_timeout_ms) },
-      { title: "Began", cell: (row) => at(row.start_timestamp) },
-      { title: "Ended", cell: (row) => at(row.end_timestamp) },
+      { title: "Began, ended", cell: (row) => [at(row.start_timestamp), el("br"), at(row.end_timestamp)] },
       size,
       where,
     ], rows, { empty: "No transaction with a known begin ended." });
@@ -57,8 +54,9 @@
       return el("section", { "aria-labelledby": name }, el("h2", { id: name }, `${known.symbol} ${title}: ${words.number(data.outcomes[name] || 0)}`), el("p", { class: "soft" }, known.meaning), rows.length ? undecided(rows, title) : null);
     });
     const ended = ["committed", "aborted"].map((name) => el("span", {}, parts.outcome(name), ` ${words.number(data.outcomes[name] || 0)} `));
+    const aged = el("p", { class: "soft" }, "Age is counted from the start of the transaction to the newest time in the copies.");
     const bounded = data.undecided_count > data.undecided.length ? el("p", { class: "notice" }, `The ${words.number(data.undecided.length)} that hold back most, of ${words.number(data.undecided_count)} undecided ones; `, el("code", {}, "onceover transactions --json"), " lists all.") : null;
-    return [el("p", {}, ended), bounded, ...sections, el("section", { "aria-labelledby": "longest" }, el("h2", { id: "longest" }, "Longest"), longest(data.longest))];
+    return [el("p", {}, ended), aged, bounded, ...sections, el("section", { "aria-labelledby": "longest" }, el("h2", { id: "longest" }, "Longest"), longest(data.longest))];
   }
 
   parts.start(async (index) => {

@@ -55,14 +55,16 @@ onceover.words = (() => {
     return STATUS[run.status];
   }
 
-  const { verdicts, outcomes, refused, plain } = onceover.labels; // assets/labels.js, written from their definitions in Python
+  const { verdicts, outcomes, refused, plain, counts } = onceover.labels; // assets/labels.js, written from their definitions in Python
   const known = (table) => (name) => {
     const [symbol, tone, meaning, group] = table[name] || ["?", "calm", "", ""];
     return { symbol, tone, meaning, group, text: name.replaceAll("_", " ") };
   };
 
+  const counted = (step, name) => counts[`${step}.${name}`] || name.replaceAll("_", " ");
+
   return {
-    count, number, compact, bytes, seconds, percent, statusOf, STATUS, NONE,
+    count, counted, number, compact, bytes, seconds, percent, statusOf, STATUS, NONE,
     verdict: known(verdicts), outcome: known(outcomes), VERDICTS: Object.keys(verdicts), OUTCOMES: Object.keys(outcomes),
     isRefused: (name) => refused.includes(name), isPlain: (name) => plain.includes(name),
   };

@@ -5,6 +5,7 @@ import stat
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from spark_jobs.lake.run_folder import RunInputs
 from spark_jobs.lake.stores import open_lake
 from spark_jobs.pipeline.report.metrics import METRICS, METRICS_KEY, PACKET_BYTES, publish, replace_file
 from spark_jobs.sample.story import RUN_DATES
+from tests.pipeline.report.metrics.conftest import OBJECTIVE, TOPIC
 from tests.pipeline.report.metrics.reading import Read, only, read, types_in
 
 LAST = RUN_DATES[-1]
@@ -63,6 +65,19 @@ def test_published_records_are_the_rows_of_the_topics_tables(published: Settings
     assert {labels: value for labels, value in found["onceover_published_records"].items() if value} == {
         labels: value for labels, value in counted.items() if value
     }
+
+
+def test_the_newest_record_of_a_topic_is_the_newest_in_its_table(published: Settings, found: Read) -> None:
+    with open_catalog(published) as catalog:
+        tables = {name[-1]: catalog.load_table(name) for name in catalog.list_tables("topics")}
+        times: dict[str, list[Any]] = {
+            topic: table.scan(selected_fields=("timestamp",)).to_arrow().column("timestamp").to_pylist()
+            for topic, table in tables.items()
+        }
+    assert found["onceover_newest_record_timestamp_seconds"] == {
+        only({"topic": topic}): max(each).timestamp() for topic, each in times.items()
+    }
+    assert found["onceover_freshness_objective_seconds"] == {only({"topic": TOPIC}): OBJECTIVE}
 
 
 def test_a_transaction_that_is_left_open_holds_its_readers_back(found: Read) -> None:
