@@ -225,6 +225,8 @@ _NAMES = (
 )
 
 
+VALUES_AT_A_TIME = 1 << 14
+"""Rows that become Python values at a time: as values they take many times the memory of the columns."""
 _STATES = {int(state): state for state in TransactionState}
 _READ = (
     "producer_id",
@@ -283,6 +285,11 @@ def _values(txn: CoordinatorTransaction) -> Row:
 
 def transactions_in(rows: pa.Table) -> Iterator[tuple[CoordinatorTransaction, int, bool]]:
     """The transactions of `rows`, each with its coordinator's partition and whether this run changed it."""
+    for batch in rows.to_batches(VALUES_AT_A_TIME):
+        yield from _transactions_in(batch)
+
+
+def _transactions_in(rows: pa.RecordBatch) -> Iterator[tuple[CoordinatorTransaction, int, bool]]:
     columns = (rows.column(name).to_pylist() for name in _READ)
     for producer_id, owner, coordinator, is_news, state, topics, numbers, epochs, *same in zip(
         *columns, strict=True

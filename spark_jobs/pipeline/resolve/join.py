@@ -23,14 +23,13 @@ from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.object_store import ObjectStore
 from spark_jobs.lake.parquet_file import put_table, read_table
 from spark_jobs.pipeline.coordinator_logs.timelines import COORDINATOR, gc_paused, transactions_in
-from spark_jobs.pipeline.resolve.cuts import JoinedTransactions, PublishedBefore
+from spark_jobs.pipeline.resolve.cuts import JoinedTransactions, PublishedBefore, flags
 from spark_jobs.pipeline.resolve.parts import (
     BUCKET,
     GroupedParts,
     Int64s,
     bucket_of,
-    part_order,
-    part_rows,
+    ordered_parts,
     partition_transactions,
 )
 from spark_jobs.pipeline.resolve.recreated import later_logs, of_logs
@@ -75,10 +74,8 @@ def read_timelines_of(lake: ObjectStore, buckets: int, key: str) -> Iterator[pa.
 
 def resolve_bucket(facts: JoinFacts, bucket: int, parts: pa.Table, timelines: pa.Table) -> Joined:
     """Resolves every producer of the bucket, and writes transactions and their parts."""
-    rows = part_rows(parts)
-    logged = timelines.sort_by([(COORDINATOR, "ascending"), (POSITION, "ascending")])
     with gc_paused():
-        resolved, transactions = _resolve(rows[part_order(rows)], logged, facts)
+        resolved, transactions = _resolve(ordered_parts(parts), timelines, facts)
     found = JoinedTransactions(
         parts=resolved.rows,
         transaction=resolved.transaction,
@@ -128,13 +125,10 @@ def producers_in(
     edges = [*np.searchsorted(parts["producer_id"], ids).tolist(), len(parts)]
     places = map(range, edges, edges[1:])
     producers = {each: Producer(each, own) for each, own in zip(ids.tolist(), places, strict=True)}
-    owners = ("producer_id", "transactional_id", "coordinator_partition", "is_unreadable")
-    for producer_id, owner, partition, is_unreadable in zip(
-        *(timelines.column(name).to_pylist() for name in owners), strict=True
-    ):
+    for producer_id, owner, partition, is_unreadable in _owners(timelines):
         producers[producer_id].transactional_id = owner
         producers[producer_id].coordinator_partition = partition
-        producers[producer_id].is_unreadable |= is_unreadable
+        producers[producer_id].is_unreadable = is_unreadable
     for txn, coordinator_partition, is_news in transactions_in(_in_log_order(timelines)):
         producer = producers[txn.producer_id]
         producer.coordinator.append(txn)
@@ -143,6 +137,18 @@ def producers_in(
     for producer in producers.values():
         producer.parts.extend(islice(seen, len(producer.places)))
         yield producer
+
+
+def _owners(timelines: pa.Table) -> Iterator[tuple[int, str, int, bool]]:
+    """Of each producer id its last row's owner and partition, and whether any owner of it is unreadable."""
+    columns = ("producer_id", "transactional_id", COORDINATOR, "is_unreadable", POSITION)
+    rows = timelines.select(columns).sort_by([(COORDINATOR, "ascending"), (POSITION, "ascending")])
+    ids = rows.column("producer_id").to_numpy()
+    producers, from_end = np.unique(ids[::-1], return_index=True)
+    last = rows.take(len(ids) - 1 - from_end)
+    is_unreadable = np.isin(producers, ids[flags(rows, "is_unreadable")])
+    owners = (last.column(name).to_pylist() for name in ("transactional_id", COORDINATOR))
+    return zip(producers.tolist(), *owners, is_unreadable.tolist(), strict=True)
 
 
 def _in_log_order(timelines: pa.Table) -> pa.Table:

@@ -19,6 +19,7 @@ from spark_jobs.kafka.transactions.partition_transactions import (
 from spark_jobs.kernels.partition_transactions import NO_MARKER
 from spark_jobs.kernels.producers import Rows
 from spark_jobs.lake.folds import HELD_PART
+from spark_jobs.pipeline.coordinator_logs.timelines import VALUES_AT_A_TIME
 
 Int64s = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
@@ -78,6 +79,12 @@ def part_rows(table: pa.Table) -> Rows:
     return rows
 
 
+def ordered_parts(table: pa.Table) -> Rows:
+    """Rows of `PART` in the order of `part_order`."""
+    rows = part_rows(table)
+    return rows[part_order(rows)]
+
+
 def part_order(rows: Rows) -> npt.NDArray[np.int64]:
     """By producer, partition, then offset of the marker; what is open is the newest on its partition.
 
@@ -112,6 +119,11 @@ def partition_transactions(
     rows: Rows, partitions: Sequence[TopicPartition]
 ) -> Iterator[PartitionTransaction]:
     """`rows` of `PART` as values for the rules, created lazily; `partitions` are by number."""
+    for start in range(0, len(rows), VALUES_AT_A_TIME):
+        yield from _values_of(rows[start : start + VALUES_AT_A_TIME], partitions)
+
+
+def _values_of(rows: Rows, partitions: Sequence[TopicPartition]) -> Iterator[PartitionTransaction]:
     markers = map(_marker, *(rows[name].tolist() for name in _MARKER))
     gaps = map(_gap, *(rows[name].tolist() for name in _GAP))
     seen = (rows[name].tolist() for name in _SEEN)
@@ -174,6 +186,14 @@ class GroupedParts:
     def has_marker(self) -> Flags:
         found: Flags = self.rows["marker_type"] != NO_MARKER
         return found
+
+    def of(self, transactions: slice) -> "GroupedParts":
+        """The parts of some transactions, which are counted from the first of these."""
+        start, stop, _ = transactions.indices(self.count)
+        places = slice(*np.searchsorted(self.transaction, (start, stop)).tolist())
+        return GroupedParts(
+            rows=self.rows[places], transaction=self.transaction[places] - start, count=stop - start
+        )
 
     def any_of(self, chosen: Flags) -> Flags:
         """Of each transaction, whether a part of it is chosen."""

@@ -1,9 +1,9 @@
 """Resolved transactions as rows, on their way from the join to the tables."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from spark_jobs.kafka.transactions.hanging import CopyReach
 from spark_jobs.kafka.transactions.outcome import Evidence, Outcome, ResolvedTransaction
 from spark_jobs.kafka.transactions.resolve import DecidedOutcome
 from spark_jobs.kernels.producers import Rows
+from spark_jobs.pipeline.coordinator_logs.timelines import VALUES_AT_A_TIME
 from spark_jobs.pipeline.resolve.parts import PART_FIELDS, Flags, GroupedParts, Numbers, part_columns
 from spark_jobs.tables.resolve import TRANSACTIONS
 
@@ -246,6 +247,22 @@ class JoinedRows:
 
     def transactions_table(self, parts: GroupedParts) -> pa.Table:
         """Rows of `JOINED_TRANSACTIONS`; `parts` are those of `grouped`."""
+        starts = range(0, max(parts.count, 1), VALUES_AT_A_TIME)
+        slices = (slice(start, start + VALUES_AT_A_TIME) for start in starts)
+        return pa.concat_tables(self._slice(each).table_at_once(parts.of(each)) for each in slices)
+
+    def _slice(self, chosen: slice) -> Self:
+        """Some of the transactions, without the places of their parts."""
+        return replace(
+            self,
+            transactions=self.transactions[chosen],
+            origins=self.origins[chosen],
+            owners=self.owners[chosen],
+            places=[],
+        )
+
+    def table_at_once(self, parts: GroupedParts) -> pa.Table:
+        """The same for a few transactions: every column is a list of values first."""
         missing = [each.markers_missing for each in self.transactions]
         decisions = decisions_of(self.transactions)
         decided = _decided(decisions)

@@ -47,6 +47,12 @@ def test_a_transaction_is_chosen_by_any_of_its_parts() -> None:
     assert PARTS.any_of(~PARTS.has_marker).tolist() == [True, False, False]
 
 
+def test_a_slice_has_the_parts_of_its_transactions_counted_anew() -> None:
+    slices = [PARTS.of(slice(0, 1)), PARTS.of(slice(1, 5))]
+    assert [each.transaction.tolist() for each in slices] == [[0, 0, 0], [1]]
+    assert [each.total("batches").tolist() for each in slices] == [[6], [0, 0]]
+
+
 def test_without_transactions_there_is_nothing() -> None:
     nothing = _grouped(0)
     beginnings, starts = nothing.beginnings()

@@ -11,7 +11,8 @@ from spark_jobs.execution.spark import Spark
 from spark_jobs.flow import Step
 from spark_jobs.kafka.coordinator.transaction_metadata import TransactionResult
 from spark_jobs.lake.run_folder import RunFolder, StepDone, read_inputs
-from spark_jobs.pipeline.resolve import parts, phases
+from spark_jobs.pipeline.coordinator_logs import timelines
+from spark_jobs.pipeline.resolve import parts, phases, transaction_rows
 from spark_jobs.sample.broker.coordinator import TransactionCoordinator
 from tests.in_process import InProcess
 from tests.kafka.txn_cluster import PARTITIONS, TV0, TV2, Cluster, Producer
@@ -90,3 +91,16 @@ def test_without_a_coordinators_log_there_is_nothing_to_join_with(tmp_path: Path
     found = _resolve_twice(tmp_path / "spark", ShuffledBySpark(spark), has_coordinator_log=False)
 
     assert [each.outputs for each in found] == [each.outputs for each in expected]
+
+
+def test_the_same_bytes_however_many_rows_become_values_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "ROWS_PER_BUCKET", 1 << 20)
+    expected = _resolve_twice(tmp_path / "many", InProcess())
+    for module in (timelines, parts, transaction_rows):
+        monkeypatch.setattr(module, "VALUES_AT_A_TIME", 2)
+    found = _resolve_twice(tmp_path / "few", InProcess())
+
+    assert [each.outputs for each in found] == [each.outputs for each in expected]
+    assert found[0].counts["transactions"] > 2
