@@ -294,11 +294,13 @@ def scan_chunk(
     A wrong checksum ends the scan there, as a broker's recovery does; with `stop_at_bad_crc` false it is only
     marked in `crc_ok`, and the scan continues after the length that the damaged header claims.
     """
-    data, rows = as_bytes(buffer), allocate(capacity)
+    data = as_bytes(buffer)
+    stop = data.size if end is None else end
+    rows = allocate(min(capacity, max(stop - start, 0) // SMALLEST_ENTRY + 1))
     count, position, reason = _scan(
         data,
         start,
-        data.size if end is None else end,
+        stop,
         library_address(),
         check_crc,
         stop_at_bad_crc,

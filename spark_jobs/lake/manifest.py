@@ -10,7 +10,7 @@ headers of its batches, and for its own run by its version, too: a repaired file
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -300,6 +300,7 @@ class Manifest:
         return sealed(b"".join(canonical_json(line) + b"\n" for line in _lines(self)))
 
 
+_FIELDS = tuple(each.name for each in fields(ManifestEntry))
 _KINDS = {"order", "reason", "decision", "segments", "bare"}
 """Fields that identify the kind of a line."""
 
@@ -333,8 +334,8 @@ def _lines(manifest: Manifest) -> Iterator[dict[str, Any]]:
 
 
 def _entry_line(entry: ManifestEntry) -> dict[str, Any]:
-    line = asdict(entry)
-    return {key: value for key, value in line.items() if value or key not in LEFT_OUT_IF_EMPTY}
+    line = ((name, getattr(entry, name)) for name in _FIELDS)  # `asdict` takes several times as long
+    return {name: value for name, value in line if value or name not in LEFT_OUT_IF_EMPTY}
 
 
 def written_entry(entry: ManifestEntry) -> str:

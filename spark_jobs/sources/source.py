@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 from typing import ClassVar, Protocol, TypeVar
 
 from spark_jobs.config.settings import Settings
@@ -189,6 +190,7 @@ def split_date(path: str, layout: str | None) -> tuple[date | None, str]:
     return day, "/".join(parts[depth:])
 
 
+@cache
 def _date_pattern(layout: str) -> re.Pattern[str]:
     digits = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{2})", "%d": r"(?P<d>\d{2})"}
     return re.compile(

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from spark_jobs.kafka.errors import BadCrc, BadMagic
 from spark_jobs.kernels.columns import concatenate
-from spark_jobs.kernels.scan import FIRST_CAPACITY, StopReason, scan_chunk, scan_headers, walk_boundaries
+from spark_jobs.kernels.scan import (
+    FIRST_CAPACITY,
+    SMALLEST_ENTRY,
+    StopReason,
+    scan_chunk,
+    scan_headers,
+    walk_boundaries,
+)
 from tests.cases.formats import SEGMENT_CASES, SegmentCase
 from tests.cases.golden import COMMIT_MARKER, MESSAGE_V0, MESSAGE_V1, TRANSACTIONAL_BATCH
 from tests.kernels.strategies import LOGS, damaged_logs
@@ -55,6 +62,21 @@ def test_more_batches_than_one_chunk_holds_are_all_found() -> None:
     columns = scan_headers(COMMIT_MARKER * (FIRST_CAPACITY * 2 + 1)).columns
     assert columns.rows == FIRST_CAPACITY * 2 + 1
     assert columns.position.tolist() == list(range(0, 78 * columns.rows, 78))
+
+
+def test_there_is_room_for_no_more_headers_than_fit_into_the_bytes() -> None:
+    """Rows of small objects are collected, each with all the room that it was given."""
+    found = scan_chunk(COMMIT_MARKER, capacity=FIRST_CAPACITY)
+    room = found.columns.position.base
+    assert room is not None
+    assert room.size <= len(COMMIT_MARKER) // SMALLEST_ENTRY + 1
+
+
+def test_the_shortest_messages_fit_into_the_room() -> None:
+    shortest = bytes(8) + (14).to_bytes(4) + bytes(6) + b"\xff" * 8
+    found = scan_chunk(shortest * 100, capacity=FIRST_CAPACITY, check_crc=False)
+    assert len(shortest) == SMALLEST_ENTRY
+    assert (found.columns.rows, found.stop.reason) == (100, StopReason.END)
 
 
 def test_a_wrong_checksum_ends_a_recovery_and_is_only_marked_in_a_report() -> None:

@@ -30,7 +30,7 @@ from spark_jobs.lake.errors import (
     UnsafeKey,
     understood,
 )
-from spark_jobs.lake.file_store import FileStore, translated
+from spark_jobs.lake.file_store import LARGE_BYTES, FileStore, translated
 from spark_jobs.lake.layout import object_key, staging_key
 from spark_jobs.lake.manifest import BATCH_ROLES, ObjectRole, SetAside, StageProblem, counts_keys
 from spark_jobs.lake.object_store import ObjectStat, ObjectStore, printable
@@ -299,6 +299,8 @@ def _kept_checksum(placed: Placed, origin: Content) -> str:
     """The store's checksum; of a captured file, which has none, that of its batches' headers."""
     with _own_faults():
         if placed.role is ObjectRole.CAPTURE and isinstance(origin, FileStore):
+            if placed.stat.size < LARGE_BYTES:
+                return ""  # without opening it: it is read anyway
             return origin.headers_checksum(placed.path, version=placed.stat.version)
         return origin.checksum(placed.path, version=placed.stat.version)
 
