@@ -152,16 +152,17 @@ def test_the_dashboard_follows_the_tables(census: dict[str, Any]) -> None:
     assert quality["edges"] == [["report", "expire"]]
 
 
-def test_a_connection_says_which_spark_to_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("host", "port"), [("spark://10.0.0.1", 7077), ("sc://10.0.0.1", 15002)])
+def test_a_connection_says_which_spark_to_use(tmp_path: Path, host: str, port: int) -> None:
     connection = {
         "conn_type": "spark",
-        "host": "spark://10.0.0.1",
-        "port": 7077,
+        "host": host,
+        "port": port,
         "extra": {"conf": {"spark.executor.memory": "4g"}},
     }
 
     assert _spark(tmp_path, AIRFLOW_CONN_ONCEOVER_SPARK=json.dumps(connection)) == [
-        "spark://10.0.0.1:7077",
+        f"{host}:{port}",
         {"spark.executor.memory": "4g"},
     ]
 
