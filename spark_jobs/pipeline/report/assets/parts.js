@@ -66,7 +66,7 @@ onceover.parts = (() => {
   function sources(rows) {
     const copied = (row) => (row.copy_finished === null ? el("span", { class: "soft" }, "not recorded") : [at(row.copy_started), " to", el("br"), ...atWithAge(row.copy_finished)]);
     return table("Sources, and when they were copied", [
-      { title: "Source", cell: (row) => [el("strong", {}, row.name), el("br"), el("span", { class: "soft" }, row.kind)] },
+      { title: "Source", cell: (row) => [el("strong", {}, row.name), el("br"), el("span", { class: "soft tight" }, row.kind)] },
       { title: "Where", wide: true, cell: (row) => el("code", {}, visible(row.place)) },
       { title: "New objects", number: true, cell: (row) => [words.number(row.new), el("br"), el("span", { class: "soft" }, `of ${words.number(row.objects)}`)] },
       { title: "Size", number: true, cell: (row) => words.bytes(row.bytes) },
