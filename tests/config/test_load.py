@@ -133,7 +133,7 @@ def test_a_topics_settings_come_by_name_then_pattern_then_default() -> None:
             (
                 "o.yaml:4: topics.orders.nonsense: unknown key, "
                 "allowed: message_timestamp_type, cleanup_policy, gaps, value, fields, required, "
-                "on_recreate, dedup"
+                "on_recreate, dedup, freshness"
             ),
         ),
         (
