@@ -1,4 +1,4 @@
-"""A lake in a few digests: every step of every final run, every published table."""
+"""A lake in a few digests: every step of every final run, every published table, the dashboard."""
 
 import hashlib
 import json
@@ -13,11 +13,16 @@ from spark_jobs.lake.chain import EntryKind, read_chain
 from spark_jobs.lake.iceberg.catalog import open_catalog
 from spark_jobs.lake.run_folder import MANIFEST, RunFolder, StepDone, read_inputs
 from spark_jobs.lake.stores import open_lake
+from spark_jobs.pipeline.report.site_files import DASHBOARD, from_script
+from spark_jobs.pipeline.report.step import report
 from tests.golden.scenarios import SCENARIOS
 
 GOLDEN = Path(__file__).parent / "golden.json"
 BY_THE_CLOCK = {"started_at", "finished_at", "published_at", "duration_ms"}
 """Columns that say when a run was made, not what it yields."""
+BY_PLACE_OR_CLOCK = {"started", "finished", "seconds", "built", "location", "metadata", "queries"}
+"""The same in the data of the dashboard, and where the lake is."""
+DATA_OF_PAGES = f"{DASHBOARD}/data"
 
 Digests = dict[str, str]
 
@@ -32,8 +37,8 @@ def digests_of(name: str, place: Path) -> Digests:
 
 
 def lake_digests(settings: Settings) -> Digests:
-    """Of every step of every final run, and of every table."""
-    return {**_steps(settings), **_tables(settings)}
+    """Of every step of every final run, of every table, and of the data of the dashboard."""
+    return {**_steps(settings), **_tables(settings), **_dashboard(settings)}
 
 
 def _steps(settings: Settings) -> Digests:
@@ -67,6 +72,24 @@ def _rows_digest(table: Table) -> str:
 def _plain(row: dict[str, Any]) -> str:
     kept = {name: value for name, value in row.items() if name not in BY_THE_CLOCK}
     return json.dumps(kept, sort_keys=True, default=str)
+
+
+def _dashboard(settings: Settings) -> Digests:
+    """Of what the pages show: the step `report` has no outputs in a run's folder."""
+    report(settings)
+    lake = open_lake(settings)
+    scripts = (found.key for found in lake.list(DATA_OF_PAGES) if found.key.endswith(".js"))
+    data = {key: _without_clock(from_script(lake.read(key))) for key in scripts}
+    return {"report": digest_of(json.loads(json.dumps(data).replace(lake.url, "lake")))}
+
+
+def _without_clock(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_clock(each) for each in value]
+    if isinstance(value, dict):
+        kept = value.keys() - BY_PLACE_OR_CLOCK
+        return {name: _without_clock(value[name]) for name in kept}
+    return value
 
 
 def read_golden() -> dict[str, Digests]:

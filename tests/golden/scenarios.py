@@ -1,7 +1,7 @@
 """Fixed inputs for every path through the pipeline, run in this process.
 
 A scenario yields its lake at each moment that is compared, with a name for the moment; the last one has none.
-The step `report` is left out: it has no outputs to compare, and its pages show times and durations of runs.
+Runs end after `publish`: `report` has no outputs in a run's folder, so the digests call it themselves.
 """
 
 import os
