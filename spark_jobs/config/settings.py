@@ -5,7 +5,7 @@ Kafka's own settings keep Kafka's names, snake-cased, and Kafka's defaults.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -399,14 +399,40 @@ class Settings(Frozen):
                 source.model_dump(mode="json", include={"name", "kind", "markers", "on_gap", "seed"})
                 for source in by_name
             ],
-            "topics": [
-                [name, settings.model_dump(mode="json", exclude=_undecisive(settings))]
-                for name, settings in self.topics.items()
-            ],
+            "topics": _decisive_topics(self.topics),
             "limits": self.limits.model_dump(exclude={"range_bytes", "stage_threads"}),
             "kafka": self.kafka.model_dump(mode="json", exclude=self._as_before()),
             "publish": self.publish.value,
         }
+
+
+WILDCARD = re.compile(r"[*?[]")
+
+
+def _decisive_topics(topics: Mapping[str, TopicSettings]) -> list[list[Any]]:
+    """The entries of `topics`; not one that was added for an objective alone and changes nothing else."""
+    decisive = {name: _decisive_keys(settings) for name, settings in topics.items()}
+    return [
+        [name, keys]
+        for name, keys in decisive.items()
+        if topics[name].model_fields_set != {"freshness"}
+        or any(keys != other for other in _without(name, decisive))
+    ]
+
+
+def _without(name: str, decisive: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The decisive keys that topics of an entry may have without it."""
+    patterns = [each for each in decisive if WILDCARD.search(each)]
+    default = _decisive_keys(TopicSettings())
+    if name in patterns:
+        later = patterns[patterns.index(name) + 1 :]
+        return [*(decisive[pattern] for pattern in later), default]
+    matching = (decisive[pattern] for pattern in patterns if fnmatchcase(name, pattern))
+    return [next(matching, default)]
+
+
+def _decisive_keys(topic: TopicSettings) -> dict[str, Any]:
+    return topic.model_dump(mode="json", exclude=_undecisive(topic))
 
 
 def _undecisive(topic: TopicSettings) -> set[str]:

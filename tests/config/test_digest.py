@@ -40,6 +40,25 @@ def test_the_digest_does_not_depend_on_an_objective_for_freshness() -> None:
     assert with_objective.digest == without.digest
 
 
+@pytest.mark.parametrize(
+    ("others", "entry", "is_same"),
+    [
+        ("", "orders: {freshness: 26h}", True),
+        ("", "'o*': {freshness: 26h}", True),
+        ("visits: {cleanup_policy: compact}", "'*': {freshness: 26h}", True),
+        ("'*': {gaps: hold}", "orders: {freshness: 26h}", True),
+        ("'*': {cleanup_policy: compact}", "orders: {freshness: 26h}", False),
+        ("'or*': {cleanup_policy: compact}", "'o*': {freshness: 26h}", False),
+    ],
+)
+def test_an_entry_that_only_gives_an_objective_is_not_decisive(
+    others: str, entry: str, is_same: bool
+) -> None:
+    without = parse(f"{SMALLEST}topics: {{{others}}}")
+    with_entry = parse(f"{SMALLEST}topics: {{{', '.join(filter(None, (entry, others)))}}}")
+    assert (with_entry.digest == without.digest) is is_same
+
+
 def test_how_many_partitions_the_coordinators_log_has_is_decisive() -> None:
     assert parse(f"{SMALLEST}kafka: {{transaction_state_partitions: 1}}").digest != parse(SMALLEST).digest
 
