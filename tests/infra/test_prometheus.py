@@ -69,6 +69,12 @@ def test_an_expression_uses_metrics_labels_and_values_that_exist(expression: str
         assert set(labels.split(", ")) <= {label for metric, _ in uses for label in metric.labels}
 
 
+@pytest.mark.parametrize("expression", sorted(set(expressions())))
+def test_metrics_of_two_lakes_are_never_compared_with_each_other(expression: str) -> None:
+    """With `on (topic)` a topic in two lakes is a match of many with many, and the rule fails for all."""
+    assert not re.search(r"\bon ?\(", expression)
+
+
 @pytest.mark.parametrize("file", [RULES, DASHBOARD, INFRA.parent / "docs" / "metrics.md"])
 def test_refused_batches_are_all_but_those_of_the_other_groups(file: Path) -> None:
     others = {verdict.value for verdict in Verdict if not verdict.is_refused}
