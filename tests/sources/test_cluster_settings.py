@@ -106,7 +106,10 @@ def test_a_connection_that_is_missing_is_named_with_its_variable() -> None:
     source = settings_of(PLAIN.replace("PLAIN}", "PLAIN, connection: kafka_live}")).source("live-1")
     with pytest.raises(
         ClusterDenied,
-        match="the Airflow connection kafka_live, or outside of Airflow AIRFLOW_CONN_KAFKA_LIVE",
+        match=(
+            r"Set the Airflow connection kafka_live, or outside of Airflow AIRFLOW_CONN_KAFKA_LIVE in the "
+            r"environment of the driver, with a login and a password$"
+        ),
     ):
         credentials_of(source, {})
 

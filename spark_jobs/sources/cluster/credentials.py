@@ -77,7 +77,10 @@ def credentials_of(source: Source, environment: Mapping[str, str] = os.environ) 
         token_command=environment.get(f"{prefix}_TOKEN_COMMAND", ""),
         source=source.name,
     )
-    return _checked(source, found, f"{prefix}_USERNAME and {prefix}_PASSWORD", f"{prefix}_TOKEN_COMMAND")
+    where = "in the environment of the driver and of Spark's executors"
+    return _checked(
+        source, found, f"{prefix}_USERNAME and {prefix}_PASSWORD {where}", f"{prefix}_TOKEN_COMMAND {where}"
+    )
 
 
 def _aws_region(source: Source, environment: Mapping[str, str]) -> str:
@@ -124,7 +127,10 @@ def _of_connection(source: Source, environment: Mapping[str, str]) -> Credential
         login, password = unquote(address.username or ""), unquote(address.password or "")
     is_token = source.security.mechanism is SaslMechanism.OAUTHBEARER
     found = Credentials(username=login, password=password, token=password if is_token else "")
-    names = f"the Airflow connection {source.security.connection}, or outside of Airflow {name},"
+    names = (
+        f"the Airflow connection {source.security.connection}, or outside of Airflow {name} "
+        "in the environment of the driver,"
+    )
     return _checked(
         source, found, f"{names} with a login and a password", f"{names} with the token as password"
     )
@@ -139,5 +145,5 @@ def _checked(source: Source, found: Credentials, names: str, token_name: str) ->
         return found
     raise ClusterDenied(
         f"source {source.name}: no credentials for {source.security.mechanism}. Set "
-        f"{token_name if is_token else names} in the environment of the driver and of Spark's executors"
+        f"{token_name if is_token else names}"
     )
