@@ -208,7 +208,7 @@ def _rows_of_size(group: pq.RowGroupMetaData, size: int) -> int:
 def greatest(store: ObjectStore, key: str, column: str) -> Any | None:
     """The greatest value of `column` by the file's statistics; None if it has no value."""
     with _opened(store, key) as file:
-        place = file.schema_arrow.get_field_index(column)
+        place = [file.schema.column(i).path for i in range(len(file.schema))].index(column)
         groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         found = [group.column(place).statistics for group in groups]
         values: list[Any] = [each.max for each in found if each is not None and each.has_min_max]
