@@ -340,6 +340,7 @@ class Settings(Frozen):
     def _check_whole(self) -> Self:
         for problem in (
             *_repeated_names(self.sources),
+            *_ambiguous_connections(self.sources),
             *_lake_overlaps(self.lake, self.sources),
             *self._scope_problems(),
         ):
@@ -444,6 +445,17 @@ def _undecisive(topic: TopicSettings) -> set[str]:
 def _repeated_names(sources: tuple[Source, ...]) -> Iterator[str]:
     counted = Counter(source.name for source in sources)
     yield from (f"unique source names ('{name}' appears twice)" for name, n in counted.items() if n > 1)
+
+
+def _ambiguous_connections(sources: tuple[Source, ...]) -> Iterator[str]:
+    """Airflow's variable of a connection has its name in capitals: another case would get another's login."""
+    names = sorted({source.security.connection for source in sources if source.security.connection})
+    counted = Counter(name.upper() for name in names)
+    yield from (
+        f"connections that differ in more than capitals ('{name}' is like another)"
+        for name in names
+        if counted[name.upper()] > 1
+    )
 
 
 def _lake_overlaps(lake: str, sources: tuple[Source, ...]) -> Iterator[str]:

@@ -94,6 +94,17 @@ def test_credentials_may_be_an_airflow_connection(connection: str) -> None:
     assert (found.username, found.password) == ("ada", "s3/cret")
 
 
+def test_connections_that_differ_only_in_capitals_are_refused() -> None:
+    """They share Airflow's variable, so one cluster would get the login of the other."""
+    security = "security: {{protocol: SASL_SSL, mechanism: PLAIN, connection: {name}}}"
+    sources = [
+        f"{{name: s{number}, kind: cluster, bootstrap: 'a:9092', {security.format(name=name)}}}"
+        for number, name in enumerate(["kafka", "KAFKA"])
+    ]
+    with pytest.raises(InvalidConfig, match="differ in more than capitals"):
+        parse_settings(f"lake: lake\nsources: [{', '.join(sources)}]\n", name="o.yaml", base=Path("/base"))
+
+
 def test_a_connection_that_is_no_uri_is_named_without_its_text() -> None:
     source = settings_of(PLAIN.replace("PLAIN}", "PLAIN, connection: kafka_live}")).source("live-1")
     with pytest.raises(ClusterDenied, match="AIRFLOW_CONN_KAFKA_LIVE is not readable as a URI") as refused:

@@ -30,7 +30,9 @@ def newest_records(tables: RunTables) -> Times:
     ]
     with ThreadPoolExecutor(READERS) as readers:
         times = list(readers.map(lambda file: _newest_of(tables, file[1]), files))
-    return greatest_times({topic: time} for (topic, _), time in zip(files, times, strict=True) if time)
+    return greatest_times(
+        {topic: time} for (topic, _), time in zip(files, times, strict=True) if time is not None
+    )
 
 
 def _newest_of(tables: RunTables, key: str) -> int | None:

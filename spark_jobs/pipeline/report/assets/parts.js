@@ -49,9 +49,9 @@ onceover.parts = (() => {
     return `${difference > 0 ? "▲ +" : "▼ −"}${words.number(Math.abs(difference))} against the run before`;
   }
 
-  const at = (ms) => (ms ? onceover.time(new Date(ms).toISOString()) : words.NONE);
+  const at = (ms) => (Number.isFinite(ms) ? onceover.time(new Date(ms).toISOString()) : words.NONE);
   const age = (ms) => (ms > Date.now() ? "in the future" : `${words.seconds((Date.now() - ms) / 1000)} ago`);
-  const atWithAge = (ms) => (ms ? [at(ms), el("br"), el("span", { class: "soft" }, age(ms))] : words.NONE);
+  const atWithAge = (ms) => (Number.isFinite(ms) ? [at(ms), el("br"), el("span", { class: "soft" }, age(ms))] : words.NONE);
 
   // The newest record of a topic, its age now, and whether that is within the topic's objective.
   const isLate = (row) => row.objective !== null && Date.now() - row.newest > row.objective * 1000;
