@@ -35,14 +35,14 @@ FORM = {
     ),
     "topics": Param(
         [],
-        type="array",
+        type=["null", "array"],
         items={"type": "string", "minLength": 1},
         title="Topics",
         description="Names or shell patterns such as orders*, one per line; empty for all.",
     ),
     "sources": Param(
         [],
-        type="array",
+        type=["null", "array"],
         items={"type": "string", "minLength": 1},
         title="Sources",
         description="Names of sources in the configuration, one per line; empty for all.",
@@ -71,8 +71,8 @@ def backfill_of(params: Mapping[str, Any]) -> BackfillRequest:
     return BackfillRequest(
         first=first,
         last=last,
-        topics=tuple(params["topics"]),
-        sources=tuple(params["sources"]),
+        topics=tuple(params["topics"] or ()),
+        sources=tuple(params["sources"] or ()),
         reason=params["reason"],
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.airflow.backfill import FORM as FIELDS
 from spark_jobs.airflow.backfill import as_markdown, backfill_of
 from spark_jobs.pipeline.stage.backfill_request import UnfitRequest
 
@@ -28,6 +29,15 @@ def test_everything_in_the_form_is_asked_for() -> None:
 
     assert (request.last, request.topics, request.sources) == (date(2026, 3, 4), ("orders*",), ("gateway",))
     assert request.reason == "late objects"
+
+
+def test_fields_that_the_form_leaves_empty_are_no_filter() -> None:
+    """Airflow marks a field as required unless it may be null."""
+    request = backfill_of({**FORM, "topics": None, "sources": None})
+
+    assert (request.topics, request.sources) == ((), ())
+    fields = {name: given["type"] for name, given in ((name, FIELDS[name].schema) for name in FORM)}
+    assert {name for name, kind in fields.items() if "null" not in kind} == {"from", "reason"}
 
 
 def test_an_end_before_the_beginning_is_reported_in_the_forms_words() -> None:
