@@ -134,7 +134,8 @@ def test_a_column_without_any_value_has_no_greatest(store: ObjectStore) -> None:
 
 
 def test_the_greatest_value_is_found_behind_columns_of_several_leaves(lake: FileStore) -> None:
-    nested = pa.array([[{"a": 1, "b": 9}]], pa.list_(pa.struct({"a": pa.int64(), "b": pa.int64()})))
+    pair = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.int64())])
+    nested = pa.array([[{"a": 1, "b": 9}]], pa.list_(pair))
     put_table(lake, "folder", "nested.parquet", pa.table({"nested": nested, "number": [5]}))
 
     assert greatest(lake, "folder/nested.parquet", "number") == 5
