@@ -70,7 +70,7 @@ onceover.parts = (() => {
       { title: "Where", wide: true, cell: (row) => el("code", {}, visible(row.place)) },
       { title: "New objects", number: true, cell: (row) => [words.number(row.new), el("br"), el("span", { class: "soft" }, `of ${words.number(row.objects)}`)] },
       { title: "Size", number: true, cell: (row) => words.bytes(row.bytes) },
-      { title: "Newest object", cell: (row) => atWithAge(row.newest) },
+      { title: "Newest object", cell: (row) => atWithAge(row.newest || null) }, // 0 if no object has a time
       { title: "Copied", cell: copied },
     ], rows || [], { empty: "The run has not recorded its sources." });
   }
