@@ -296,7 +296,7 @@ def _own_faults() -> Iterator[None]:
 
 
 def _kept_checksum(placed: Placed, origin: Content) -> str:
-    """The store's checksum; of a captured file, which has none, that of its batches' headers."""
+    """The store's checksum; of a large captured file, which has none, that of its batches' headers."""
     with _own_faults():
         if placed.role is ObjectRole.CAPTURE and isinstance(origin, FileStore):
             if placed.stat.size < LARGE_BYTES:
