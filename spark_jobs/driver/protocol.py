@@ -208,7 +208,7 @@ def driver_files(*belongings: str) -> DriverFiles:
     """The files of the driver for a configuration and other settings, such as the Spark master.
 
     The code's modification time is part of the name, so that a driver of older code is not reused. Every user
-    of the machine can read the name, and settings may have passwords: without the key nobody can guess them.
+    of the machine can read the name, and settings may have passwords: without the key they cannot be guessed.
     """
     directory, text = _directory(), "\0".join((*belongings, code_stamp()))
     return DriverFiles(

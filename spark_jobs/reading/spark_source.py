@@ -285,11 +285,12 @@ class HeaderReader(_LogReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; runs in a task."""
         if isinstance(partition, LogPartition):
-            plainly = is_plain([partition.files], records=False)
-            table = TABLE_OF[self._chosen.table](scan_partition(partition.files, plainly=plainly))
-            expected = self._expected()
-            for batch in table.select(list(self._chosen.columns)).to_batches():
-                yield _as_spark(batch, expected)
+            with imports_frozen():
+                plainly = is_plain([partition.files], records=False)
+                table = TABLE_OF[self._chosen.table](scan_partition(partition.files, plainly=plainly))
+                expected = self._expected()
+                for batch in table.select(list(self._chosen.columns)).to_batches():
+                    yield _as_spark(batch, expected)
 
 
 class PushedRecordReader(RecordReader):
